@@ -4,13 +4,15 @@
 //! What an upstream says about credentials, accounts or addresses is never part of a refusal: that
 //! goes to the access line. The front door writes a refusal in its caller's format.
 
+mod redact;
+
 use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::base::secret::cut_keys;
-use crate::base::table::is_unseen;
 use dialects::front::{AnswerSoFar, CallerError, Front, OVERLOADED};
-use dialects::neutral::{Refused, looks_secret};
+use dialects::neutral::Refused;
+pub use redact::{redacted, scrub};
 
 /// The ways in which an exchange can end, as the access line and the metrics name them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -463,38 +465,6 @@ fn shown(model: &str) -> String {
 /// Returns a wait in whole seconds, as callers are told it: rounded up, and at least one.
 pub fn seconds_of(wait: Duration) -> u64 {
     (wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(1)
-}
-
-/// Removes from an upstream's text what may be a secret: the credential itself, and any long word
-/// that looks like a generated one.
-pub fn scrub(text: &str, secrets: &[&str]) -> String {
-    let text = redacted(text, secrets);
-    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '.');
-    let mut words = text.as_bytes().split(|byte| !word(char::from(*byte)));
-    if !words.any(|word| std::str::from_utf8(word).is_ok_and(looks_secret)) {
-        return text.into_owned();
-    }
-    let mut out = String::with_capacity(text.len());
-    for piece in text.split_inclusive(|c| !word(c)) {
-        let (head, between) = piece.split_at(piece.find(|c| !word(c)).unwrap_or(piece.len()));
-        out.push_str(if looks_secret(head) { "[redacted]" } else { head });
-        out.push_str(between);
-    }
-    out
-}
-
-/// Removes the credential itself from a text, and characters that nobody sees: they could be inside
-/// of it.
-pub fn redacted<'t>(text: &'t str, secrets: &[&str]) -> Cow<'t, str> {
-    let is_odd = !text.is_ascii() && text.contains(is_unseen);
-    let mut text: Cow<'t, str> =
-        if is_odd { text.chars().filter(|c| !is_unseen(*c)).collect::<String>().into() } else { text.into() };
-    for secret in secrets.iter().filter(|s| !s.is_empty()) {
-        if secret.len() <= text.len() && memchr::memmem::find(text.as_bytes(), secret.as_bytes()).is_some() {
-            text = text.replace(secret, "[redacted]").into();
-        }
-    }
-    text
 }
 
 #[cfg(test)]

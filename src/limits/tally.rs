@@ -10,6 +10,7 @@
 
 mod dates;
 mod kind;
+mod left;
 mod minute;
 
 use super::Limits;
@@ -17,6 +18,8 @@ use crate::base::calendar::{DAY, Month};
 use crate::conf::price::Usd;
 use dates::{Dates, Sums};
 pub use kind::Kind;
+use left::tightest;
+pub use left::{Left, Room};
 use minute::{Count, Minute};
 use std::time::Duration;
 
@@ -71,43 +74,6 @@ impl Over {
     pub fn worse(self, other: Over) -> Over {
         let later = |over: Over| over.wait.unwrap_or(Duration::MAX);
         if later(other) > later(self) { other } else { self }
-    }
-}
-
-/// The amount that a limit has left.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
-    /// The amount that the limit allows.
-    pub limit: u64,
-    /// The amount that is neither used nor reserved.
-    pub remaining: u64,
-    /// The time until the whole limit is free again.
-    pub reset: Duration,
-}
-
-/// The rest of the tightest limits. The tightest limit has the least remaining.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Left {
-    /// The tightest limit on requests.
-    pub requests: Option<Room>,
-    /// The tightest limit on tokens.
-    pub tokens: Option<Room>,
-}
-
-impl Left {
-    /// Returns the tightest of both.
-    pub fn and(self, other: Left) -> Left {
-        Left { requests: tightest(self.requests, other.requests), tokens: tightest(self.tokens, other.tokens) }
-    }
-}
-
-fn tightest(one: Option<Room>, other: Option<Room>) -> Option<Room> {
-    match (one, other) {
-        (Some(a), Some(b)) => {
-            let tighter = b.remaining < a.remaining || b.remaining == a.remaining && b.reset > a.reset;
-            Some(if tighter { b } else { a })
-        }
-        (room, None) | (None, room) => room,
     }
 }
 

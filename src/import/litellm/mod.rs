@@ -31,6 +31,7 @@ mod limits;
 mod listed;
 mod loosen;
 mod member;
+mod model_info;
 mod models;
 mod names;
 mod node;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use super::account;
 use super::draft::{self, Draft, SECRET_FILE};
 use super::listed;
+use super::model_info::{access, elsewhere, kind_of, of_info, reserved};
 use super::names::{Taken, entry as entry_name, serves};
 use super::node::At;
 use super::params::{Params, World};
@@ -350,42 +351,6 @@ impl<'a> Made<'a> {
     }
 }
 
-/// Returns why an entry may not be used by all, or not at all.
-fn reserved(info: &BTreeMap<&str, At<'_>>, world: &World<'_>) -> Option<Finding> {
-    const TEAM: &str = "only this team may use the entry, which the catalog says at callers: the entry is left out";
-    const WINDOWS: &str =
-        "other teams may not use the entry at these hours, which the catalog cannot say: the entry is left out";
-    const BLOCKED: &str = "LiteLLM does not use this entry: it is left out";
-    const ELSEWHERE: &str = "LITELLM_ENVIRONMENT is none of these: the entry is left out";
-    let written = |key| info.get(key).filter(|at| !at.is_empty());
-    if let Some(at) = written("team_id") {
-        return Some(at.finding(Grade::Manual, "", TEAM));
-    }
-    if let Some(at) = written("access_windows") {
-        return Some(at.finding(Grade::Manual, "", WINDOWS));
-    }
-    if let Some(at) = written("blocked").filter(|at| at.flag() != Some(false)) {
-        return Some(at.finding(Grade::Unsupported, "", BLOCKED));
-    }
-    elsewhere(info, world).map(|environments| environments.finding(Grade::Unsupported, "", ELSEWHERE))
-}
-
-/// Returns the environments of an entry, if this is none of them.
-fn elsewhere<'i, 'a>(info: &'i BTreeMap<&str, At<'a>>, world: &World<'_>) -> Option<&'i At<'a>> {
-    let environments = info.get("supported_environments").filter(|at| !at.is_empty())?;
-    let here = world.variable("LITELLM_ENVIRONMENT");
-    let is_here = environments.items().iter().any(|at| at.text().is_some() && at.text() == here.as_deref());
-    (!is_here).then_some(environments)
-}
-
-/// Reads the access groups of an entry.
-fn access(info: &mut BTreeMap<&str, At<'_>>, became: &str, findings: &mut Vec<Finding>) -> Vec<String> {
-    let Some(groups) = info.remove("access_groups") else { return Vec::new() };
-    const WHAT: &str = "keys that name the group get its models by name";
-    findings.push(groups.finding(Grade::Exact, became, WHAT));
-    groups.items().iter().filter_map(At::text).map(str::to_owned).collect()
-}
-
 /// Returns the place of an entry, by that of its name.
 pub(super) fn place_of(name: &At<'_>) -> String {
     place(name.file, name.line, name.path.trim_end_matches(".model_name"))
@@ -416,21 +381,6 @@ fn unlike(id: &str, model: &str, draft: &Draft) -> Option<&'static str> {
     }
 }
 
-/// Returns the kind of a model by LiteLLM's word.
-fn kind_of(mode: &str) -> Option<&'static str> {
-    Some(match mode {
-        "chat" | "responses" => "chat",
-        "completion" => "completion",
-        "embedding" => "embedding",
-        "image_generation" | "image_edit" => "image",
-        "moderation" => "moderation",
-        "rerank" => "rerank",
-        "audio_speech" => "speech",
-        "audio_transcription" => "transcription",
-        _ => return None,
-    })
-}
-
 /// Makes the finding about a parameter that nobody took.
 fn unknown(key: &str, at: &At<'_>, became: &str) -> Finding {
     let what = match key {
@@ -446,17 +396,4 @@ fn unknown(key: &str, at: &At<'_>, became: &str) -> Finding {
     };
     let grade = if matches!(key, "max_retries" | "num_retries") { Grade::Approximate } else { Grade::Unsupported };
     at.finding(grade, became, what)
-}
-
-/// Says what became of a field of `model_info` that nobody took.
-fn of_info(key: &str) -> &'static str {
-    match key {
-        "id" => "targets have no ids here",
-        "blocked" => "the entry is in use",
-        "supported_environments" => "LITELLM_ENVIRONMENT is one of these now",
-        "max_tokens" | "max_input_tokens" | "max_output_tokens" => {
-            "write `traits` at the target if Portcullis does not know the model"
-        }
-        _ => "is information for LiteLLM, and is left out",
-    }
 }
