@@ -8,6 +8,7 @@
 mod counting;
 mod decoder;
 mod empty;
+mod job;
 mod raw;
 mod renamed;
 mod reported;
@@ -17,17 +18,15 @@ mod vectors;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::front::{Envelope, FieldNames, Front, INPUT_TYPE, Native, NewWriter, PassedAnswer, PassedRequest, STANDARD};
+use crate::front::{Envelope, Front, INPUT_TYPE, Native, NewWriter, PassedAnswer, PassedRequest, STANDARD};
 use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
-use crate::neutral::seal::{OpenedThoughts, Sealed};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    self, Answer, AnswerFault, AnswerHeader, Echo, Emit, Endpoint, ErrorHead, Family, FieldRefused, Flaws, Losses,
-    Refused, Target, Undo, UpstreamError, Written,
+    Answer, AnswerFault, AnswerHeader, Echo, Emit, Endpoint, ErrorHead, Family, Flaws, Refused, Undo, UpstreamError,
+    Written,
 };
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Prices, Protocol, Settings, Translation, openai};
@@ -35,6 +34,7 @@ use crate::wire::json::repaired;
 use crate::wire::splice::Edits;
 use translated::{Translated, repairing};
 
+pub use job::{OtherModel, Outbound, Translate};
 pub use stream::Stream;
 pub use vectors::{Slices, in_whole, join};
 
@@ -47,43 +47,6 @@ pub struct Dialect {
     settings: Settings,
 }
 
-/// A job of translating: a caller's request, and what writing it for a target needs to know.
-pub struct Translate<'a> {
-    /// The caller's body.
-    pub body: &'a Bytes,
-    /// What was read of it, and the front door that it came in by.
-    pub envelope: &'a Envelope,
-    /// The target's name for the model.
-    pub model: &'a str,
-    /// What this model can do.
-    pub traits: Traits,
-    /// For requests that are silent about it.
-    pub default_max_tokens: Option<u64>,
-    /// How long a buffered answer may take in all, where that bounds how long it should be.
-    pub within: Option<Duration>,
-    /// Whether the caller must not see the model's thinking.
-    pub hide_reasoning: bool,
-    /// Whether the account's server may be asked for the usage of a stream.
-    pub stream_usage: bool,
-    /// The thoughts that came before a call, where they were kept.
-    pub kept: &'a dyn Fn(&str) -> Option<neutral::Kept>,
-    /// The treatment of the thoughts that the caller carries.
-    pub sealed: Sealed<'a>,
-    /// What is known of another model that the request names.
-    pub other: &'a dyn Fn(&str) -> OtherModel,
-}
-
-/// A model that a request names beside its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum OtherModel {
-    /// The caller may not use it, or it is not there.
-    Forbidden,
-    /// The caller may use it, but the account does not serve it.
-    Elsewhere,
-    /// The caller may use it, and this is the account's name for it.
-    Here(Arc<str>),
-}
-
 /// Whom an answer is written for.
 #[derive(Debug, Clone)]
 pub struct Recipient<'a> {
@@ -93,22 +56,6 @@ pub struct Recipient<'a> {
     pub header: &'a AnswerHeader,
     /// How events become the answer.
     pub options: AnswerOptions,
-}
-
-/// A request as it goes to the upstream.
-pub struct Outbound {
-    /// What follows the base URL, the query included.
-    pub path: Cow<'static, str>,
-    /// The body, in parts.
-    pub body: Vec<Bytes>,
-    /// Headers that it needs, besides those that every request has.
-    pub headers: Vec<(&'static str, Cow<'static, str>)>,
-    /// How much of it is copied, and so takes memory besides the caller's own bytes.
-    pub copied: usize,
-    /// The fields of the caller's request that it does not say.
-    pub losses: Losses,
-    /// What reading the answer must undo.
-    pub undo: Undo,
 }
 
 impl From<&'static Protocol> for Dialect {
@@ -420,7 +367,6 @@ impl Protocol {
 const MOST_EDITS: usize = 65_536;
 
 type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, AnswerFault>;
-type WrittenAndRead<'a> = (neutral::Request<'a>, FieldNames, Written<Cow<'static, str>>);
 
 /// Names the field of a fault in the callers' words.
 fn named(front: &Front, protocol: &Protocol, fault: AnswerFault) -> AnswerFault {
@@ -432,55 +378,6 @@ fn named(front: &Front, protocol: &Protocol, fault: AnswerFault) -> AnswerFault 
 
 fn fixed(headers: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'static, str>)> {
     headers.into_iter().map(|(name, value)| (name, Cow::Borrowed(value))).collect()
-}
-
-impl<'a> Translate<'a> {
-    /// Returns the job of writing a request of which no more is known than its bytes, for a model
-    /// of which nothing is known.
-    pub fn new(body: &'a Bytes, envelope: &'a Envelope, model: &'a str) -> Self {
-        Self {
-            body,
-            envelope,
-            model,
-            traits: Traits::UNKNOWN,
-            default_max_tokens: None,
-            within: None,
-            hide_reasoning: false,
-            stream_usage: true,
-            kept: &|_| None,
-            sealed: Sealed::Closed,
-            other: &|_| OtherModel::Forbidden,
-        }
-    }
-
-    /// Reads the request, opens what is sealed in it, and writes it.
-    fn written(
-        &self,
-        write: impl FnOnce(&neutral::Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>,
-    ) -> Result<WrittenAndRead<'_>, Refused> {
-        let (mut request, names) = (self.envelope.front.read)(self.body)?;
-        let opened = OpenedThoughts::of(&mut request, self.sealed);
-        let is_all_here = opened.lost.is_empty() && !matches!(self.sealed, Sealed::LeftOut);
-        let kept = |call: &str| {
-            // What is kept is of no account. If the caller's thoughts belong to another one, so do
-            // these.
-            opened.find(call).or_else(|| if is_all_here { (self.kept)(call) } else { None })
-        };
-        let target = Target {
-            model: self.model,
-            traits: self.traits,
-            default_max_tokens: self.default_max_tokens,
-            stream: self.envelope.stream,
-            within: self.within.filter(|_| !self.envelope.stream),
-            kept: &kept,
-        };
-        let written = write(&request, &target).map(|mut written| {
-            opened.lost.iter().for_each(|field| written.losses.add(field.clone()));
-            written
-        });
-        let written = names.written(&request, written)?;
-        Ok((request, names, written))
-    }
 }
 
 fn translate(job: &Translate<'_>, path: Cow<'static, str>, translation: &Translation) -> Result<Outbound, Refused> {
