@@ -131,7 +131,7 @@ pub(super) fn scalar(text: &str, flow: bool) -> String {
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.bytes().enumerate().all(plain)
         && reads_as_text(&Node { line: 0, column: 0, value: Value::Plain(text.into()) })
-        // Other readers take some texts, such as `yes`, for a truth value or a number.
+        // Other readers take some texts, such as `0b11`, for a number.
         && serde_yaml::to_string(text).is_ok_and(|written| written.trim_end() == text);
     if is_plain { text.to_owned() } else { double_quoted(text) }
 }
