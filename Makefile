@@ -5,7 +5,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release package test test-packages test-real soak fuzz bench bench-instructions check doc book pictures cmake valgrind
+.PHONY: help run release package test test-packages test-real soak fuzz bench bench-instructions check licences doc book pictures cmake valgrind
 
 # An absolute path, since scripts run in other folders.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -28,6 +28,7 @@ help:
 	@echo 'make package    build the program to deploy, and all packages of it: target/package'
 	@echo 'make test-packages  build, install and run each package (as root)'
 	@echo 'make check      check formatting and lints'
+	@echo 'make licences   check the licences and sources of all crates'
 	@echo 'make doc        build the documentation of the library'
 	@echo 'make book       build the manual, into target/book (installs mdBook once, in some minutes)'
 	@echo 'make pictures   take the pictures of the manual anew, in some minutes'
@@ -98,6 +99,11 @@ bench-instructions: cmake valgrind
 check: cmake
 	cargo fmt --all --check
 	cargo clippy --locked --workspace $(FEATURES) --all-targets -- -D warnings
+
+# It has a test of its own, which must see a crate with another licence.
+licences:
+	tests/licences/test_check.py
+	tests/licences/check.py
 
 doc: cmake
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --workspace --no-deps

@@ -68,8 +68,13 @@ def expression(licence):
 
 
 def is_allowed(licence):
-    """Returns whether an SPDX expression without brackets is fulfilled by what is allowed."""
-    return any(all(part.strip() in ALLOWED for part in choice.split(" AND ")) for choice in expression(licence).split(" OR "))
+    """Returns whether an SPDX expression is fulfilled by what is allowed. What cannot be read is not."""
+    # Brackets from the inside out: a fulfilled one becomes 0BSD, any other one a licence that does not exist.
+    inner = re.compile(r"\(([^()]*)\)")
+    rest = expression(licence)
+    while bracket := inner.search(rest):
+        rest = rest[: bracket.start()] + ("0BSD" if is_allowed(bracket.group(1)) else "none") + rest[bracket.end() :]
+    return any(all(part.strip() in ALLOWED for part in choice.split(" AND ")) for choice in rest.split(" OR "))
 
 
 def texts(package, all_packages):

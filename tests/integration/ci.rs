@@ -23,7 +23,7 @@ fn the_minutes_of_each_step_are_printed_also_after_a_step_that_fails() {
     let last = table.lines().nth_back(1).unwrap();
     assert!(!passed && last.starts_with("a short load run") && last.ends_with(" 0.0 FAILED"), "{said}");
     assert_eq!((steps.first(), steps.get(1), steps.last()), (Some(&"step"), Some(&"formatting"), Some(&"total")));
-    assert_eq!(steps.len(), 13, "{table}");
+    assert_eq!(steps.len(), 14, "{table}");
 
     let (passed, said) = checks("nothing", 0);
     assert!(passed && said.lines().last().unwrap().starts_with("all passed: total"), "{said}");

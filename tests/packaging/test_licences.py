@@ -67,7 +67,10 @@ class LicencesTest(unittest.TestCase):
             self.assertLessEqual(set(dependency["dependsOn"]), refs)
 
     def test_licences_that_nobody_allowed_are_refused(self):
-        for licence, expected in {"MIT": True, "MIT OR GPL-3.0": True, "MIT AND GPL-3.0": False, "GPL-3.0": False, "MIT/Apache-2.0": True, "": False, None: False}.items():
+        cases = {"MIT": True, "MIT OR GPL-3.0": True, "MIT AND GPL-3.0": False, "GPL-3.0": False, "MIT/Apache-2.0": True, "": False, None: False}
+        cases |= {"(MIT OR GPL-3.0) AND ISC": True, "(MIT AND GPL-3.0) OR GPL-3.0": False, "ISC AND (MIT OR (GPL-3.0 AND MIT))": True}
+        cases |= {"(MIT": False, "MIT)": False, "()": False, "(GPL-3.0)": False, "MIT WITH something": False}
+        for licence, expected in cases.items():
             self.assertEqual(build.is_allowed(licence), expected, licence)
 
 
