@@ -19,6 +19,8 @@ parts() {
 changes=$(parts changes)
 revision=$(parts revision)
 [ -z "$changes" ] || printf '%s\n' 'warning: the packages will hold what is not committed, and the image will say so:' "$changes" >&2
+placeholders=$(grep -ls '@portcullis\.invalid' SECURITY.md CODE_OF_CONDUCT.md || true)
+[ -z "$placeholders" ] || echo "warning: these name a placeholder in place of an address to report to:" $placeholders >&2
 mkdir -p "$out"
 [ -z "$(ls -A "$out")" ] || { echo "$out is not empty" >&2; exit 1; }
 if [ -z "${PROGRAM:-}" ]; then

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -79,6 +80,16 @@ class ReleaseTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("not committed, and the image will say so:\n M packaging/image/server.yaml\n?? more\n", done.stderr)
         self.assertTrue(labels(self.folder / "out")["org.opencontainers.image.revision"].endswith("-dirty"))
+
+    def test_an_address_that_is_still_a_placeholder_is_told(self):
+        warning = "warning: these name a placeholder in place of an address to report to: SECURITY.md CODE_OF_CONDUCT.md\n"
+        for name, address in (("placeholder", "security@portcullis.invalid"), ("real", "security@portcullis.example")):
+            for file in ("SECURITY.md", "CODE_OF_CONDUCT.md"):
+                text = (ROOT / file).read_text()
+                (self.clone / file).write_text(re.sub(r"<\w+@portcullis\.\w+>", f"<{address}>", text))
+            done = release(self.clone, self.folder / name, self.program)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(warning in done.stderr, name == "placeholder", done.stderr)
 
     def test_packages_in_the_clone_do_not_change_it(self):
         done = release(self.clone, self.clone / "out", self.program)
