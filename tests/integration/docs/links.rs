@@ -10,12 +10,29 @@ const BOOK: &str = "docs/src";
 /// The book's table of contents.
 const SUMMARY: &str = "docs/src/SUMMARY.md";
 
+/// The folder of pages on decisions.
+const DECISIONS: &str = "docs/decisions";
+/// Pages for contributors, which are no part of the book.
+const OTHER_PAGES: [&str; 4] = ["CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"];
+
 #[test]
 fn every_link_leads_to_a_file_and_a_heading() {
     let mut pages = Page::all();
-    pages.push(Page::read("CHANGELOG.md"));
+    pages.extend(OTHER_PAGES.iter().map(|path| Page::read(*path)));
+    pages.extend(decisions().into_iter().map(Page::read));
     let broken: Vec<String> = pages.iter().flat_map(|page| broken(page, &|path| read(path))).collect();
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+#[test]
+fn the_index_lists_every_decision() {
+    let index = Path::new(DECISIONS).join("README.md");
+    let page = Page::read(&index);
+    let linked = links(&page).into_iter().filter_map(|(_, link)| Some(target(&page.path, &link)?.0));
+    let listed: BTreeSet<PathBuf> = linked.filter(|path| path.starts_with(DECISIONS)).collect();
+    let mut all = decisions();
+    assert!(all.remove(&index) && all.len() >= 6, "{all:?}");
+    assert_eq!(listed, all, "what the index lists, and what there is");
 }
 
 #[test]
@@ -65,6 +82,12 @@ fn a_broken_link_is_seen() {
         "docs/src/page.md:16: ../../README.md: README.md is no chapter, and the book's page of it would be missing",
     ];
     assert_eq!(broken(&page, &other), expected);
+}
+
+/// Returns the pages on decisions.
+fn decisions() -> BTreeSet<PathBuf> {
+    let entries = std::fs::read_dir(root().join(DECISIONS)).expect(DECISIONS);
+    entries.map(|entry| Path::new(DECISIONS).join(entry.expect("an entry").file_name())).collect()
 }
 
 /// The text of a file of the repository; of a folder, nothing.
