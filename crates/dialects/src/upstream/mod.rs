@@ -38,8 +38,8 @@ pub static ALL: [&Protocol; 9] = [
 
 /// The names of all dialects.
 #[expect(clippy::indexing_slicing, reason = "the compiler does it, and would not compile a panic")]
-pub static NAMES: [&str; 9] = {
-    let mut names = [""; 9];
+pub static NAMES: [&str; ALL.len()] = {
+    let mut names = [""; ALL.len()];
     let mut at = 0;
     while at < names.len() {
         names[at] = ALL[at].name;
