@@ -20,12 +20,12 @@ use crate::explain::{Input, Report, Settings, apart, explain, front, headers, is
 use dialects::front::Asked;
 use status::Sender;
 
-/// The exit code if an account would be asked, as far as is known: what is used of the limits is
-/// not.
-const LIMITS_UNKNOWN: u8 = 3;
+/// The exit code if an account would be asked as far as is known, but the running gateway does not
+/// say what is used of the limits, or shows nothing of its state.
+const UNSURE: u8 = 3;
 
 /// Runs the command. Exits with 0 if an account would be asked, with 1 if none would, with 2 if
-/// that cannot be found out, and with 3 if the gateway does not say what is used of the limits.
+/// that cannot be found out, and with 3 if the gateway does not say all that it depends on.
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     if let Some(model) = &args.doors {
         return match doors::explain(&args.conf.folder(), model, args.json) {
@@ -41,9 +41,9 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
         Ok(report) => {
             let text = if args.json { report.json() } else { render(&report) };
             let is_written = write(&text).is_ok();
-            match (is_written && report.is_tried(), report.are_limits_unknown()) {
+            match (is_written && report.is_tried(), report.is_unsure()) {
                 (true, false) => ExitCode::SUCCESS,
-                (true, true) => ExitCode::from(LIMITS_UNKNOWN),
+                (true, true) => ExitCode::from(UNSURE),
                 (false, _) => ExitCode::FAILURE,
             }
         }
@@ -67,7 +67,12 @@ fn explained(args: &ExplainArgs) -> Result<Report, String> {
     let conf = args.conf.folder();
     let Loaded { server, catalog, .. } = loaded(&conf)?;
     let admin_key = args.admin_key.as_deref().map(read_admin_key).transpose()?;
-    let instance = args.status.as_deref().map(|from| status::read(from, &conf, admin_key.clone())).transpose()?;
+    let (instance, hidden) = match args.status.as_deref().map(|from| status::read(from, &conf, admin_key.clone())) {
+        None => (None, None),
+        Some(Ok(instance)) => (Some(instance), None),
+        Some(Err(no)) if no.is_hidden => (None, Some(no.why)),
+        Some(Err(no)) => return Err(format!("--status: {}", no.why)),
+    };
     let body = body(args.request.as_deref().unwrap_or(Path::new("-")), server.limits.request_body)?;
     let asked = Asked { model: args.model.clone(), stream: args.stream };
     let snapshot = apart(catalog, server.proxies.clone());
@@ -75,6 +80,11 @@ fn explained(args: &ExplainArgs) -> Result<Report, String> {
     let settings = Settings::from(&server);
     let input = Input { settings, snapshot, is_counted: false, instance, headers, front, asked, body };
     let mut report = explain(key, &input);
+    if let Some(why) = hidden {
+        // Who does not show its state does not explain either.
+        report.miss_state(&why);
+        return Ok(report);
+    }
     // A saved page does not say what is used of the limits.
     if let Some(from) = args.status.as_ref().filter(|from| from.contains("://")) {
         let sender = Sender { key, door: &args.door };

@@ -23,6 +23,8 @@ const KEY: &str = "PORTCULLIS_ADMIN_KEY";
 pub(super) enum Instead {
     /// The listener wants its key.
     Locked,
+    /// The listener does not show this page, or not to everybody, in words.
+    Hidden(String),
     /// What came, in words.
     Other(String),
 }
@@ -34,8 +36,22 @@ impl Display for Instead {
                 f,
                 "wants its key (`admin.key` in server.yaml): run the command as a user who can read it, or set {KEY}"
             ),
-            Instead::Other(what) => f.write_str(what),
+            Instead::Hidden(what) | Instead::Other(what) => f.write_str(what),
         }
+    }
+}
+
+/// Why the answer did not come.
+pub(super) struct NoAnswer {
+    /// The reason, in words.
+    pub(super) why: String,
+    /// True if a listener answers, and does not show the page: with 401, 403 or 404.
+    pub(super) is_hidden: bool,
+}
+
+impl From<String> for NoAnswer {
+    fn from(why: String) -> NoAnswer {
+        NoAnswer { why, is_hidden: false }
     }
 }
 
@@ -82,7 +98,7 @@ pub(super) fn fetch(
     key: &dyn Fn(SocketAddr) -> Option<Secret>,
     patience: Duration,
 ) -> Result<Vec<u8>, String> {
-    ask(page, Question::Get, otherwise, key, patience)
+    ask(page, Question::Get, otherwise, key, patience).map_err(|no| no.why)
 }
 
 /// Asks the page of a URL, as [`fetch`] does.
@@ -92,15 +108,15 @@ pub(super) fn ask(
     otherwise: &str,
     key: &dyn Fn(SocketAddr) -> Option<Secret>,
     patience: Duration,
-) -> Result<Vec<u8>, String> {
+) -> Result<Vec<u8>, NoAnswer> {
     let Some(rest) = url.strip_prefix("http://").filter(|rest| !rest.contains('@')) else {
-        return Err(format!("the URL must begin with http:// and hold no user name{otherwise}"));
+        return Err(format!("the URL must begin with http:// and hold no user name{otherwise}").into());
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     // Browsers copy an address with a slash at its end.
     let path = if matches!(path, "" | "/") { usual } else { path };
     if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return Err("the URL holds a space or a control character, which is not allowed".to_owned());
+        return Err("the URL holds a space or a control character, which is not allowed".to_owned().into());
     }
     let port = if authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) { "" } else { ":80" };
     let mut last = format!("does not answer: {}", io::Error::from(io::ErrorKind::NotFound));
@@ -108,11 +124,15 @@ pub(super) fn ask(
         format!("{authority}{port}").to_socket_addrs().map_err(|why| format!("{url} does not answer: {why}"))?;
     for address in addresses {
         match send(address, (authority, path), question, key(address).as_ref(), patience) {
-            Ok(answer) => return answer.map_err(|why| format!("{url} {why}")),
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(instead)) => {
+                let is_hidden = matches!(instead, Instead::Locked | Instead::Hidden(_));
+                return Err(NoAnswer { why: format!("{url} {instead}"), is_hidden });
+            }
             Err(why) => last = format!("does not answer: {why}"),
         }
     }
-    Err(format!("{url} {last}"))
+    Err(format!("{url} {last}").into())
 }
 
 /// Returns the body of a 200. The inner error says what came instead of a 200.
@@ -175,12 +195,13 @@ fn body(answer: &[u8]) -> Result<Vec<u8>, Instead> {
     }
     if status == b"404" {
         let what = "answers with HTTP 404, not 200: it has no such page, so it is an older version, or another program";
-        return Err(Instead::Other(what.to_owned()));
+        return Err(Instead::Hidden(what.to_owned()));
     }
     if status != b"200" {
         let number = std::str::from_utf8(status).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let number = number.filter(|text| text.len() == 3).ok_or_else(silent)?;
-        return Err(Instead::Other(format!("answers with HTTP {number}, not 200")));
+        let what = format!("answers with HTTP {number}, not 200");
+        return Err(if number == "403" { Instead::Hidden(what) } else { Instead::Other(what) });
     }
     Ok(body.get(4..).unwrap_or_default().to_vec())
 }

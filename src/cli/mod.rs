@@ -139,7 +139,7 @@ pub struct ReadyArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit code: 0 if the request would be sent to an upstream, 1 if not, 2 if the command failed, 3 if the request would be sent \
-                  as far as is known, but the gateway of --status does not say what is used of the limits."
+                  as far as is known, but the gateway of --status shows not all that this depends on: its state, or what is used of the limits."
 )]
 pub struct ExplainArgs {
     /// Where the configuration is.

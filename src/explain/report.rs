@@ -6,6 +6,9 @@ use serde_json::Value;
 use crate::error::Refusal;
 use crate::plan::Reach;
 
+/// What is said if a gateway does not say what is used of the limits.
+const LIMITS_UNKNOWN: &str = "what is used of them is not known, so they may refuse the request";
+
 /// The result of `explain`.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
@@ -14,9 +17,10 @@ pub struct Report {
     /// The limits on the request, as `/limits` names them. For people, they are among the facts.
     pub(super) limits: Vec<serde_json::Value>,
     pub(super) candidates: Vec<Candidate>,
-    /// True if a gateway was asked what is used of the limits, and did not say it.
+    /// True if a gateway was asked for its state or for what is used of the limits, and did not say
+    /// it.
     #[serde(skip)]
-    pub(super) misses_limits: bool,
+    pub(super) is_unsure: bool,
     /// The refusals, in the order in which the gateway meets them. The caller learns of the first.
     #[serde(skip)]
     pub(super) refusals: Vec<Refusal>,
@@ -188,13 +192,25 @@ impl Report {
 
     /// Notes that the running gateway did not say what is used of the limits.
     pub fn miss_limits(&mut self, why: &str) {
-        self.misses_limits = true;
-        self.fact("limits", format!("what is used of them is not known, so they may refuse the request: {why}"));
+        self.is_unsure = true;
+        self.fact("limits", format!("{LIMITS_UNKNOWN}: {why}"));
     }
 
-    /// Returns whether a gateway was asked what is used of the limits, and did not say it.
-    pub fn are_limits_unknown(&self) -> bool {
-        self.misses_limits
+    /// Notes that the running gateway did not show its state, nor what is used of the limits.
+    pub fn miss_state(&mut self, why: &str) {
+        self.is_unsure = true;
+        let says = format!(
+            "the state is not known: every account is assumed healthy and idle, and each of them may rest, be full or be \
+             switched off: {why}"
+        );
+        self.facts.retain(|fact| fact.about != "running");
+        self.facts.insert(0, Fact { about: "running", says, fault: false });
+        self.fact("limits", LIMITS_UNKNOWN);
+    }
+
+    /// Returns whether a gateway was asked for what the result depends on, and did not say it.
+    pub fn is_unsure(&self) -> bool {
+        self.is_unsure
     }
 
     /// Returns whether a candidate is asked.

@@ -6,8 +6,12 @@ use crate::plan::Reach;
 /// Writes the report. It returns bytes, since a body is written as it would be sent.
 pub fn render(report: &Report) -> Vec<u8> {
     let mut out = String::new();
-    let yes = if report.verdict.tried { "yes" } else { "no" };
-    out.push_str(&format!("{yes}: {}\n\n", report.verdict.says));
+    let word = match (report.verdict.tried, report.is_unsure) {
+        (true, false) => "yes",
+        (true, true) => "perhaps",
+        (false, _) => "no",
+    };
+    out.push_str(&format!("{word}: {}\n\n", report.verdict.says));
     let width = report.facts.iter().map(|fact| fact.about.len()).max().unwrap_or_default();
     for Fact { about, says, fault } in &report.facts {
         out.push_str(&format!("{} {about:width$}  {says}\n", if *fault { '!' } else { ' ' }));

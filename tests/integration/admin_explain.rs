@@ -278,3 +278,49 @@ fn a_gateway_that_does_not_say_what_is_used_is_told() {
         assert!(told.contains("what is used of them is not known") && told.contains("404"), "{told}");
     });
 }
+
+/// Who shows no state leaves the question open, and the command has not failed.
+#[test]
+fn a_gateway_that_does_not_show_its_state_is_told() {
+    run(async {
+        let mock = Mock::start().await;
+        let catalog = Catalog::over(&mock).caller_with("tight", "", &[("k", "sk-CaNaRy-tight-0123456789", "")]);
+        let gateway = Gateway::with(catalog)
+            .server("admin: { address: \"{admin}\", key: { env: ADMIN_KEY } }")
+            .env("ADMIN_KEY", canary::ADMIN_KEY)
+            .start()
+            .await;
+        let conf = gateway.conf.to_str().unwrap();
+        let check = |status: &str, why: &str| {
+            let (code, told) = explain_tight(&gateway, status);
+            assert_eq!(code, Some(3), "{why}: {told}");
+            assert!(told.starts_with("perhaps: the request would be sent to a (m)"), "{told}");
+            for text in [
+                "the state is not known: every account is assumed healthy and idle",
+                why,
+                "what is used of them is not known, so they may refuse the request",
+            ] {
+                assert!(told.contains(text), "{text}: {told}");
+            }
+        };
+        check(&format!("http://{}/status", gateway.admin), "wants its key");
+        for code in ["403", "404"] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let status = format!("http://{}/status", listener.local_addr().unwrap());
+            let other = std::thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut asked = vec![0; 64 << 10];
+                let read = stream.read(&mut asked).unwrap();
+                assert!(asked[..read].starts_with(b"GET /status "));
+                stream.write_all(format!("HTTP/1.0 {code} Not You\r\n\r\n").as_bytes()).unwrap();
+            });
+            check(&status, &format!("answers with HTTP {code}, not 200"));
+            other.join().unwrap();
+        }
+        // What the files refuse is refused, whatever the state.
+        let file = gateway.conf.with_file_name("tight.json");
+        let status = format!("http://{}/status", gateway.admin);
+        let explain = ["explain", "--key", "acme/none", "--conf", conf, "--status", &status, file.to_str().unwrap()];
+        assert_eq!(portcullis(&explain).status.code(), Some(1));
+    });
+}

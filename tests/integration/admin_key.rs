@@ -147,8 +147,8 @@ fn commands_send_the_key() {
             assert!(told.contains("the running gateway uses the change"), "{told}");
         }
         let explained = portcullis(&explain, &[]);
-        let told = String::from_utf8_lossy(&explained.stderr).into_owned();
-        assert!(explained.status.code() == Some(2) && told.contains("set PORTCULLIS_ADMIN_KEY"), "{told}");
+        let told = String::from_utf8_lossy(&explained.stdout).into_owned();
+        assert!(explained.status.code() == Some(3) && told.contains("set PORTCULLIS_ADMIN_KEY"), "{told}");
         let told = new("third", &[]);
         assert!(told.contains("unknown whether a gateway runs") && told.contains("wants its key"), "{told}");
         let told = new("fourth", &[("PORTCULLIS_ADMIN_KEY", "wrong\r\nx: y")]);

@@ -11,8 +11,8 @@ pub(super) fn look(from: &str, conf: &Path, report: &mut Findings) {
     let subject = || Subject::of("instance");
     let status = match status::read(from, conf, None) {
         Ok(instance) => instance.status,
-        Err(why) => {
-            let finding = Finding::new(CheckState::Fail, subject(), "status", why);
+        Err(no) => {
+            let finding = Finding::new(CheckState::Fail, subject(), "status", format!("--status: {}", no.why));
             report.add(finding.with("does the gateway run, and is this the address of its admin listener?"));
             return;
         }

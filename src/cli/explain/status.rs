@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::base::secret::Secret;
-use crate::cli::http::{self, LARGEST, Question};
+use crate::cli::http::{self, LARGEST, NoAnswer, Question};
 use crate::explain::{Input, Instance, left};
 
 /// The longest wait for the admin listener, which is quick.
@@ -19,19 +19,16 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const OTHERWISE: &str = ". For any other URL save the page with curl, and give the file";
 
 /// Fetches a status from a URL, or reads the file that it was saved to.
-pub(in crate::cli) fn read(from: &str, conf: &Path, key: Option<Secret>) -> Result<Instance, String> {
+pub(in crate::cli) fn read(from: &str, conf: &Path, key: Option<Secret>) -> Result<Instance, NoAnswer> {
     let (source, json) = if from.contains("://") {
-        (
-            from.to_owned(),
-            http::fetch((from, "/status"), OTHERWISE, &http::keys_of(conf, key), PATIENCE)
-                .map_err(|why| format!("--status: {why}"))?,
-        )
+        let keys = http::keys_of(conf, key);
+        (from.to_owned(), http::ask((from, "/status"), Question::Get, OTHERWISE, &keys, PATIENCE)?)
     } else {
-        let (age, json) = saved(from).map_err(|why| format!("--status: the file cannot be read: {why}"))?;
+        let (age, json) = saved(from).map_err(|why| format!("the file cannot be read: {why}"))?;
         let age = age.map(|age| format!(", saved {} ago,", left(age))).unwrap_or_default();
         (format!("{from}{age}"), json)
     };
-    of(source, &json)
+    of(source, &json).map_err(NoAnswer::from)
 }
 
 fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
@@ -45,7 +42,7 @@ fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
 /// Reads the status of this source.
 fn of(source: String, json: &[u8]) -> Result<Instance, String> {
     let status = serde_json::from_slice(json)
-        .map_err(|why| format!("--status: this is not a /status page of this version of Portcullis: {why}"))?;
+        .map_err(|why| format!("this is not a /status page of this version of Portcullis: {why}"))?;
     Ok(Instance { source, status })
 }
 
@@ -83,6 +80,8 @@ pub(super) fn ask_gateway(
     });
     let origin = format!("{scheme}://{}", rest.split('/').next().unwrap_or_default());
     let url = format!("{origin}/explain");
-    let answer = http::ask((&url, "/explain"), Question::Post(question.to_string().as_bytes()), "", key, PATIENCE)?;
+    let question = question.to_string();
+    let answer = http::ask((&url, "/explain"), Question::Post(question.as_bytes()), "", key, PATIENCE);
+    let answer = answer.map_err(|no| no.why)?;
     serde_json::from_slice(&answer).map_err(|_| format!("{url} answers with something else than an explanation"))
 }

@@ -154,7 +154,7 @@ fn ask(
         Ok(Err(locked @ Instead::Locked)) => {
             return Err(Running::Unknown(format!("the process that listens at {address} {locked}")));
         }
-        Ok(Err(Instead::Other(why))) => return Err(none(&why)),
+        Ok(Err(Instead::Hidden(why) | Instead::Other(why))) => return Err(none(&why)),
         Err(why) => {
             let waited = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
             let silent = || Running::Unknown(format!("the process that listens at {address} does not answer"));
