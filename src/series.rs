@@ -153,6 +153,12 @@ pub struct FaultCounts {
 }
 
 impl FaultCounts {
+    /// Returns how many requests came since the last failure. `is_given_up` says whether that one
+    /// was given up by its caller.
+    pub fn asked_since(&self, is_given_up: bool) -> u64 {
+        if is_given_up { self.given_up.asked } else { self.by_upstream.asked }
+    }
+
     fn add(&mut self, more: &Sums, at_ms: u64) {
         let is_good = more.failed() == 0;
         for (fault, failed) in [

@@ -96,6 +96,8 @@ struct Leaves {
     keys: Keys,
     /// True if the last one had asked for a stream.
     stream: bool,
+    /// The time of the last one.
+    last: Option<Instant>,
     /// The time until which the target stands behind the others.
     behind: Option<Instant>,
 }
@@ -176,12 +178,16 @@ impl GivenUp {
         self.leaves = None;
     }
 
-    /// Forgets the usual times if they are all too old, so that what is not used any more takes no
-    /// memory.
+    /// Forgets the usual times if they are all too old, and the leaves if they are, so that what is
+    /// not used any more takes no memory. A provider that hangs may have given its last answer long
+    /// ago, and its callers leave all the same.
     pub fn sweep(&mut self, now: Instant) {
-        if self.heard.is_some_and(|at| now.saturating_duration_since(at) >= HISTORY) {
-            *self = GivenUp { asking: self.asking, ..GivenUp::default() };
+        let is_old = |at: Instant| now.saturating_duration_since(at) >= HISTORY;
+        if self.heard.is_some_and(is_old) {
+            (self.usual, self.heard) = ([None, None], None);
         }
+        let is_behind = self.behind(now).is_some();
+        self.leaves.take_if(|leaves| !is_behind && leaves.last.is_none_or(is_old));
     }
 
     fn quantile(&mut self, stream: bool, share: f64, now: Instant) -> Option<Duration> {
@@ -192,7 +198,14 @@ impl GivenUp {
 
 impl Default for Leaves {
     fn default() -> Leaves {
-        Leaves { sure: Window::new(SPAN), unsure: Vec::new(), keys: Keys::default(), stream: false, behind: None }
+        Leaves {
+            sure: Window::new(SPAN),
+            unsure: Vec::new(),
+            keys: Keys::default(),
+            stream: false,
+            last: None,
+            behind: None,
+        }
     }
 }
 
@@ -211,7 +224,7 @@ impl Leaves {
             return false;
         }
         self.keys.note(leave.key, now);
-        self.stream = leave.stream;
+        (self.stream, self.last) = (leave.stream, Some(now));
         true
     }
 

@@ -176,7 +176,23 @@ fn what_is_forgotten_does_not_stand_behind() {
     assert!(!watched.is_behind());
     watched.target.recall(Some(watched.at(watched.now + 5)));
     assert!(watched.is_behind());
-    // After an hour without an answer nothing is known.
-    watched.target.sweep(watched.at(watched.now + 3_600_000));
-    assert!(!watched.is_behind() && watched.target.usual[1].is_none());
+}
+
+#[test]
+fn after_an_hour_without_an_answer_only_what_is_new_is_known() {
+    let mut watched = Watched::new().usually(400);
+    watched.now += 3_600_000;
+    assert!((0..3).all(|_| watched.leave(MAIN, 2_000, 0).counts) && watched.is_behind());
+    watched.target.sweep(watched.at(watched.now));
+    assert!(watched.target.usual[1].is_none(), "the usual time is forgotten");
+    assert!(watched.is_behind(), "and callers have just left");
+    watched.now += 1_000;
+    assert!(watched.leave(MAIN, 2_000, 0).is_behind, "they count with the next one");
+    // What is not used any more takes no memory.
+    watched.now += 3_599_999;
+    watched.target.sweep(watched.at(watched.now));
+    assert!(watched.target.leaves.is_some());
+    watched.now += 1;
+    watched.target.sweep(watched.at(watched.now));
+    assert!(watched.target.leaves.is_none());
 }

@@ -136,7 +136,8 @@ impl AttemptGuard {
         if told.counts {
             memory.peak_mut(stream).waited(waited, now);
         }
-        if told.is_behind {
+        let was_given_up = memory.trouble().is_some_and(|trouble| trouble.outcome == GIVEN_UP);
+        if told.is_behind || (told.counts && was_given_up) {
             memory.trouble = Some(Box::new(Trouble { outcome: GIVEN_UP, detail: None, at: now }));
             memory.is_mended = false;
         }

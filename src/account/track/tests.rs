@@ -1,5 +1,6 @@
 use super::*;
 use crate::account::failure::{Class, REFUSED_COOL, Setback};
+use crate::account::given_up::GIVEN_UP;
 
 fn setback(class: Class, retry_after: Option<Duration>) -> Setback {
     Setback { class, retry_after }
@@ -265,4 +266,26 @@ fn since_when_a_target_is_out_and_why_is_known_after_it_works_again() {
     assert_eq!(track.since(at(73)), Some(at(72)));
     track.reset();
     assert!(track.troubled(trouble), "after a reset it is news again");
+}
+
+#[test]
+fn the_last_failure_is_the_last_caller_who_gave_up() {
+    let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
+    let failed = || track.trouble().map(|trouble| (trouble.outcome, trouble.at));
+    let wait = Duration::from_secs(2);
+    let waiting: Vec<AttemptGuard> = (0..3).map(|_| admitted(&track, now)).collect();
+    for mut guard in waiting {
+        assert!(guard.left(true, wait, now + wait).is_given_up);
+    }
+    assert_eq!(failed(), Some((GIVEN_UP, now + wait)));
+    // One alone, much later, does not move the target, but nobody has answered it either.
+    let later = now + Duration::from_secs(100);
+    let left = admitted(&track, later).left(true, wait, later + wait);
+    assert!(left.is_given_up && !left.moved);
+    assert_eq!(failed(), Some((GIVEN_UP, later + wait)));
+    // Another failure stays what it is.
+    track.troubled(Trouble { outcome: "status", detail: None, at: later + wait });
+    let latest = later + Duration::from_secs(100);
+    assert!(admitted(&track, latest).left(true, wait, latest + wait).is_given_up);
+    assert_eq!(failed(), Some(("status", later + wait)));
 }

@@ -4,6 +4,7 @@ use super::Watch;
 use crate::account::NamedTarget;
 use crate::account::breaker::BreakerState;
 use crate::account::condition::Condition;
+use crate::account::given_up::GIVEN_UP;
 use crate::account::track::{TargetHealth, TrackStatus};
 use crate::base::calendar;
 use crate::catalog::rotation::{is_replaced, newest};
@@ -152,9 +153,10 @@ fn failure(track: &TargetHealth) -> Option<(&'static str, Option<String>)> {
 
 /// Returns the milliseconds since the last failure of a target, if nothing was asked there since.
 fn quiet(track: &TargetHealth, at: Moment) -> Option<u64> {
-    let failed = track.trouble()?.at;
-    let is_quiet = track.series.faults().by_upstream.asked == 0 && track.status(at.now, at.clock).awaited == 0;
-    is_quiet.then(|| elapsed(at, failed))
+    let trouble = track.trouble()?;
+    let asked = track.series.faults().asked_since(trouble.outcome == GIVEN_UP);
+    let is_quiet = asked == 0 && track.status(at.now, at.clock).awaited == 0;
+    is_quiet.then(|| elapsed(at, trouble.at))
 }
 
 fn accounts(snapshot: &Snapshot, at: Moment) -> Vec<AccountFacts> {
@@ -317,3 +319,6 @@ fn keys(snapshot: &Snapshot) -> Vec<KeyFacts> {
     });
     facts.collect()
 }
+
+#[cfg(test)]
+mod tests;
