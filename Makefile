@@ -19,7 +19,7 @@ export RUST_TEST_THREADS ?= 8
 FEATURES := --features test-panics
 
 help:
-	@echo 'make run        build, and serve conf/ with its demo account on 127.0.0.1:8080'
+	@echo 'make run        build, and serve conf/ with its demo account on 127.0.0.1:8080; PORT=8081 for another port'
 	@echo 'make test       run every test, with the official clients and the libraries of agents'
 	@echo 'make test-real  run tests against llama.cpp, LiteLLM and Phoenix (sets them up once, in some minutes)'
 	@echo 'make soak       run ten minutes of every fault at random; HOURS=1 for an hour'
@@ -35,19 +35,25 @@ help:
 	@echo 'make bench      run microbenchmarks, a simulation of outages, and the load benchmark'
 	@echo 'make bench-instructions  count the instructions of requests and chunks; fails if one has grown'
 
+PORT = 8080
+
 # A debug build, which is quick to build. The release build is quick to run.
 run: cmake
 	@echo 'Building; the first time this takes some minutes.'
 	cargo build --locked
-	@$(CARGO_TARGET_DIR)/debug/portcullis serve --conf conf --listen 127.0.0.1:8080 & \
+	@# Ctrl-C reaches the server, too: it is waited for, and gets no second signal, which would cut what runs.
+	@$(CARGO_TARGET_DIR)/debug/portcullis serve --conf conf --listen 127.0.0.1:$(PORT) & \
 	server=$$!; trap 'kill $$server 2>/dev/null; wait $$server' EXIT; \
-	until (exec 3<>/dev/tcp/127.0.0.1/8080) 2>/dev/null; do kill -0 $$server 2>/dev/null || wait $$server; sleep 0.1; done; \
+	stop() { trap - EXIT; trap : INT; \
+	  until wait $$server; do code=$$?; kill -0 $$server 2>/dev/null && continue; [ $$code = 130 ] || exit $$code; break; done; exit 0; }; \
+	trap stop INT; \
+	until (exec 3<>/dev/tcp/127.0.0.1/$(PORT)) 2>/dev/null; do kill -0 $$server 2>/dev/null || wait $$server; sleep 0.1; done; \
 	sleep 0.3; kill -0 $$server 2>/dev/null || wait $$server; \
 	printf '%s\n' '' 'Portcullis serves conf/. Paste one of these into another terminal:' '' \
-	  '  curl http://127.0.0.1:8080/v1/chat/completions \' \
+	  '  curl http://127.0.0.1:$(PORT)/v1/chat/completions \' \
 	  "    -H 'Authorization: Bearer sk-demo-portcullis-published' -H 'Content-Type: application/json' \\" \
 	  "    -d '{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":\"Hello\"}]}'" '' \
-	  '  ANTHROPIC_BASE_URL=http://127.0.0.1:8080 ANTHROPIC_AUTH_TOKEN=sk-demo-portcullis-published claude -p hello' '' \
+	  '  ANTHROPIC_BASE_URL=http://127.0.0.1:$(PORT) ANTHROPIC_AUTH_TOKEN=sk-demo-portcullis-published claude -p hello' '' \
 	  'Codex, Gemini CLI, SDKs and others: docs/src/clients.md. Models that fail on purpose: docs/src/clients/demo.md.' 'Press Ctrl-C to stop it.' ''; \
 	wait $$server
 

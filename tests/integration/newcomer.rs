@@ -2,6 +2,7 @@
 //! and with secrets that are written into the wrong place.
 
 mod demo;
+mod make_run;
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
