@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::support::canary::KEY;
 use crate::support::client::{self, Connection, End, Response};
 use crate::support::folder::{self, Folder};
-use crate::support::gateway::free_port;
+use crate::support::gateway::{free_port, portcullis};
 use crate::support::script::finish;
 use crate::support::wire::Io;
 use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, is_about, run};
@@ -208,6 +208,38 @@ fn g03_who_does_not_read_is_counted_in_the_log_and_the_exit_code() {
         let lines = gateway.lines();
         assert_eq!(lines.len(), 2, "{lines:#?}");
         assert!(lines.iter().all(|line| line["outcome"] == "shutdown"), "{lines:#?}");
+        drop(streams);
+    });
+}
+
+/// The process ends while their tasks still wait for callers who do not read. What they used is not
+/// lost: the end of the process writes their lines and rows itself.
+#[test]
+fn g03_what_has_no_time_to_end_is_in_the_access_log_and_the_ledger() {
+    run(async {
+        let mock = Mock::start().await;
+        mock.always(flood());
+        let mut gateway = Gateway::with(Catalog::over(&mock)).server("drain: { grace: 60s }").start().await;
+        let streams = unread(&gateway, 2).await;
+        gateway.signal("TERM");
+        in_phase(&gateway, "draining").await;
+        gateway.signal("TERM");
+        assert_eq!(gateway.exit(PATIENCE).code(), Some(130));
+        assert!(gateway.log().contains("2 exchanges were cut without an error"), "{}", gateway.log());
+        assert!(!gateway.log().contains("have no access line"), "{}", gateway.log());
+        let lines = gateway.lines();
+        assert_eq!(lines.len(), 2, "{lines:#?}");
+        for line in &lines {
+            assert_eq!((&line["outcome"], &line["key"]), (&"shutdown".into(), &"acme/prod".into()), "{line}");
+            assert_eq!(line["error"], "The process ended before its caller could be told so.", "{line}");
+            assert!(line["completion_tokens"].as_u64() > Some(0) && line["usage"] == "estimated", "{line}");
+        }
+        let usage = ["usage", "--conf", gateway.conf.to_str().unwrap(), "--by", "outcome", "--json"];
+        let told: Value = serde_json::from_slice(&portcullis(&usage).stdout).unwrap();
+        let used: u64 = lines.iter().filter_map(|line| line["completion_tokens"].as_u64()).sum();
+        let row = &told["usage"][0];
+        assert_eq!((&row["outcome"], &row["requests"]), (&"shutdown".into(), &2.into()), "{told}");
+        assert_eq!(told["total"]["completion_tokens"], used, "{told}");
         drop(streams);
     });
 }
