@@ -328,6 +328,18 @@ pub struct ModelReport {
     pub waiting: usize,
 }
 
+/// The counts in the store that could not be read, since this gateway started.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UnreadableReport {
+    /// How often this gateway found some. They were removed each time.
+    pub number: u64,
+    /// Whose counts the last ones were: `caller acme`, or `key acme/prod`.
+    pub scope: Option<String>,
+    /// The number of scopes that this gateway still has to send again.
+    pub waiting: usize,
+}
+
 /// The store that instances share.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -344,6 +356,8 @@ pub struct StoreReport {
     pub live: usize,
     /// The state, which says whether the store decides.
     pub state: StoreState,
+    /// The counts in the store that could not be read.
+    pub unreadable: UnreadableReport,
     /// The number of scopes whose counts wait to be sent.
     pub waiting: usize,
 }
@@ -415,7 +429,7 @@ mod tests {
             "unpriced": [{ "account": "a", "endpoint": "images", "model": "m", "requests": 1, "upstream_model": "x" }],
             "store": {
                 "address": "s", "clock_ahead_ms": -1, "error": null, "for_seconds": 1, "live": 2, "state": "up",
-                "waiting": 0,
+                "unreadable": { "number": 1, "scope": "caller acme", "waiting": 1 }, "waiting": 0,
             },
         });
         let read: Status = serde_json::from_value(page.clone()).expect("a status");

@@ -31,6 +31,7 @@ mod texts;
 mod thoughts;
 mod totals;
 mod trouble;
+mod unreadable;
 
 pub use look::{Look, look};
 
@@ -212,6 +213,7 @@ impl Store {
             waiting,
             clock_ahead_ms: inbox.clock_ahead_ms,
             error: inbox.error.clone(),
+            unreadable: inbox.unreadable.report(),
         }
     }
 

@@ -5,6 +5,7 @@ use super::outage::Outage;
 use super::protocol::tally;
 use super::texts::{TextQueue, TextRequest};
 use super::totals::TotalsRequest;
+use super::unreadable::Unreadable;
 use crate::limits::{self, Ask, Bound, Bounds, Counts, Left, LimitReached, Limits, Moment, Reservation, Scope};
 use crate::status::StoreState;
 use std::collections::VecDeque;
@@ -36,6 +37,8 @@ pub(super) struct Inbox {
     pub(super) loss_logged: Option<Instant>,
     pub(super) live: usize,
     pub(super) clock_ahead_ms: i64,
+    /// The counts that could not be read.
+    pub(super) unreadable: Unreadable,
 }
 
 impl Inbox {
@@ -57,6 +60,7 @@ impl Inbox {
             loss_logged: None,
             live: 0,
             clock_ahead_ms: 0,
+            unreadable: Unreadable::default(),
         }
     }
 

@@ -58,7 +58,7 @@ enum Sent {
         trial: bool,
     },
     EarlierPart(Arc<Scope>),
-    OwnPart,
+    OwnPart(Arc<Scope>),
     Admission(Box<AdmissionRequest>, Vec<Moment>),
     NewText,
     Texts(TextRequest),

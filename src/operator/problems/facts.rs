@@ -200,6 +200,8 @@ pub struct RisesFacts {
     pub panics: Rise,
     /// The connections of callers that were closed at once.
     pub refused: Rise,
+    /// The counts in the store that could not be read.
+    pub unreadable: Rise,
 }
 
 /// The file descriptors of the process.

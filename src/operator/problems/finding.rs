@@ -33,6 +33,8 @@ pub enum Rule {
     LimitNear,
     /// The store that instances share does not decide.
     StoreDown,
+    /// The store had counts that could not be read.
+    CountsUnreadable,
     /// The ledger cannot be written.
     LedgerFailing,
     /// Access lines were dropped.
@@ -55,7 +57,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::ReloadRefused,
         Self::ChangeHeld,
         Self::ModelUnfit,
@@ -69,6 +71,7 @@ impl Rule {
         Self::Headroom,
         Self::LimitNear,
         Self::StoreDown,
+        Self::CountsUnreadable,
         Self::LedgerFailing,
         Self::AccessLinesDropped,
         Self::Panics,
@@ -96,6 +99,7 @@ impl Rule {
             Self::Headroom => "headroom",
             Self::LimitNear => "limit_near",
             Self::StoreDown => "store_down",
+            Self::CountsUnreadable => "counts_unreadable",
             Self::LedgerFailing => "ledger_failing",
             Self::AccessLinesDropped => "access_lines_dropped",
             Self::Panics => "panics",

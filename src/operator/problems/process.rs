@@ -11,6 +11,8 @@ use crate::status::{LedgerState, Severity, StoreState};
 const DROPPED: u64 = 5 * MINUTE;
 /// Connections that were closed at once are told for this time.
 const REFUSED: u64 = MINUTE;
+/// Counts that could not be read are told for this time, although they are mended sooner.
+const UNREADABLE: u64 = MINUTE;
 /// A panic is told for this time.
 const PANIC: u64 = HOUR;
 /// A store that is down for less than this is no problem: requests do not wait for it.
@@ -25,6 +27,7 @@ const CLOCKS: u64 = 5 * SECOND;
 /// Looks for problems of the process.
 pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
     store(facts, found);
+    unreadable(facts, found);
     ledger(facts, found);
     descriptors(facts, found);
     let now = facts.now;
@@ -120,6 +123,21 @@ fn store(facts: &Facts, found: &mut Vec<Finding>) {
             ));
         }
     }
+}
+
+fn unreadable(facts: &Facts, found: &mut Vec<Finding>) {
+    let Some(store) = &facts.store else { return };
+    let Some(scope) = &store.unreadable.scope else { return };
+    if store.unreadable.waiting == 0 && !facts.rises.unreadable.is_within(UNREADABLE, facts.now) {
+        return;
+    }
+    let what = format!(
+        "The store had counts of {scope} that could not be read: they were removed, and each gateway sends its own again."
+    );
+    let remedy = "Look whether another program writes under `store.prefix` in server.yaml, and give it another prefix or \
+                  another server. Until all gateways have sent theirs, limits may let a little more pass.";
+    let subject = ("store", store.address.as_str());
+    found.push(Finding::new(Rule::CountsUnreadable, Severity::Warning, subject, what, remedy));
 }
 
 fn ledger(facts: &Facts, found: &mut Vec<Finding>) {

@@ -4,7 +4,7 @@ use super::*;
 use crate::drain::Phase;
 use crate::limits::{Kind, Level};
 use crate::series::{FaultCount, FaultCounts};
-use crate::status::{LedgerReport, LedgerState, StoreReport, StoreState, UnpricedReport};
+use crate::status::{LedgerReport, LedgerState, StoreReport, StoreState, UnpricedReport, UnreadableReport};
 use std::sync::Arc;
 
 const NOW: u64 = 1_800_000_000_000;
@@ -401,6 +401,21 @@ fn a_store_that_is_down_joins_or_has_another_time() {
         says(Rule::ClockOff, &with(StoreState::Up, -9_000)),
         "This gateway's clock is 9 s ahead of the store's."
     );
+}
+
+#[test]
+fn counts_that_could_not_be_read_are_told_until_they_are_sent_again_and_for_a_minute() {
+    let with = |waiting, ago| {
+        let unreadable = UnreadableReport { number: 2, scope: Some("caller acme".to_owned()), waiting };
+        let store = StoreReport { address: "redis://h:1".to_owned(), unreadable, ..StoreReport::default() };
+        let rises = RisesFacts { unreadable: Rise { total: 2, at: Some(NOW - ago) }, ..RisesFacts::default() };
+        Facts { store: Some(store), rises, ..healthy() }
+    };
+    for facts in [with(0, MINUTE - 1), with(1, MINUTE), with(1, DAY)] {
+        let [told] = &found(Rule::CountsUnreadable, &facts)[..] else { panic!("one") };
+        assert!(told.severity == Severity::Warning && told.what.contains("counts of caller acme"), "{}", told.what);
+    }
+    assert!(found(Rule::CountsUnreadable, &with(0, MINUTE)).is_empty());
 }
 
 #[test]

@@ -45,6 +45,8 @@ impl Watch {
         rises.lines.take(books.access_log.dropped(), at.ms);
         rises.panics.take(books.metrics.process.panics.get(), at.ms);
         rises.refused.take(books.metrics.process.refused_connections.get(), at.ms);
+        let store = self.backends.store.as_ref().map(|store| store.status());
+        rises.unreadable.take(store.as_ref().map_or(0, |store| store.unreadable.number), at.ms);
         Facts {
             now: at.ms,
             tick: Step::of(at.now).at_ms(),
@@ -58,7 +60,7 @@ impl Watch {
             usable_keys: usable_keys(&snapshot),
             keys: keys(&snapshot),
             unpriced: books.unpriced.report(snapshot.generation),
-            store: self.backends.store.as_ref().map(|store| store.status()),
+            store,
             ledger,
             rises: *rises,
             descriptors: self.descriptors(),

@@ -13,9 +13,6 @@ use std::time::{Duration, Instant};
 
 /// The time until the next beat while the gateway waits for others to send their counts.
 const SOON: Duration = Duration::from_millis(250);
-/// What the log says of counts that nobody can read. They are a caller's or a key's.
-const UNREADABLE: &str = "the store had counts of a caller that could not be read: they were removed, and each gateway \
-                          sends its own again. Does another program write under `store.prefix`?";
 /// The most times that a request is sent.
 const TRIES: u8 = 3;
 
@@ -37,13 +34,15 @@ impl Session<'_> {
                     scope.know(&protocol::missing(&earlier, &scope.began(), scope.moment(self.clock_ms)));
                     self.epoch.backlog.push(scope);
                 }
-                Sent::OwnPart => {
+                Sent::OwnPart(scope) => {
                     if let Some(error) = error_of(&answer) {
                         return Err(error);
                     }
+                    let unreadable = &mut self.core.inbox.lock().unreadable;
                     if protocol::was_unreadable(&answer) {
-                        log::warn!("{UNREADABLE}");
+                        unreadable.note(&scope);
                     }
+                    unreadable.sent(&scope);
                 }
                 Sent::Admission(mut request, moments) => {
                     match protocol::read_admission(&answer).ok_or_else(wrong)? {
@@ -55,9 +54,11 @@ impl Session<'_> {
                         AdmissionAnswer::Granted(used) => request.grant(used, &moments),
                         AdmissionAnswer::Refused(used) => request.refuse(used, &moments),
                         AdmissionAnswer::Unknown { place, was_unreadable: true, .. } => {
-                            log::warn!("{UNREADABLE}");
                             // Only this scope is lost, and only its part is sent again.
-                            request.scopes().skip(place).take(1).for_each(|scope| scope.tell(UNTOLD));
+                            if let Some(scope) = request.scopes().nth(place) {
+                                self.core.inbox.lock().unreadable.note(scope);
+                                scope.tell(UNTOLD);
+                            }
                             request.tries += 1;
                             again.push_back(request);
                         }

@@ -123,7 +123,7 @@ impl Session<'_> {
         // again.
         scope.tell(self.epoch.number);
         let own = protocol::own_part(&scope.own(self.clock_ms));
-        batch.add(self.admit_script([&scope], "own", &own), Sent::OwnPart);
+        batch.add(self.admit_script([&scope], "own", &own), Sent::OwnPart(scope));
     }
 
     fn add_admission(&self, request: Box<AdmissionRequest>, batch: &mut Sending) {

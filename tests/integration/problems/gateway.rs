@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde_json::json;
+
 use super::{Clock, comes, goes, problems, told};
 use crate::support::canary::{ADMIN_KEY, KEY};
 use crate::support::client::{self, Connection};
@@ -9,7 +11,9 @@ use crate::support::folder::Folder;
 use crate::support::gateway::free_port;
 use crate::support::redis::Redis;
 use crate::support::tls::Ca;
-use crate::support::{Catalog, Gateway, Mock, chat, eventually, eventually_blocking, run, run_within};
+use crate::support::{Catalog, Gateway, Mock, PATIENCE, chat, eventually, eventually_blocking, run, run_within};
+
+const TIGHT: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnopq";
 
 #[test]
 fn store_down() {
@@ -41,6 +45,51 @@ fn clock_off() {
         assert!(subject == "process clock" && what.contains("ahead of the store's"), "{what}");
         clock.set(0);
         goes(&gateway, "clock_off").await;
+    });
+}
+
+#[test]
+fn counts_unreadable() {
+    run_within(4 * PATIENCE, async {
+        let (mock, redis, clock) = (Mock::start().await, Redis::start(), Clock::new());
+        let catalog =
+            Catalog::over(&mock).caller_with("tight", "limits: { requests_per_day: 500 }", &[("k", TIGHT, "")]);
+        let store = format!("store: {{ redis: '{}', timeout: 5s, prefix: mine }}", redis.url());
+        let setup = Gateway::with(catalog).server(&store).upstream(redis.port);
+        let gateway = clock.give(setup).start().await;
+        goes(&gateway, "store_down").await;
+        let post = async || assert_eq!(gateway.raw(client::post_as(TIGHT, &chat("m"))).await.status, 200);
+        let counted = async |sent: u64| {
+            let all = || (redis.used("{mine:tight}:caller:tight").0[0] == sent).then_some(());
+            eventually("all is counted", all).await;
+        };
+        post().await;
+        counted(1).await;
+        goes(&gateway, "counts_unreadable").await;
+        redis::cmd("HSET")
+            .arg("{mine:tight}:caller:tight")
+            .arg(&["all", "garbage"])
+            .exec(&mut redis.connection())
+            .unwrap();
+        post().await;
+        counted(2).await;
+        let problem = comes(&gateway, "counts_unreadable").await;
+        assert_eq!(problem["severity"], "warning");
+        let (subject, what) = told(&problem);
+        assert!(subject.starts_with("store redis://"), "{subject}");
+        let wanted = "The store had counts of caller tight that could not be read: they were removed, and each gateway \
+                      sends its own again.";
+        assert_eq!(what, wanted);
+        let says = gateway.admin("/live?show=figures").1;
+        assert!(says.contains("There is a warning: The store had counts of caller tight"), "{says}");
+        // It stands for long enough to be seen, and ends: this gateway has sent its own counts
+        // again.
+        assert_eq!(
+            gateway.status()["store"]["unreadable"],
+            json!({"number": 1, "scope": "caller tight", "waiting": 0})
+        );
+        clock.set(60);
+        goes(&gateway, "counts_unreadable").await;
     });
 }
 

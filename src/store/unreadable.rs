@@ -1,0 +1,47 @@
+//! [`Unreadable`] is what is known of counts in the store that could not be read. Another program
+//! wrote there, or a disk is broken. The store removes them, and each gateway sends its own again.
+
+use crate::limits::{Level, Scope};
+use crate::status::UnreadableReport;
+use std::sync::{Arc, Weak};
+
+/// What is known of counts that could not be read.
+#[derive(Default)]
+pub(super) struct Unreadable {
+    /// How often some were found.
+    number: u64,
+    /// Whose counts the last ones were.
+    last: Option<String>,
+    /// The scopes that this gateway has not sent again.
+    waiting: Vec<Weak<Scope>>,
+}
+
+impl Unreadable {
+    /// Notes that a scope's counts could not be read, and logs it.
+    pub(super) fn note(&mut self, scope: &Arc<Scope>) {
+        let level = match scope.level {
+            Level::Caller => "caller",
+            Level::Key | Level::KeyModel => "key",
+        };
+        let whose = format!("{level} {}", scope.name);
+        log::warn!(
+            "the store had counts of a caller that could not be read ({whose}): they were removed, and each gateway sends \
+             its own again. Does another program write under `store.prefix`?"
+        );
+        self.number += 1;
+        self.last = Some(whose);
+        self.waiting.push(Arc::downgrade(scope));
+    }
+
+    /// Notes that the store has this gateway's counts of a scope.
+    pub(super) fn sent(&mut self, scope: &Arc<Scope>) {
+        self.waiting.retain(|other| other.as_ptr() != Arc::as_ptr(scope));
+    }
+
+    /// Returns what `/status` shows.
+    pub(super) fn report(&self) -> UnreadableReport {
+        // A caller that is no longer in the catalog is not sent again.
+        let waiting = self.waiting.iter().filter(|scope| scope.strong_count() > 0).count();
+        UnreadableReport { number: self.number, scope: self.last.clone(), waiting }
+    }
+}
