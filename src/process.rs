@@ -68,7 +68,7 @@ impl Process {
         if let Some(problem) = published_key_problem(&loaded.catalog, &addresses) {
             return Err(problem);
         }
-        let read = |tls: &ListenTls| Certificate::read(&tls.cert, &tls.key).map(Arc::new);
+        let read = |tls: &ListenTls| Certificate::read_or_await(&tls.cert, &tls.key).map(Arc::new);
         let certificates = server.listen.iter().map(|listen| listen.tls.as_ref().map(read).transpose());
         let certificates: Vec<_> = certificates.collect::<Result<_, String>>()?;
         let accounts = Registry::behind(server.proxies.clone());

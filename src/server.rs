@@ -43,6 +43,8 @@ use tokio::sync::Semaphore;
 
 /// The time between two searches for idle upstream connections.
 const SWEEP: Duration = Duration::from_secs(2);
+/// The time between two readings of a certificate that is awaited.
+const CATCH_UP: Duration = Duration::from_secs(1);
 /// The time between two searches while no file descriptor is free.
 const SWEEP_SOON: Duration = Duration::from_millis(200);
 
@@ -193,6 +195,7 @@ impl BackgroundService for Background {
         // This goes on during a drain: running exchanges need it as much as before.
         tokio::join!(
             self.become_ready(),
+            self.await_certificates(),
             self.resolve(),
             self.sweep(),
             self.hints(),
@@ -208,9 +211,14 @@ impl BackgroundService for Background {
 }
 
 impl Background {
-    /// Waits until each address accepts connections, and then becomes ready.
+    /// Waits until each address accepts connections, and one of them can be used, and then becomes
+    /// ready.
     async fn become_ready(&self) {
-        let Process { settings, books, .. } = &self.process;
+        let Process { settings, books, certificates, .. } = &self.process;
+        let is_awaited = |one: &Option<Arc<Certificate>>| one.as_ref().is_some_and(|one| one.awaited().is_some());
+        while certificates.iter().all(is_awaited) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
         for listen in &settings.listen {
             while tokio::net::TcpStream::connect(reachable(listen.address)).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -315,6 +323,27 @@ impl Background {
         }
     }
 
+    /// Reads the certificates that were pipes at the start, until each listener has its own.
+    async fn await_certificates(&self) {
+        let Process { settings, certificates, .. } = &self.process;
+        let awaited = settings.listen.iter().zip(&**certificates).filter_map(|(listen, certificate)| {
+            let certificate = certificate.clone()?;
+            let why = certificate.awaited()?;
+            log::error!("the listener {} waits for its certificate: {why}", listen.address);
+            Some((listen.address, certificate))
+        });
+        let awaited: Arc<[_]> = awaited.collect();
+        while awaited.iter().any(|(_, certificate)| certificate.awaited().is_some()) {
+            tokio::time::sleep(CATCH_UP).await;
+            let awaited = awaited.clone();
+            // A disk that is away may let a read wait for ever, and nothing else waits for that.
+            let read = tokio::task::spawn_blocking(move || awaited.iter().for_each(catch_up));
+            if read.await.is_err() {
+                return;
+            }
+        }
+    }
+
     async fn hang_ups(&self) {
         let Ok(mut hang_ups) = signal(SignalKind::hangup()) else { return };
         let reader = CertificateReader::default();
@@ -324,6 +353,15 @@ impl Background {
             self.nudge.now();
             reader.read_again(&self.process.certificates);
         }
+    }
+}
+
+/// Reads the certificate of the listener at this address, if it is awaited, and logs what is new.
+fn catch_up((address, certificate): &(SocketAddr, Arc<Certificate>)) {
+    match certificate.catch_up() {
+        Some(Ok(())) => log::info!("the listener {address} has its certificate now"),
+        Some(Err(why)) => log::error!("the listener {address} waits for its certificate: {why}"),
+        None => {}
     }
 }
 
@@ -346,7 +384,8 @@ impl CertificateReader {
         }
         let (certificates, is_reading) = (certificates.clone(), self.is_reading.clone());
         let read = move || {
-            for certificate in certificates.iter().flatten() {
+            // What is awaited is read every second anyway.
+            for certificate in certificates.iter().flatten().filter(|one| one.awaited().is_none()) {
                 if let Err(why) = certificate.reload() {
                     log::error!("{why}; the gateway still uses the old certificate");
                 }

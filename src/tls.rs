@@ -3,6 +3,9 @@
 //!
 //! On SIGHUP the certificate and its key are read again. If the new ones cannot be used, the old
 //! ones stay.
+//!
+//! A pipe in the place of either is not read, since that may wait for ever. At the start such a
+//! certificate is awaited: until it is a file, its listener shows none.
 
 pub mod trust;
 
@@ -14,6 +17,7 @@ use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,20 +29,47 @@ use zeroize::Zeroizing;
 pub struct Certificate {
     cert: PathBuf,
     key: PathBuf,
-    present: ArcSwap<CertifiedKey>,
+    /// The error says why there is none yet.
+    present: ArcSwap<Result<Arc<CertifiedKey>, String>>,
 }
 
 impl Certificate {
     /// Reads the certificate and its key.
     pub fn read(cert: &Path, key: &Path) -> Result<Certificate, String> {
         pingora::tls::install_default_crypto_provider();
-        let present = ArcSwap::from_pointee(read(cert, key)?);
-        Ok(Certificate { cert: cert.to_owned(), key: key.to_owned(), present })
+        Ok(Certificate::new(cert, key, Ok(read(cert, key)?)))
+    }
+
+    /// Reads the certificate and its key. If either is a pipe, the certificate is awaited.
+    pub fn read_or_await(cert: &Path, key: &Path) -> Result<Certificate, String> {
+        Certificate::read(cert, key).or_else(|why| {
+            if is_pipe(cert) || is_pipe(key) { Ok(Certificate::new(cert, key, Err(why))) } else { Err(why) }
+        })
+    }
+
+    fn new(cert: &Path, key: &Path, present: Result<Arc<CertifiedKey>, String>) -> Certificate {
+        Certificate { cert: cert.to_owned(), key: key.to_owned(), present: ArcSwap::from_pointee(present) }
+    }
+
+    /// Returns why there is no certificate yet, if there is none.
+    pub fn awaited(&self) -> Option<String> {
+        self.present.load().as_ref().as_ref().err().cloned()
+    }
+
+    /// Reads an awaited certificate again. Returns what is new: it is there, or cannot be used for
+    /// another reason than before.
+    pub fn catch_up(&self) -> Option<Result<(), String>> {
+        let before = self.awaited()?;
+        let now = read(&self.cert, &self.key);
+        let news = now.as_ref().map(|_| ()).map_err(Clone::clone);
+        self.present.store(Arc::new(now));
+        Some(news).filter(|news| news.as_ref().err() != Some(&before))
     }
 
     /// Returns the time at which the certificate ends, in seconds of Unix time.
     pub fn ends(&self) -> Option<i64> {
         let present = self.present.load();
+        let present = present.as_ref().as_ref().ok()?;
         let (_, certificate) = x509_parser::parse_x509_certificate(present.cert.first()?).ok()?;
         Some(certificate.validity().not_after.timestamp())
     }
@@ -46,12 +77,13 @@ impl Certificate {
     /// Returns when each certificate of the chain is valid, the listener's own first. Those that
     /// cannot be read are left out.
     pub fn terms(&self) -> Vec<Term> {
-        self.present.load().cert.iter().filter_map(|der| Term::of(der)).collect()
+        let present = self.present.load();
+        present.as_ref().iter().flat_map(|present| &present.cert).filter_map(|der| Term::of(der)).collect()
     }
 
     /// Reads the certificate and its key again.
     pub fn reload(&self) -> Result<(), String> {
-        self.present.store(Arc::new(read(&self.cert, &self.key)?));
+        self.present.store(Arc::new(Ok(read(&self.cert, &self.key)?)));
         Ok(())
     }
 }
@@ -97,11 +129,11 @@ impl Term {
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.present.load_full())
+        self.present.load().as_ref().as_ref().ok().cloned()
     }
 }
 
-fn read(cert: &Path, key: &Path) -> Result<CertifiedKey, String> {
+fn read(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
     let unreadable = |path: &Path, why: io::Error| format!("{} cannot be read: {why}", path.display());
     let pem = contents(cert).map_err(|why| unreadable(cert, why))?;
     let chain: Vec<CertificateDer<'static>> =
@@ -122,9 +154,14 @@ fn read(cert: &Path, key: &Path) -> Result<CertifiedKey, String> {
     let key_der = PrivateKeyDer::from_pem_slice(&pem)
         .map_err(|_| format!("{} holds no private key that can be read", key.display()))?;
     let provider = CryptoProvider::get_default().ok_or("no TLS provider is installed")?;
-    CertifiedKey::from_der(chain, key_der, provider).map_err(|e| {
+    CertifiedKey::from_der(chain, key_der, provider).map(Arc::new).map_err(|e| {
         format!("the certificate {} and the key {} do not belong together: {e}", cert.display(), key.display())
     })
+}
+
+/// Returns whether a path leads to a pipe.
+pub fn is_pipe(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo())
 }
 
 /// Reads a regular file. A pipe would wait for a writer for ever.

@@ -21,6 +21,7 @@ use crate::conf::config::{self, Server};
 use crate::conf::secret_ref::{ASSUMED, Reference};
 use crate::conf::yaml;
 use crate::limits::Limits;
+use crate::tls::is_pipe;
 use crate::tls::trust::certificates;
 use dialects::presets;
 
@@ -177,21 +178,26 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
             [("cert", &mut tls.cert, "CERTIFICATE-----"), ("key", &mut tls.key, "PRIVATE KEY-----")]
         {
             *path = conf.join(&*path);
-            let wrong = match contents(path, LARGEST_NAMED) {
+            let (wrong, list) = match contents(path, LARGEST_NAMED) {
                 _ if secrets != Secrets::Resolve => continue,
                 Ok(pem) if String::from_utf8_lossy(&pem).contains(mark) => continue,
-                Ok(_) => format!("the file is not PEM with a `-----BEGIN … {mark}`"),
-                Err(why) => unreadable(conf, path, &why),
+                Ok(_) => (format!("the file is not PEM with a `-----BEGIN … {mark}`"), &mut problems),
+                // The other listeners need not wait for somebody to put the file there.
+                Err(_) if is_pipe(path) => {
+                    let what = "the file is a pipe, which is not read: the listener waits until it is a regular file";
+                    (what.to_owned(), &mut server.warnings)
+                }
+                Err(why) => (unreadable(conf, path, &why), &mut problems),
             };
-            let list = yaml::Path::Root.key("listen");
-            let listener = list.index(index);
+            let root = yaml::Path::Root.key("listen");
+            let listener = root.index(index);
             let tls = listener.key("tls");
             let at = tls.key(field);
             let tree = yaml::parse(&text).ok().map(|(tree, _)| tree);
             let found = tree.as_ref().and_then(|tree| tree.find(&at));
             let what = found.map_or_else(|| wrong.clone(), |found| in_column(&wrong, found.node.column));
             let line = found.map(|found| found.line);
-            problems.push(Problem { file: SERVER.to_owned(), line, path: at.to_string(), what });
+            list.push(Problem { file: SERVER.to_owned(), line, path: at.to_string(), what });
         }
     }
     if problems.is_empty() { Ok(server) } else { Err(Problems(problems, server.warnings)) }

@@ -9,15 +9,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
+use crate::problems::{comes, goes, told};
 use crate::support::canary::{self, KEY};
 use crate::support::client::{self, Connection};
-use crate::support::folder::Folder;
+use crate::support::folder::{self, Folder};
 use crate::support::gateway::{BINARY, free_port, portcullis, ready};
 use crate::support::process::Process;
 use crate::support::script::{self, finish};
-use crate::support::tls::{Ca, Leaf};
+use crate::support::tls::{self, Ca, Leaf};
 use crate::support::wire::Io;
-use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run, run_within};
+use crate::support::{
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, eventually_blocking, run, run_within,
+};
 
 // Listeners.
 
@@ -240,6 +243,62 @@ fn sighup_goes_on_after_a_certificate_whose_path_blocks() {
         gateway.logged("do not belong together").await;
         gateway.swap(Catalog::over(&mock).model("n", &["a"])).await;
     });
+}
+
+/// The other listeners serve meanwhile, and nobody has to start the gateway again.
+#[test]
+fn a_certificate_whose_path_blocks_at_the_start_is_waited_for() {
+    run(async {
+        let (mock, ca) = (Mock::start().await, Ca::new());
+        let (leaf, folder) = (ca.leaf(), Folder::new(&[]));
+        let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.path().join(name));
+        put_pipe(&cert);
+        std::fs::write(&key, &leaf.key).unwrap();
+        let listen = format!("tls: {{ cert: {cert:?}, key: {key:?} }}");
+        let gateway = Gateway::with(Catalog::over(&mock)).also_listen(&listen).start().await;
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
+        let why = format!("{} cannot be read: it is not a regular file", cert.display());
+        gateway.logged(&format!("the listener {} waits for its certificate: {why}", gateway.listeners[1])).await;
+        let problem = comes(&gateway, "no_certificate").await;
+        let (subject, what) = told(&problem);
+        assert_eq!((&problem["severity"], subject), (&"critical".into(), format!("listener {}", gateway.listeners[1])));
+        assert!(what.contains(&why), "{what}");
+        let tcp = tokio::net::TcpStream::connect(gateway.listeners[1]).await.unwrap();
+        assert!(tls::connect(tcp, &ca, &["http/1.1"]).await.is_err());
+        std::fs::remove_file(&cert).unwrap();
+        std::fs::write(&cert, &leaf.cert).unwrap();
+        gateway.logged(&format!("the listener {} has its certificate now", gateway.listeners[1])).await;
+        goes(&gateway, "no_certificate").await;
+        let mut connection = gateway.connect_tls(1, &ca, &["http/1.1"]).await;
+        connection.send(client::post(&chat("m"))).await;
+        assert_eq!(connection.response().await.status, 200);
+    });
+}
+
+#[test]
+fn a_gateway_whose_only_listener_has_no_certificate_is_not_ready() {
+    let (ca, folder, [address, admin]) = (Ca::new(), Folder::new(&[]), [free_port(), free_port()]);
+    let leaf = ca.leaf();
+    let listen = format!("listen: [{{ address: '{address}', tls: {{ cert: cert.pem, key: key.pem }} }}]");
+    folder.write("server.yaml", format!("{listen}\nadmin: {{ address: '{admin}' }}\nledger: {{ enabled: false }}\n"));
+    folder.write("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n");
+    folder.write("cert.pem", &leaf.cert);
+    let key = folder.path().join("key.pem");
+    put_pipe(&key);
+    let mut process = folder.start(&["serve"]);
+    folder::logged(&process, &format!("the listener {address} waits for its certificate"));
+    let url = format!("http://{admin}/readyz");
+    let is_not_ready = || {
+        let said = portcullis(&["ready", "--url", &url]).stderr;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        if said.contains("answers with HTTP 503") { Ok(()) } else { Err(said) }
+    };
+    eventually_blocking("it is not ready", is_not_ready).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    std::fs::write(&key, &leaf.key).unwrap();
+    ready(&mut process, admin).unwrap();
+    process.signal("TERM");
+    assert_eq!(process.wait(PATIENCE).and_then(|status| status.code()), Some(0));
 }
 
 #[test]

@@ -263,6 +263,11 @@ fn certificates_of_listeners_are_looked_at() {
     folder.check(&["warning k.pem: holds a secret, and every user of this machine can read it"]);
     mode(0o600);
     folder.check(&[]);
+    fs::remove_file(folder.0.join("c.pem")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(folder.0.join("c.pem")).status().unwrap().success());
+    folder.check(&[
+        "warning server.yaml:1 listen[0].tls.cert: the file is a pipe, which is not read: the listener waits",
+    ]);
     let server = server(&folder.0, Secrets::Resolve).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(server.listen[0].tls.as_ref().unwrap().cert, folder.0.join("c.pem"));
 }

@@ -44,6 +44,8 @@ pub struct Facts {
     pub descriptors: DescriptorFacts,
     /// The certificates of the listeners.
     pub certificates: Vec<CertificateFacts>,
+    /// The listeners that wait for their certificate, and why.
+    pub uncertified: Vec<(String, String)>,
     /// The address of the admin listener, if everybody who reaches it may read it.
     pub open_admin: Option<String>,
 }

@@ -41,6 +41,8 @@ pub enum Rule {
     AccessLinesDropped,
     /// The gateway has a bug, and hit it.
     Panics,
+    /// A listener waits for its certificate.
+    NoCertificate,
     /// The certificate of a listener ends soon.
     CertificateEnds,
     /// A key that is in use ends soon.
@@ -57,7 +59,7 @@ pub enum Rule {
 
 impl Rule {
     /// All rules.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::ReloadRefused,
         Self::ChangeHeld,
         Self::ModelUnfit,
@@ -75,6 +77,7 @@ impl Rule {
         Self::LedgerFailing,
         Self::AccessLinesDropped,
         Self::Panics,
+        Self::NoCertificate,
         Self::CertificateEnds,
         Self::KeyEnds,
         Self::OldSecretUsed,
@@ -103,6 +106,7 @@ impl Rule {
             Self::LedgerFailing => "ledger_failing",
             Self::AccessLinesDropped => "access_lines_dropped",
             Self::Panics => "panics",
+            Self::NoCertificate => "no_certificate",
             Self::CertificateEnds => "certificate_ends",
             Self::KeyEnds => "key_ends",
             Self::OldSecretUsed => "old_secret_used",

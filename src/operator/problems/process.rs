@@ -45,6 +45,13 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
         let remedy = "Report it, with the lines of the log that begin at `panicked`. Other requests are not concerned.";
         found.push(Finding::new(Rule::Panics, Severity::Critical, PROCESS, what, remedy));
     }
+    for (listener, why) in &facts.uncertified {
+        let what = format!("The listener {listener} has no certificate, so nobody can connect there: {}.", short(why));
+        let remedy = "Put the certificate and its key where `listen` in server.yaml names them, as regular files. They are \
+                      read within a second, without a restart.";
+        let subject = ("listener", listener.as_str());
+        found.push(Finding::new(Rule::NoCertificate, Severity::Critical, subject, what, remedy));
+    }
     for certificate in facts.certificates.iter().filter(|certificate| certificate.ends.saturating_sub(now) < REPLACE) {
         let left = certificate.ends.saturating_sub(now);
         let severity = if left < REPLACE_NOW { Severity::Critical } else { Severity::Warning };

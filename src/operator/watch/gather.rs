@@ -65,6 +65,7 @@ impl Watch {
             rises: *rises,
             descriptors: self.descriptors(),
             certificates: self.certificates(),
+            uncertified: self.uncertified(),
             open_admin: self.open_admin(),
         }
     }
@@ -83,6 +84,13 @@ impl Watch {
             Some(CertificateFacts { listener: listen.address.to_string(), ends })
         });
         ends.collect()
+    }
+
+    fn uncertified(&self) -> Vec<(String, String)> {
+        let listeners = self.settings.listen.iter().zip(&*self.certificates);
+        let waiting =
+            listeners.filter_map(|(listen, one)| Some((listen.address.to_string(), one.as_ref()?.awaited()?)));
+        waiting.collect()
     }
 
     fn open_admin(&self) -> Option<String> {
