@@ -21,6 +21,7 @@ mod life;
 mod merge;
 mod month;
 mod past;
+mod reached;
 pub mod read;
 pub mod report;
 mod row;

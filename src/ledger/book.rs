@@ -4,6 +4,7 @@
 use super::Row;
 use super::columns::{MOST, number};
 use super::insert::insert;
+use super::reached::merge_again;
 use super::sink::Batch;
 use super::sums::{SumKey, Sums, sums_of};
 use rusqlite::types::ToSqlOutput;
@@ -82,8 +83,6 @@ pub(super) struct Book {
     path: PathBuf,
     /// The device and the inode of the file when it was opened.
     file: (u64, u64),
-    /// The day before which all sums are merged, as far as this process knows.
-    pub(super) merged_until: u64,
 }
 
 /// The reason of a failure, with advice.
@@ -170,7 +169,7 @@ impl Book {
         let instance = begin(&mut connection, instance)?;
         connection.busy_timeout(BUSY)?;
         let file = (file.dev(), file.ino());
-        Ok((Book { connection, path: path.to_owned(), file, merged_until: 0 }, instance))
+        Ok((Book { connection, path: path.to_owned(), file }, instance))
     }
 
     /// Returns whether the file at the path is still the one that was opened. Somebody may have
@@ -194,6 +193,16 @@ impl Book {
             }
         }
         Ok(transaction.commit()?)
+    }
+
+    /// Calls `each` after every step of SQLite's machine.
+    #[cfg(test)]
+    pub(super) fn count_steps(&mut self, mut each: impl FnMut() + Send + 'static) {
+        let goes_on = move || {
+            each();
+            false
+        };
+        self.connection.progress_handler(1, Some(goes_on)).unwrap();
     }
 
     /// Begins a transaction that writes.
@@ -250,11 +259,14 @@ pub(super) fn add<'r>(
     mut uses: HashMap<&'r str, u64>,
 ) -> rusqlite::Result<()> {
     insert(transaction, rows.clone())?;
+    let mut first_day = u64::MAX;
     for (key, (sums, at)) in sums_of(rows) {
+        first_day = first_day.min(key.day);
         let last = uses.entry(key.key).or_default();
         *last = at.max(*last);
         add_sums(transaction, &key, &sums)?;
     }
+    merge_again(transaction, first_day)?;
     let mut used = transaction.prepare_cached(USED)?;
     for (key, at) in uses {
         used.execute(params![key, number(at)])?;

@@ -2,11 +2,15 @@
 //! outcome. A thousand callers, two hundred models and five accounts would else make a million sums
 //! a day, for more than a year.
 //!
+//! The file itself says up to where its sums are merged, so that neither a step nor a start looks
+//! through all sums again. Other versions of this program ignore these entries of `meta`.
+//!
 //! **Invariant:** the caller, the key, the model, the day, all numbers, and whether requests failed
 //! are never merged: no sum of money changes.
 
 use super::book::{Book, Fault, add_sums, keep_from};
 use super::columns::number;
+use super::reached::MergePoint;
 use super::read::{SUMS, UNITS, sums_at, whole};
 use super::sums::{SumKey, Sums};
 use rusqlite::{Transaction, params};
@@ -37,27 +41,34 @@ struct DetailedSum {
 impl Book {
     /// Merges some sums of days before `until`. Returns true if there may be more.
     pub(super) fn merge_days(&mut self, until: u64) -> Result<bool, Fault> {
-        // After a start, all days are looked through once.
-        let from = self.merged_until.min(until);
         let transaction = self.transaction()?;
-        let detailed = read_detailed(&transaction, from, until)?;
+        let from = MergePoint::read(&transaction)?;
+        if from.day >= until {
+            return Ok(false);
+        }
+        let detailed = read_detailed(&transaction, &from, until)?;
         for sum in &detailed {
             delete_sum(&transaction, sum)?;
             add_sums(&transaction, &sum.merged_key(), &sum.sums)?;
         }
-        if !detailed.is_empty() {
-            keep_from(&transaction, "detailed_from", until)?;
+        let last = detailed.last();
+        if let Some(last) = last {
+            keep_from(&transaction, "detailed_from", last.day.saturating_add(1))?;
         }
-        transaction.commit()?;
         let may_have_more = detailed.len() == STEP;
-        if !may_have_more {
-            self.merged_until = until;
-        }
+        let reached = last.filter(|_| may_have_more).map_or_else(|| MergePoint::begin_of(until), DetailedSum::place);
+        reached.write(&transaction)?;
+        transaction.commit()?;
         Ok(may_have_more)
     }
 }
 
 impl DetailedSum {
+    /// Returns the place before all sums with these names.
+    fn place(&self) -> MergePoint {
+        MergePoint { day: self.day, names: [self.caller.clone(), self.key.clone(), self.model.clone()] }
+    }
+
     /// Returns the facts that are left when the sum is merged.
     fn merged_key(&self) -> SumKey<'_> {
         SumKey {
@@ -73,12 +84,15 @@ impl DetailedSum {
     }
 }
 
-fn read_detailed(transaction: &Transaction<'_>, from: u64, until: u64) -> rusqlite::Result<Vec<DetailedSum>> {
+/// Reads the next sums, in the order of the table's key.
+fn read_detailed(transaction: &Transaction<'_>, from: &MergePoint, until: u64) -> rusqlite::Result<Vec<DetailedSum>> {
     let mut statement = transaction.prepare_cached(&format!(
         "SELECT day, caller, key, model, account, upstream_model, outcome, {SUMS}, {UNITS} FROM daily
-         WHERE day >= ?1 AND day < ?2 AND account <> '{MERGED}' LIMIT {STEP}"
+         WHERE (day, caller, key, model) >= (?1, ?2, ?3, ?4) AND day < ?5 AND account <> '{MERGED}'
+         ORDER BY day, caller, key, model LIMIT {STEP}"
     ))?;
-    let rows = statement.query_map(params![number(from), number(until)], |row| {
+    let MergePoint { day, names: [caller, key, model] } = from;
+    let rows = statement.query_map(params![number(*day), caller, key, model, number(until)], |row| {
         Ok(DetailedSum {
             day: whole(row, 0)?,
             caller: row.get(1)?,

@@ -322,7 +322,7 @@ fn old_sums_lose_their_account_and_outcome_and_no_money() {
     assert!(lines[0].starts_with(&format!("(merged),(merged),(failed),{failed},{failed},")), "{lines:?}");
     assert!(lines[1].starts_with(&format!("(merged),(merged),ok,{},0,", 4_000 - failed)), "{lines:?}");
     assert!(lines[2].starts_with("a,up,ok,1,0,"), "{lines:?}");
-    // A row that is written late is merged with the next start.
+    // A row that is written late is merged, too, with the next start at the latest.
     ledger.write(old(1));
     ledger.flush();
     assert!(!is_merged());
@@ -821,6 +821,7 @@ fn rows_that_come_while_the_past_is_asked_for_stay_in_their_order() {
 
 mod cut;
 mod insert;
+mod merge;
 mod seeds;
 
 /// Returns what the sums of days say of a caller, and what is kept of it in memory.
