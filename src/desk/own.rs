@@ -105,7 +105,7 @@ pub(super) async fn usage(ledger: &Arc<Ledger>, key: &Key, query: &str) -> Resul
         Ok(Ok(Some(json))) => Ok(json.into()),
         Ok(Ok(None)) => Err(none("The ledger is not there yet. Try again shortly.").retry_after(1)),
         Ok(Err(why @ Unanswered::TooMuch(_))) => Err(wrong(why.to_string())),
-        Ok(Err(Unanswered::Busy | Unanswered::TooLong)) => Err(busy()),
+        Ok(Err(Unanswered::Busy | Unanswered::TooLong(_))) => Err(busy()),
         // Where the file is, and what is wrong with it, is for the operator.
         Ok(Err(Unanswered::Unreadable(_))) | Err(_) => Err(none("The ledger cannot be read now.").retry_after(10)),
     }

@@ -69,12 +69,23 @@ pub struct AnswerBounds {
 pub enum Unanswered {
     /// The answer would have more lines than this.
     TooMuch(usize),
-    /// The answer takes too long.
-    TooLong,
+    /// The answer takes too long. It was reading this.
+    TooLong(SlowRead),
     /// Another question is being answered.
     Busy,
     /// The file cannot be read.
     Unreadable(String),
+}
+
+/// What an answer was reading when its time was over, which says how to ask for less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SlowRead {
+    /// Sums of days, and rows of a part of the first or the last day.
+    Usual,
+    /// Rows of whole days before this one: their sums have lost the account and the outcome.
+    OldRows(u64),
+    /// Rows of whole days, since only rows have the door.
+    Doors,
 }
 
 impl Display for Unanswered {
@@ -83,11 +94,28 @@ impl Display for Unanswered {
             Unanswered::TooMuch(lines) => {
                 write!(f, "the answer has more than {lines} lines: ask for fewer groups or a shorter time")
             }
-            Unanswered::TooLong => f.write_str(
-                "the answer takes too long: ask for whole days (since=2026-11-01), or use `portcullis usage`",
-            ),
+            Unanswered::TooLong(reading) => {
+                write!(f, "the answer takes too long: {reading}, or use `portcullis usage`")
+            }
             Unanswered::Busy => f.write_str("the ledger is answering another question: ask again in a moment"),
             Unanswered::Unreadable(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Display for SlowRead {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            SlowRead::Usual => f.write_str("ask for whole days (since=2026-11-01) or a shorter time"),
+            SlowRead::OldRows(detailed_days) => {
+                let day = date(*detailed_days);
+                write!(
+                    f,
+                    "by account, upstream_model or outcome, single rows are read for days before {day}: ask for \
+                     since={day}, or without these groups"
+                )
+            }
+            SlowRead::Doors => f.write_str("by door, single rows are read: ask for a shorter time, or without door"),
         }
     }
 }
@@ -105,19 +133,18 @@ pub(super) fn answer_of(
     query: &Query,
     bounds: Option<AnswerBounds>,
 ) -> Result<Answer, Unanswered> {
-    let unanswered = |why: rusqlite::Error| match is_over(&why) {
-        true => Unanswered::TooLong,
+    let unanswered = |why: rusqlite::Error, reading| match is_over(&why) {
+        true => Unanswered::TooLong(reading),
         false => Unanswered::Unreadable(format!("the ledger {} cannot be read: {why}", path.display())),
     };
     if let Some(AnswerBounds { deadline, .. }) = bounds {
-        reader.until(deadline).map_err(unanswered)?;
+        reader.until(deadline).map_err(|why| unanswered(why, SlowRead::Usual))?;
     }
-    let view = reader.view().map_err(unanswered)?;
-    let most = bounds.map(|bounds| bounds.lines);
-    let mut sum =
-        Summing { query, most, is_full: false, name: String::new(), lines: BTreeMap::new(), total: Used::default() };
-    let (since, mut notes) = sum.all(&view).map_err(unanswered)?;
-    if let Some(most) = most.filter(|_| sum.is_full) {
+    let view = reader.view().map_err(|why| unanswered(why, SlowRead::Usual))?;
+    let mut sum = Summing::new(query, bounds.map(|bounds| bounds.lines));
+    let all = sum.all(&view);
+    let (since, mut notes) = all.map_err(|why| unanswered(why, sum.reading))?;
+    if let Some(most) = sum.most.filter(|_| sum.is_full) {
         return Err(Unanswered::TooMuch(most));
     }
     let lines = sum
@@ -147,9 +174,23 @@ struct Summing<'q> {
     name: String,
     lines: BTreeMap<String, Used>,
     total: Used,
+    /// What is being read.
+    reading: SlowRead,
 }
 
 impl Summing<'_> {
+    fn new(query: &Query, most: Option<usize>) -> Summing<'_> {
+        Summing {
+            query,
+            most,
+            is_full: false,
+            name: String::new(),
+            lines: BTreeMap::new(),
+            total: Used::default(),
+            reading: SlowRead::Usual,
+        }
+    }
+
     /// Reads everything that the query asks for. Returns the first moment of the answer, and notes
     /// about the answer.
     fn all(&mut self, view: &View<'_>) -> rusqlite::Result<(u64, Vec<String>)> {
@@ -179,6 +220,7 @@ impl Summing<'_> {
             let kept = day_of(rows_from.saturating_add(DAY - 1)).max(from_day).min(until_day);
             if self.query.by.contains(&Group::Door) {
                 // Only rows have it.
+                self.reading = SlowRead::Doors;
                 self.rows(view, start_of(kept), start_of(until_day))?;
                 if from_day < kept {
                     notes.push(format!("the doors of requests from before {} are not known", date(kept)));
@@ -187,7 +229,9 @@ impl Summing<'_> {
             } else if self.query.by.iter().any(|group| group.is_merged_later()) && from_day < detailed_days {
                 // Rows have what the sums of old days have lost.
                 let detailed = detailed_days.clamp(kept, until_day);
+                self.reading = SlowRead::OldRows(detailed_days);
                 self.rows(view, start_of(kept), start_of(detailed))?;
+                self.reading = SlowRead::Usual;
                 self.days(view, detailed, until_day)?;
                 if from_day < kept {
                     let before = date(kept.min(detailed_days));

@@ -1,4 +1,4 @@
-use super::report::{AnswerBounds, Asked, Query, Unanswered, answer};
+use super::report::{AnswerBounds, Asked, Query, SlowRead, Unanswered, answer};
 use super::*;
 use crate::base::calendar::{self, DAY, day_of, start_of};
 use crate::conf::price::Usd;
@@ -730,7 +730,7 @@ fn a_question_ends_in_time_whatever_it_finds() {
         answer(&folder.file(), &Query::new(&asked, NOW + 5_000).unwrap(), Some(bounds)).map(|answer| answer.is_some())
     };
     for caller in ["acme", "nobody"] {
-        assert_eq!(asked(caller, 0, 5_000), Err(Unanswered::TooLong), "{caller}");
+        assert_eq!(asked(caller, 0, 5_000), Err(Unanswered::TooLong(SlowRead::Usual)), "{caller}");
         assert_eq!(asked(caller, 60, 5_000), Ok(true), "{caller}");
     }
     assert_eq!(asked("acme", 60, 4_999), Err(Unanswered::TooMuch(4_999)));

@@ -106,3 +106,28 @@ fn a_report_by_account_reads_sums_of_days_that_are_not_merged_yet() {
         "{report}"
     );
 }
+
+#[test]
+fn what_takes_too_long_says_how_to_ask_for_less() {
+    let (folder, until) = (Folder::new(), until());
+    let mut book = with_sums(&folder, until - 3..until, 5);
+    merge_all(&mut book, until);
+    drop(book);
+    let ledger = folder.open();
+    (0..2_000).for_each(|n| ledger.write(row(start_of(until - 2) + n)));
+    drop(ledger);
+    let ask = |by: &str| {
+        let asked = Asked { by: Some(by), since: Some("60d"), ..Asked::default() };
+        let query = Query::new(&asked, start_of(until + DETAILED_DAYS)).unwrap();
+        let bounds = AnswerBounds { deadline: Instant::now(), lines: 1_000 };
+        answer(&folder.file(), &query, Some(bounds)).unwrap_err().to_string()
+    };
+    let day = calendar::date(until);
+    for by in ["account", "upstream_model,day", "outcome"] {
+        let why = ask(by);
+        assert!(why.contains(&format!("single rows are read for days before {day}: ask for since={day}")), "{why}");
+        assert!(!why.contains("whole days"), "{why}");
+    }
+    let why = ask("door");
+    assert!(why.contains("by door, single rows are read: ask for a shorter time, or without door"), "{why}");
+}
