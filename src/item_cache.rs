@@ -80,9 +80,14 @@ fn reason(mode: ItemCacheMode, made_at: Option<u64>, began: u64, now_ms: u64) ->
             "it was made {} ago, and this gateway was started after that (`item_cache: memory` keeps items no longer)",
             shown_age(age)
         ),
-        (ItemCacheMode::Memory | ItemCacheMode::Store, Some(age)) => format!(
+        (ItemCacheMode::Memory, Some(age)) => format!(
             "it was made {} ago, but not for this key at this gateway, or its request said `store: false`, or newer \
              items of the key took its place",
+            shown_age(age)
+        ),
+        (ItemCacheMode::Store, Some(age)) => format!(
+            "it was made {} ago, but not for this key at a gateway with this store, or its request said \
+             `store: false`, or the store could not take it, or has lost it",
             shown_age(age)
         ),
     }

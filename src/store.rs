@@ -10,8 +10,9 @@
 //! not answer in time, each gateway uses its own counts and its share of each limit.
 //!
 //! **Invariants:**
-//! * No request waits for the store longer than `timeout`. While the store is known to be down, no
-//!   request waits for it at all.
+//! * No request waits for an answer of the store longer than `timeout`. Most need one; who asks for
+//!   many texts needs several, and asks for no more after one that is late. While the store is
+//!   known to be down, no request waits for it at all.
 //! * One task sends everything, and sends nothing new before it has read the answers to what it
 //!   sent. So what a part was when it was sent is never in doubt.
 //! * Seconds, days and months are the gateway's own, as in the ledger: a settlement must find those
@@ -34,6 +35,7 @@ mod trouble;
 mod unreadable;
 
 pub use look::{Look, look};
+pub use texts::Lookup;
 
 use crate::base::lock::Lock;
 use crate::conf::config::{self, OnStoreDown};

@@ -6,7 +6,8 @@ use super::ask::unreadable;
 use crate::base::calendar;
 use crate::base::memory::Held;
 use crate::catalog::Key;
-use crate::error::Refusal;
+use crate::error::{Refusal, What};
+use crate::store::Lookup;
 use bytes::Bytes;
 use dialects::front::{Asked, Envelope, Fault};
 use dialects::wire::splice::Edits;
@@ -24,14 +25,23 @@ impl Desk {
         let ids: Vec<&str> = references.iter().map(|reference| &*reference.id).collect();
         let found = self.backends.find_items(&key.id, &ids).await;
         let mut edits = Edits::new(&body);
-        let mut more = 0;
+        let (mut more, mut unasked) = (0, None);
         for (reference, item) in references.iter().zip(&found) {
-            let Some(item) = item else {
-                let why = self.backends.items.why_missing(&reference.id, calendar::now());
-                return Err(unreadable(missing(reference.index, &why)));
-            };
-            more += item.len();
-            edits.replace(reference.span.clone(), &item[..]);
+            match item {
+                Lookup::There(item) => {
+                    more += item.len();
+                    edits.replace(reference.span.clone(), &item[..]);
+                }
+                // Another try would not find it either.
+                Lookup::Absent => {
+                    let why = self.backends.items.why_missing(&reference.id, calendar::now());
+                    return Err(unreadable(missing(reference.index, &why)));
+                }
+                Lookup::Unasked => unasked = unasked.or(Some(reference.index)),
+            }
+        }
+        if let Some(index) = unasked {
+            return Err(unasked_store(index));
         }
         let limit = self.settings.limits.request_body;
         if body.len().saturating_add(more) > limit {
@@ -44,6 +54,15 @@ impl Desk {
         // What the path said stands in the body by now.
         envelope.front.request(whole, Asked::default()).map_err(unreadable)
     }
+}
+
+/// Returns the refusal of a reference of which nobody knows whether its item is there.
+fn unasked_store(index: usize) -> Refusal {
+    let message = format!(
+        "`input[{index}]` refers to an item, and the store that keeps items for several gateways could not be asked \
+         for it. The item may be there. Try again shortly."
+    );
+    Refusal::new(What::StoreDown, message).param(format!("input[{index}]")).retry_after(1)
 }
 
 /// Returns the fault of a reference to an item that is not there.

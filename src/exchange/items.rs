@@ -3,6 +3,7 @@
 
 use super::backends::Backends;
 use crate::conf::config::ItemCacheMode;
+use crate::store::Lookup;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,23 +22,32 @@ impl Backends {
         }
     }
 
-    /// Returns the items of these ids, as far as they are there, or arrive in time.
-    pub async fn find_items(&self, key: &Arc<str>, ids: &[&str]) -> Vec<Option<Bytes>> {
+    /// Looks up the items of these ids. What the store returns stays in memory, so that another try
+    /// after a late answer asks for the rest only.
+    pub async fn find_items(&self, key: &Arc<str>, ids: &[&str]) -> Vec<Lookup<Bytes>> {
         let now = Instant::now();
-        let mut found: Vec<Option<Bytes>> = ids.iter().map(|id| self.items.find(key, id, now)).collect();
+        let kept = ids.iter().map(|id| self.items.find(key, id, now).map_or(Lookup::Absent, Lookup::There));
+        let mut found: Vec<Lookup<Bytes>> = kept.collect();
         let (ItemCacheMode::Store, Some(store)) = (self.items.mode(), &self.store) else { return found };
-        let missing = ids.iter().zip(&found).filter(|(_, item)| item.is_none()).map(|(id, _)| *id);
-        let missing: Vec<&str> = missing.collect();
-        let mut fetched = store.find_items(key, &missing).await.into_iter().zip(missing);
-        for place in found.iter_mut().filter(|place| place.is_none()) {
-            let Some((sealed, id)) = fetched.next() else { break };
-            let item = sealed.and_then(|sealed| self.seals.reopen(&owner(key, id), &sealed));
-            if let Some(item) = &item {
-                self.items.put(key, id, item, now);
-            }
-            *place = item.map(Bytes::from);
+        let (missing, places): (Vec<&str>, Vec<&mut Lookup<Bytes>>) =
+            ids.iter().copied().zip(&mut found).filter(|(_, item)| **item == Lookup::Absent).unzip();
+        let fetched = store.find_items(key, &missing).await;
+        for ((place, id), sealed) in places.into_iter().zip(missing).zip(fetched) {
+            *place = self.opened_item(key, id, sealed, now);
         }
         found
+    }
+
+    /// Opens an item of the store, and keeps it in memory. One that does not open is not there.
+    fn opened_item(&self, key: &Arc<str>, id: &str, sealed: Lookup<Vec<u8>>, now: Instant) -> Lookup<Bytes> {
+        let sealed = match sealed {
+            Lookup::There(sealed) => sealed,
+            Lookup::Absent => return Lookup::Absent,
+            Lookup::Unasked => return Lookup::Unasked,
+        };
+        let Some(item) = self.seals.reopen(&owner(key, id), &sealed) else { return Lookup::Absent };
+        self.items.put(key, id, &item, now);
+        Lookup::There(Bytes::from(item))
     }
 }
 

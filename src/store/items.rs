@@ -2,7 +2,7 @@
 //! made them. They are sealed, and stand under a hash of the key and their id.
 
 use super::Store;
-use super::texts::{StoredText, hash};
+use super::texts::{Lookup, StoredText, hash};
 use crate::item_cache::KEPT_FOR;
 
 impl Store {
@@ -11,9 +11,8 @@ impl Store {
         self.keep_text(StoredText { name: name(key, id), text: sealed, kept_for: KEPT_FOR });
     }
 
-    /// Returns the sealed items of these ids, as far as they arrive in time: an item or nothing for
-    /// each id, or for the first ones.
-    pub async fn find_items(&self, key: &str, ids: &[&str]) -> Vec<Option<Vec<u8>>> {
+    /// Looks up the sealed items of these ids.
+    pub async fn find_items(&self, key: &str, ids: &[&str]) -> Vec<Lookup<Vec<u8>>> {
         self.find_texts(ids.iter().map(|id| name(key, id)).collect()).await
     }
 }

@@ -15,6 +15,17 @@ const MOST_WAITING: usize = 4 << 20;
 /// The most texts that are stored, or looked up, at once.
 pub(super) const AT_ONCE: usize = 16;
 
+/// What is known of something that was looked up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lookup<T> {
+    /// It is there.
+    There(T),
+    /// It is not there.
+    Absent,
+    /// Nobody knows: the store could not be asked, or did not answer in time.
+    Unasked,
+}
+
 /// A text to be stored.
 pub(super) struct StoredText {
     pub(super) name: String,
@@ -89,37 +100,34 @@ impl Store {
         });
     }
 
-    /// Returns the texts of these names, as far as they arrive in time: a text or nothing for each
-    /// name, or an empty list.
-    pub(super) async fn find_texts(&self, names: Vec<String>) -> Vec<Option<Vec<u8>>> {
-        match tokio::time::timeout(self.core.settings.timeout, self.core.ask_texts(names)).await {
-            Ok(found) => found,
-            Err(_) => {
-                self.core.missed();
-                Vec::new()
-            }
+    /// Looks up the texts of these names, a few after the other. If one answer does not come in
+    /// time, no more are asked for, and those that came are returned.
+    pub(super) async fn find_texts(&self, names: Vec<String>) -> Vec<Lookup<Vec<u8>>> {
+        let mut all = Vec::with_capacity(names.len());
+        for some in names.chunks(AT_ONCE) {
+            let Some(found) = self.core.ask_texts(some).await else { break };
+            all.extend(found.into_iter().map(|text| text.map_or(Lookup::Absent, Lookup::There)));
         }
+        all.resize(names.len(), Lookup::Unasked);
+        all
     }
 }
 
 impl Core {
-    /// Asks for texts, a few after the other. If one answer does not come, no more are asked for.
-    async fn ask_texts(&self, names: Vec<String>) -> Vec<Option<Vec<u8>>> {
-        let mut all = Vec::with_capacity(names.len());
-        for some in names.chunks(AT_ONCE) {
-            let (answer, heard) = oneshot::channel();
-            let request = TextRequest { names: some.to_vec(), answer };
-            let asked = self.post(|inbox| {
-                let is_asked = inbox.state != StoreState::Down;
-                is_asked.then(|| inbox.texts.push_back(request))
-            });
-            let found = if asked.is_some() { heard.await.unwrap_or_default() } else { Vec::new() };
-            if found.len() != some.len() {
-                break;
-            }
-            all.extend(found);
-        }
-        all
+    /// Asks for a few texts at once. Returns `None` if no answer comes in time.
+    async fn ask_texts(&self, names: &[String]) -> Option<Vec<Option<Vec<u8>>>> {
+        let (answer, heard) = oneshot::channel();
+        let request = TextRequest { names: names.to_vec(), answer };
+        self.post(|inbox| {
+            let is_asked = inbox.state != StoreState::Down;
+            is_asked.then(|| inbox.texts.push_back(request))
+        })?;
+        let Ok(heard) = tokio::time::timeout(self.settings.timeout, heard).await else {
+            self.missed();
+            return None;
+        };
+        // The connection is lost, or the store refuses to answer.
+        heard.ok().filter(|found| found.len() == names.len())
     }
 }
 

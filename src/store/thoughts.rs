@@ -4,7 +4,7 @@
 //! the family and the call: so the id of another caller's call finds nothing.
 
 use super::Store;
-use super::texts::{AT_ONCE, StoredText, hash};
+use super::texts::{AT_ONCE, Lookup, StoredText, hash};
 use crate::seal;
 use dialects::Family;
 use dialects::neutral::Thought;
@@ -23,8 +23,8 @@ impl Store {
     /// the place of its call.
     pub async fn find(&self, key: &str, calls: &[(Family, &str)]) -> Vec<(usize, Vec<Thought<'static>>)> {
         let names: Vec<String> = calls.iter().take(AT_ONCE).map(|(family, call)| name(key, *family, call)).collect();
-        let found = self.find_texts(names).await;
-        found.into_iter().enumerate().filter_map(|(place, bytes)| Some((place, read(&bytes?)?))).collect()
+        let found = self.find_texts(names).await.into_iter().enumerate();
+        found.filter_map(|(place, text)| Some((place, read(&text)?))).collect()
     }
 }
 
@@ -36,7 +36,8 @@ fn written(thoughts: &[Thought<'_>]) -> String {
     json!(thoughts.iter().map(seal::written).collect::<Vec<_>>()).to_string()
 }
 
-fn read(bytes: &[u8]) -> Option<Vec<Thought<'static>>> {
+fn read(text: &Lookup<Vec<u8>>) -> Option<Vec<Thought<'static>>> {
+    let Lookup::There(bytes) = text else { return None };
     let all: Vec<seal::WrittenThought> = serde_json::from_slice(bytes).ok()?;
     Some(all.into_iter().map(seal::read).collect())
 }

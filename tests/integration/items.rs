@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::canary::KEY;
 use crate::support::client::{self, Response};
 use crate::support::folder::Folder;
-use crate::support::redis::Redis;
+use crate::support::redis::{Redis, Slow};
 use crate::support::{Catalog, Gateway, Mock, PATIENCE, Script, eventually, eventually_within, run, run_within};
 use std::time::Duration;
 
@@ -130,26 +130,39 @@ fn items_that_passed_are_sent_again_with_what_the_account_encrypted() {
     });
 }
 
+fn seal_key() -> Folder {
+    Folder::new(&[("seal.key", "0123456789abcdef0123456789abcdef")])
+}
+
+/// Starts a gateway that keeps items in the store at a port of this machine.
+async fn sharing(mock: &Mock, folder: &Folder, port: u16, store: &str) -> Gateway {
+    let settings = format!(
+        "workers: 1\nitem_cache: store\nseal: {{ keys: [{{ file: '{}' }}] }}\n\
+         store: {{ redis: {{ env: REDIS_URL }}, instances: 2, {store} }}",
+        folder.path().join("seal.key").display()
+    );
+    let url = format!("redis://127.0.0.1:{port}");
+    Gateway::with(catalog(mock)).server(&settings).env("REDIS_URL", &url).upstream(port).start().await
+}
+
+async fn store_is_up(gateway: &Gateway) {
+    let is_up = || (gateway.status()["store"]["state"] == "up").then_some(());
+    eventually_within(4 * PATIENCE, "the store is up", is_up).await;
+}
+
 #[test]
 fn items_that_one_gateway_made_are_resolved_by_another_that_shares_the_store() {
     run_within(Duration::from_secs(120), async {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a whole answer"));
-        let folder = Folder::new(&[("seal.key", "0123456789abcdef0123456789abcdef")]);
-        let key = folder.path().join("seal.key");
-        let settings = format!(
-            "workers: 1\nitem_cache: store\nseal: {{ keys: [{{ file: '{}' }}] }}\n\
-             store: {{ redis: {{ env: REDIS_URL }}, instances: 2, timeout: 5s }}",
-            key.display()
-        );
-        let mut two = Vec::new();
-        for _ in 0..2 {
-            let setup = Gateway::with(catalog(&mock)).server(&settings).env("REDIS_URL", redis.url());
-            let gateway = setup.upstream(redis.port).start().await;
-            let is_up = || (gateway.status()["store"]["state"] == "up").then_some(());
-            eventually_within(4 * PATIENCE, "the store is up", is_up).await;
-            two.push(gateway);
+        let folder = seal_key();
+        let two = [
+            sharing(&mock, &folder, redis.port, "timeout: 5s").await,
+            sharing(&mock, &folder, redis.port, "timeout: 5s").await,
+        ];
+        for gateway in &two {
+            store_is_up(gateway).await;
         }
         let ids = first_turn(&two[0], json!({})).await;
         let kept = |redis: &Redis| redis.keys().into_iter().find(|key| key.contains(":items:"));
@@ -163,4 +176,77 @@ fn items_that_one_gateway_made_are_resolved_by_another_that_shares_the_store() {
         assert_eq!(mock.request(1).await.json()["messages"][1]["content"], "a whole answer");
         ask(&two[1], OTHER_KEY, &second_turn(&ids)).await.is_error(400, "invalid_value");
     });
+}
+
+/// The store is asked for sixteen items at once, and each of these answers has `store.timeout`.
+#[test]
+fn many_references_are_resolved_by_a_slow_store_and_those_it_cannot_be_asked_for_later() {
+    const ITEMS: usize = 64;
+    run_within(Duration::from_secs(180), async {
+        let mut redis = Redis::start();
+        let mock = Mock::start().await;
+        mock.always(Script::answer("a whole answer"));
+        let folder = seal_key();
+        let maker = sharing(&mock, &folder, redis.port, "timeout: 5s").await;
+        let slow = Slow::to(redis.port).await;
+        let other = sharing(&mock, &folder, slow.address.port(), "timeout: 3s").await;
+        store_is_up(&maker).await;
+        store_is_up(&other).await;
+        let mut ids = Vec::new();
+        for _ in 0..=ITEMS {
+            ids.extend(first_turn(&maker, json!({})).await);
+        }
+        let (rest, ids) = ids.split_last().expect("ids");
+        let kept = || redis.keys().iter().filter(|key| key.contains(":items:")).count();
+        eventually("all are kept", || (kept() > ITEMS).then_some(())).await;
+
+        // The store stops after the first answer, which is already under way.
+        slow.by(Duration::from_secs(1));
+        let first = || redis::cmd("INFO").arg("commandstats").query::<String>(&mut redis.connection()).expect("counts");
+        let stop = async {
+            eventually("it is asked", || first().contains("cmdstat_mget").then_some(())).await;
+            redis.signal("STOP");
+        };
+        let body = second_turn(ids);
+        let (refused, ()) = tokio::join!(ask(&other, KEY, &body), stop);
+        could_not_be_asked(&refused, 17);
+        // What the first answer held is in memory now.
+        assert_eq!(ask(&other, KEY, &second_turn(&ids[..16])).await.status, 200);
+        could_not_be_asked(&ask(&other, KEY, &second_turn(std::slice::from_ref(rest))).await, 1);
+
+        // Each answer is in time, and all together take longer than that.
+        slow.by(Duration::ZERO);
+        redis.signal("CONT");
+        let answers = || async { ask(&other, KEY, &second_turn(&ids[..17])).await.status == 200 };
+        while !answers().await {
+            tokio::task::yield_now().await;
+        }
+        let third = sharing(&mock, &folder, slow.address.port(), "timeout: 3s").await;
+        store_is_up(&third).await;
+        slow.by(Duration::from_secs(1));
+        let began = std::time::Instant::now();
+        let answer = ask(&third, KEY, &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        assert!(began.elapsed() > Duration::from_secs(3), "the answers together were late");
+
+        // What nobody can have is refused for good, also where the store is gone.
+        slow.by(Duration::ZERO);
+        redis.kill();
+        let is_down = || (third.status()["store"]["state"] == "down").then_some(());
+        eventually("the store is down", is_down).await;
+        assert_eq!(ask(&third, KEY, &body).await.status, 200);
+        let mixed = [ids[0].clone(), rest.clone()];
+        could_not_be_asked(&ask(&third, KEY, &second_turn(&mixed)).await, 2);
+        redis.again();
+        store_is_up(&third).await;
+        ask(&third, KEY, &second_turn(&mixed)).await.is_error(400, "invalid_value");
+    });
+}
+
+/// At the door of Responses, what is unavailable for a time has the status 429, as Codex needs it.
+fn could_not_be_asked(refused: &Response, index: usize) {
+    refused.is_error(429, "store_unavailable");
+    let error = &refused.json()["error"];
+    assert_eq!((refused.field("retry-after"), &error["param"]), (Some("1"), &json!(format!("input[{index}]"))));
+    assert!(refused.text().contains("the store that keeps items for several gateways could not be asked"));
 }

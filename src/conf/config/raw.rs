@@ -354,7 +354,8 @@ pub struct Store {
     pub instances: Option<u32>,
     /// What happens to requests with limits while the store is slow or unavailable. Default: local.
     pub on_store_down: Option<OnStoreDown>,
-    /// How long one request waits for the store at most. Default: 20ms.
+    /// How long a request waits for one answer of the store at most. Those that refer to more than
+    /// 16 items need several. Default: 20ms.
     pub timeout: Option<Text<Span>>,
     /// The beginning of all names in the store. Default: portcullis.
     pub prefix: Option<String>,
