@@ -16,7 +16,7 @@ use crate::support::canary::KEY;
 use crate::support::client::{self, Response};
 use crate::support::{Catalog, Gateway, Mock, Script, eventually, join_all, run_within};
 
-use words::{COMPLETION, DIALECTS, Dialect, PROMPT, WAYS};
+use words::{COMPLETION, DIALECTS, Dialect, PROMPT, WAYS, Way};
 
 /// So many cells are asked at once.
 const AT_ONCE: usize = 24;
@@ -28,6 +28,7 @@ struct Cell {
     door: &'static str,
     dialect: Dialect,
     is_stream: bool,
+    way: Way,
     script: Script,
 }
 
@@ -61,7 +62,7 @@ fn cells() -> Vec<Cell> {
                 for door in DOORS {
                     let mode = if is_stream { "stream" } else { "whole" };
                     let id = format!("{}-{}-{mode}-{door}", dialect.name(), way.name());
-                    cells.push(Cell { id, door, dialect, is_stream, script: script.clone() });
+                    cells.push(Cell { id, door, dialect, is_stream, way, script: script.clone() });
                 }
             }
         }
@@ -95,7 +96,7 @@ fn what_providers_count_for_answers_that_reach_nobody_is_in_the_books() {
     run_within(Duration::from_secs(180), async {
         let mock = Mock::start().await;
         let cells = cells();
-        assert!(cells.len() > 150, "{}", cells.len());
+        assert!(cells.len() > 280, "{}", cells.len());
         let scripts: BTreeMap<String, Script> =
             cells.iter().map(|cell| (cell.id.clone(), cell.script.clone())).collect();
         mock.by(move |request| {
@@ -104,7 +105,8 @@ fn what_providers_count_for_answers_that_reach_nobody_is_in_the_books() {
         });
         let catalog = cells.iter().fold(Catalog::new(), |catalog, cell| {
             let base = format!("http://{}/{}", mock.address(), cell.id);
-            catalog.account_at(&cell.id, &base, cell.dialect.account()).model_with(
+            let account = format!("{}{}", cell.dialect.account(), cell.way.settings());
+            catalog.account_at(&cell.id, &base, &account).model_with(
                 &cell.id,
                 &[&format!("{}={}", cell.id, cell.dialect.model())],
                 "on_broken_call: error",

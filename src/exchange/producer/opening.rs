@@ -236,22 +236,8 @@ impl Opening<'_> {
         alarm: &mut Alarm,
     ) -> Result<Opened, Failure> {
         let mut body = Vec::new();
-        let (timeouts, sent) = (self.candidate.timeouts, attempt.sent);
+        let received = self.receive(&mut attempt, &mut body, &mut held, alarm).await;
         let stream = self.request.envelope.stream;
-        loop {
-            // If a stream was asked for, the idle timeout holds, whatever comes instead.
-            let idle: Option<Deadline> =
-                stream.then(|| (Instant::now() + timeouts.idle, (|| Failure::IdleTimeout) as _));
-            let (due, late) = soonest((self.total, || Failure::TotalTimeout), [idle, self.first_token(sent)]);
-            let Some(chunk) = alarm.until(due, pin!(attempt.read())).await.ok_or_else(late)?? else { break };
-            if body.len() + chunk.len() > self.shared.server.limits.response_body {
-                return Err(Failure::Nonsense("an answer larger than limits.response_body allows".to_owned()));
-            }
-            if !held.grow(chunk.len()) {
-                return Err(Failure::NoRoom);
-            }
-            body.extend_from_slice(&chunk);
-        }
         let fault = |fault| match fault {
             AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),
             AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
@@ -259,6 +245,11 @@ impl Opening<'_> {
         let (model, dialect) = (&self.candidate.upstream_model, self.candidate.dialect());
         let face = &*self.request.face_of(self.candidate);
         let to = Recipient { front: self.request.envelope.front, header: face, options: manner };
+        if let Err(failure) = received {
+            // What broke off may have its counts already.
+            self.progress.lock().usage = self.estimated(dialect.reported_usage(model, &to, &body));
+            return Err(failure);
+        }
         let mut read = if stream { dialect.converted(model, &to, &body) } else { dialect.answer(model, &to, &body) };
         if face.wants_labels {
             let met = read.as_mut().ok().and_then(|(answer, _)| answer.labels.take());
@@ -279,6 +270,32 @@ impl Opening<'_> {
         }
         let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, reasons, attempt: None });
         Ok(Opened { gained, declined, held: Some(held) })
+    }
+
+    /// Reads the body of a whole answer to its end.
+    async fn receive(
+        &self,
+        attempt: &mut Attempt,
+        body: &mut Vec<u8>,
+        held: &mut Held,
+        alarm: &mut Alarm,
+    ) -> Result<(), Failure> {
+        let (timeouts, sent) = (self.candidate.timeouts, attempt.sent);
+        let stream = self.request.envelope.stream;
+        loop {
+            // If a stream was asked for, the idle timeout holds, whatever comes instead.
+            let idle: Option<Deadline> =
+                stream.then(|| (Instant::now() + timeouts.idle, (|| Failure::IdleTimeout) as _));
+            let (due, late) = soonest((self.total, || Failure::TotalTimeout), [idle, self.first_token(sent)]);
+            let Some(chunk) = alarm.until(due, pin!(attempt.read())).await.ok_or_else(late)?? else { return Ok(()) };
+            if body.len() + chunk.len() > self.shared.server.limits.response_body {
+                return Err(Failure::Nonsense("an answer larger than limits.response_body allows".to_owned()));
+            }
+            if !held.grow(chunk.len()) {
+                return Err(Failure::NoRoom);
+            }
+            body.extend_from_slice(&chunk);
+        }
     }
 
     /// Notes what the upstream calls its answer.

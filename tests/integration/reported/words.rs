@@ -13,6 +13,7 @@ pub const COMPLETION: u64 = 40;
 /// The arguments of a call that nobody can read.
 const BROKEN: &str = "{\"city\":";
 const HANGS_UP: &str = "the gateway hangs up before the counts come";
+const LATE: &str = "the counts come with the end";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
@@ -23,11 +24,15 @@ pub enum Dialect {
     Bedrock,
     Cohere,
     Ollama,
+    /// It speaks as OpenAI does.
+    Azure,
+    /// It speaks as Gemini does.
+    Vertex,
 }
 
-use Dialect::{Anthropic, Bedrock, Cohere, Gemini, Ollama, OpenAi, Responses};
+use Dialect::{Anthropic, Azure, Bedrock, Cohere, Gemini, Ollama, OpenAi, Responses, Vertex};
 
-pub const DIALECTS: [Dialect; 7] = [OpenAi, Responses, Anthropic, Gemini, Bedrock, Cohere, Ollama];
+pub const DIALECTS: [Dialect; 9] = [OpenAi, Responses, Anthropic, Gemini, Bedrock, Cohere, Ollama, Azure, Vertex];
 
 /// The ways in which an answer can be none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,9 +47,14 @@ pub enum Way {
     Empty,
     /// Its JSON has no end.
     Unended,
+    /// It breaks off after its counts.
+    Cut,
+    /// It goes silent after its counts, and the gateway hangs up.
+    Silent,
 }
 
-pub const WAYS: [Way; 5] = [Way::BrokenCall, Way::Nameless, Way::Error, Way::Empty, Way::Unended];
+pub const WAYS: [Way; 7] =
+    [Way::BrokenCall, Way::Nameless, Way::Error, Way::Empty, Way::Unended, Way::Cut, Way::Silent];
 
 impl Way {
     pub fn name(self) -> &'static str {
@@ -54,7 +64,14 @@ impl Way {
             Way::Error => "error",
             Way::Empty => "empty",
             Way::Unended => "unended",
+            Way::Cut => "cut",
+            Way::Silent => "silent",
         }
+    }
+
+    /// What the account's YAML has for it.
+    pub fn settings(self) -> &'static str {
+        if self == Way::Silent { ", timeouts: { idle: 1s, total: 1s }" } else { "" }
     }
 }
 
@@ -68,6 +85,8 @@ impl Dialect {
             Bedrock => "bedrock",
             Cohere => "cohere",
             Ollama => "ollama",
+            Azure => "azure",
+            Vertex => "vertex",
         }
     }
 
@@ -81,15 +100,17 @@ impl Dialect {
             Bedrock => "dialect: bedrock, region: us-east-1",
             Cohere => "dialect: cohere",
             Ollama => "dialect: ollama",
+            Azure => "dialect: azure, serves: [chat]",
+            Vertex => "dialect: vertex, project: p, location: eu",
         }
     }
 
     pub fn model(self) -> &'static str {
         match self {
-            OpenAi => "gpt-4o-mini",
+            OpenAi | Azure => "gpt-4o-mini",
             Responses => "gpt-5",
             Anthropic => "claude-sonnet-4-5",
-            Gemini => "gemini-2.5-flash",
+            Gemini | Vertex => "gemini-2.5-flash",
             Bedrock => "amazon.nova-pro-v1:0",
             Cohere => "command-a-03-2025",
             Ollama => "llama3.2",
@@ -104,8 +125,12 @@ impl Dialect {
             (Way::Error, false) => Ok(whole(self.counted(self.error()))),
             (Way::Empty, false) => Ok(whole(self.counted(self.empty()))),
             (Way::Unended, false) => Ok(self.unended()),
+            (Way::Cut, false) => Ok(self.begun().reset()),
+            (Way::Silent, false) => Ok(self.begun().stall()),
             (Way::BrokenCall, true) => Ok(self.stream(&self.call_events())),
             (Way::Error, true) => self.error_events().map(|events| self.stream(&events)),
+            (Way::Cut, true) => self.counted_events().map(|events| self.events(&events).reset()),
+            (Way::Silent, true) => self.counted_events().map(|events| self.events(&events).stall()),
             (Way::Nameless | Way::Empty | Way::Unended, true) => Err(HANGS_UP),
         }
     }
@@ -113,10 +138,10 @@ impl Dialect {
     fn usage(self) -> Value {
         let total = PROMPT + COMPLETION;
         match self {
-            OpenAi => json!({"prompt_tokens": PROMPT, "completion_tokens": COMPLETION, "total_tokens": total}),
+            OpenAi | Azure => json!({"prompt_tokens": PROMPT, "completion_tokens": COMPLETION, "total_tokens": total}),
             Responses => json!({"input_tokens": PROMPT, "output_tokens": COMPLETION, "total_tokens": total}),
             Anthropic => json!({"input_tokens": PROMPT, "output_tokens": COMPLETION}),
-            Gemini => {
+            Gemini | Vertex => {
                 json!({"promptTokenCount": PROMPT, "candidatesTokenCount": COMPLETION, "totalTokenCount": total})
             }
             Bedrock => json!({"inputTokens": PROMPT, "outputTokens": COMPLETION, "totalTokens": total}),
@@ -129,8 +154,8 @@ impl Dialect {
     fn counts(self) -> Value {
         match self {
             Ollama => self.usage(),
-            Gemini => json!({"usageMetadata": self.usage()}),
-            OpenAi | Responses | Anthropic | Bedrock | Cohere => json!({"usage": self.usage()}),
+            Gemini | Vertex => json!({"usageMetadata": self.usage()}),
+            OpenAi | Azure | Responses | Anthropic | Bedrock | Cohere => json!({"usage": self.usage()}),
         }
     }
 
@@ -145,7 +170,7 @@ impl Dialect {
     fn call(self, name: &str) -> Value {
         let function = json!({"name": name, "arguments": BROKEN});
         match self {
-            OpenAi => {
+            OpenAi | Azure => {
                 let call = json!({"id": "call_1", "type": "function", "function": function});
                 let message = json!({"role": "assistant", "content": null, "tool_calls": [call]});
                 json!({"id": "c", "object": "chat.completion", "created": 1, "model": "up",
@@ -161,7 +186,7 @@ impl Dialect {
                 json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "up", "content": [block],
                     "stop_reason": "tool_use"})
             }
-            Gemini => {
+            Gemini | Vertex => {
                 let part = json!({"functionCall": {"name": name, "args": BROKEN}});
                 json!({"candidates": [{"content": {"role": "model", "parts": [part]}, "finishReason": "STOP", "index": 0}]})
             }
@@ -183,13 +208,13 @@ impl Dialect {
     /// An answer of status 200 that ends in an error.
     fn error(self) -> Value {
         match self {
-            OpenAi => json!({"error": {"message": "no", "type": "server_error", "code": null}}),
+            OpenAi | Azure => json!({"error": {"message": "no", "type": "server_error", "code": null}}),
             Responses => {
                 let error = json!({"code": "server_error", "message": "no"});
                 json!({"id": "resp_1", "object": "response", "status": "failed", "error": error, "output": []})
             }
             Anthropic => json!({"type": "error", "error": {"type": "api_error", "message": "no"}}),
-            Gemini => json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "index": 0}]}),
+            Gemini | Vertex => json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "index": 0}]}),
             Bedrock => json!({"output": {"message": {"role": "assistant", "content": []}},
                 "stopReason": "malformed_tool_use"}),
             Cohere => json!({"id": "c1", "finish_reason": "ERROR", "message": {"role": "assistant", "content": []}}),
@@ -200,26 +225,63 @@ impl Dialect {
     /// An answer without what would make it one.
     fn empty(self) -> Value {
         match self {
-            OpenAi => json!({"id": "c", "object": "chat.completion", "choices": []}),
+            OpenAi | Azure => json!({"id": "c", "object": "chat.completion", "choices": []}),
             Responses => json!({"id": "resp_1", "object": "response", "status": "completed"}),
             Anthropic => json!({"id": "msg_1", "type": "message", "role": "assistant", "stop_reason": "end_turn"}),
-            Gemini | Bedrock => json!({}),
+            Gemini | Vertex | Bedrock => json!({}),
             Cohere => json!({"id": "c1", "finish_reason": "COMPLETE"}),
             Ollama => json!({"model": "up", "done": true}),
         }
     }
 
-    /// An answer that begins with its counts, and breaks off.
-    fn unended(self) -> Script {
+    /// The first part of an answer that begins with its counts.
+    fn first_part(self) -> String {
         let counts = self.counts().to_string();
         let begun = counts.strip_suffix('}').expect("an object");
-        Script::text(200, JSON.1, format!("{begun},\"message\":{{\"role\":\"assis"))
+        format!("{begun},\"message\":{{\"role\":\"assis")
+    }
+
+    /// An answer that has only this part.
+    fn unended(self) -> Script {
+        Script::text(200, JSON.1, self.first_part())
+    }
+
+    /// An answer that has more than this part.
+    fn begun(self) -> Script {
+        Script::new().head(200, &[JSON, ("transfer-encoding", "chunked")]).body(self.first_part())
+    }
+
+    /// The events of a stream up to counts that are there before its end; or why there are none.
+    fn counted_events(self) -> Result<Vec<Value>, &'static str> {
+        Ok(match self {
+            OpenAi | Azure => {
+                let choice =
+                    json!({"index": 0, "delta": {"role": "assistant", "content": "Hi"}, "finish_reason": null});
+                let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up",
+                    "choices": [choice]});
+                vec![self.counted(chunk)]
+            }
+            Anthropic => {
+                let delta = json!({"type": "text_delta", "text": "Hi"});
+                vec![
+                    self.start(),
+                    json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+                    json!({"type": "content_block_delta", "index": 0, "delta": delta}),
+                    json!({"type": "message_delta", "delta": {}, "usage": {"output_tokens": COMPLETION}}),
+                ]
+            }
+            Gemini | Vertex => {
+                let candidate = json!({"content": {"role": "model", "parts": [{"text": "Hi"}]}, "index": 0});
+                vec![self.counted(json!({"candidates": [candidate]}))]
+            }
+            Responses | Bedrock | Cohere | Ollama => return Err(LATE),
+        })
     }
 
     /// The events of a stream that calls a tool. The counts come last.
     fn call_events(self) -> Vec<Value> {
         match self {
-            OpenAi => {
+            OpenAi | Azure => {
                 let call = json!({"index": 0, "id": "call_1", "type": "function",
                     "function": {"name": "weather", "arguments": BROKEN}});
                 let delta = json!({"role": "assistant", "content": null, "tool_calls": [call]});
@@ -256,7 +318,7 @@ impl Dialect {
                     json!({"type": "message_stop"}),
                 ]
             }
-            Gemini => vec![self.counted(self.call("weather"))],
+            Gemini | Vertex => vec![self.counted(self.call("weather"))],
             Bedrock => {
                 let start = json!({"toolUse": {"toolUseId": "t1", "name": "weather"}});
                 vec![
@@ -286,12 +348,12 @@ impl Dialect {
     /// The events of a stream that ends in an error; or why there are none.
     fn error_events(self) -> Result<Vec<Value>, &'static str> {
         Ok(match self {
-            OpenAi => vec![self.counted(self.error())],
+            OpenAi | Azure => vec![self.counted(self.error())],
             Responses => {
                 vec![json!({"type": "response.failed", "response": self.counted(self.error())})]
             }
             Anthropic => vec![self.start(), self.end(), self.error()],
-            Gemini => vec![self.counted(self.error())],
+            Gemini | Vertex => vec![self.counted(self.error())],
             Bedrock => vec![
                 json!({"messageStart": {"role": "assistant"}}),
                 json!({"messageStop": {"stopReason": "malformed_tool_use"}}),
@@ -319,24 +381,29 @@ impl Dialect {
             "usage": {"output_tokens": COMPLETION}})
     }
 
-    /// A stream of these events, as they go over the wire.
+    /// A stream of these events.
     fn stream(self, events: &[Value]) -> Script {
+        let script = self.events(events);
+        if matches!(self, OpenAi | Azure) { script.done() } else { script.end() }
+    }
+
+    /// The begin of a stream: these events, as they go over the wire.
+    fn events(self, events: &[Value]) -> Script {
         let kind = match self {
             Bedrock => "application/vnd.amazon.eventstream",
             Ollama => "application/x-ndjson",
-            OpenAi | Responses | Anthropic | Gemini | Cohere => "text/event-stream",
+            OpenAi | Azure | Responses | Anthropic | Gemini | Vertex | Cohere => "text/event-stream",
         };
         let head = Script::new().head(200, &[("content-type", kind), ("transfer-encoding", "chunked")]);
-        let script = events.iter().fold(head, |script, event| match self {
+        events.iter().fold(head, |script, event| match self {
             Bedrock => {
                 let (kind, payload) = event.as_object().and_then(|event| event.iter().next()).expect("an event");
                 script.body(frames::event(kind, &payload.to_string()))
             }
             Ollama => script.body(format!("{event}\n")),
-            OpenAi | Gemini => script.event(event),
+            OpenAi | Azure | Gemini | Vertex => script.event(event),
             Responses | Anthropic | Cohere => script.named(event),
-        });
-        if self == OpenAi { script.done() } else { script.end() }
+        })
     }
 }
 
