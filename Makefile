@@ -5,7 +5,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release package test test-packages test-real soak fuzz bench bench-instructions check licences doc book pictures cmake valgrind
+.PHONY: help run release package test test-all test-packages test-real soak fuzz bench bench-instructions check licences doc book pictures cmake valgrind
 
 # An absolute path, since scripts run in other folders.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -17,10 +17,13 @@ export PATH := $(PATH):$(TOOLS)/bin
 export RUST_TEST_THREADS ?= 8
 # The header `x-test-panic` works in test builds only.
 FEATURES := --features test-panics
+# Runs tests, each of which prints its seconds.
+TIMED = cargo test --config "target.'cfg(all())'.runner=['tests/timed.sh']" --locked $(FEATURES)
 
 help:
 	@echo 'make run        build, and serve conf/ with its demo account on 127.0.0.1:8080; PORT=8081 for another port'
-	@echo 'make test       run every test, with the official clients and the libraries of agents'
+	@echo 'make test       run the tests that a change needs, with the official clients and the libraries of agents'
+	@echo 'make test-all   run every test that there is, in an hour and more (as root)'
 	@echo 'make test-real  run tests against llama.cpp, LiteLLM and Phoenix (sets them up once, in some minutes)'
 	@echo 'make soak       run ten minutes of every fault at random; HOURS=1 for an hour'
 	@echo 'make fuzz       run each fuzz target for a minute'
@@ -71,10 +74,19 @@ test: cmake
 	tests/prometheus/setup.sh
 	tests/tinyproxy/setup.sh
 	tests/browser/setup.sh
-	@# Some tests hold thousands of connections.
-	ulimit -n "$$(ulimit -Hn)"; cargo test --locked --workspace $(FEATURES)
-	@# Some measure a time, so they run alone.
-	cargo test --locked $(FEATURES) --test integration -- --ignored --test-threads=1 ::alone_
+	@# Some tests hold thousands of connections. Those that measure a time run alone.
+	ulimit -n "$$(ulimit -Hn)"; { \
+	  $(TIMED) --workspace --lib --bins --tests; \
+	  $(TIMED) --test integration -- --ignored --test-threads=1 ::alone_; \
+	} | tests/times.py $(CARGO_TARGET_DIR)/times.txt
+	cargo test --locked --workspace $(FEATURES) --doc
+
+# Everything: more runs of the command-line clients, 100,000 requests that must add up, a minute of the soak, the packages, real
+# servers and the fuzz targets.
+test-all: cmake
+	TEST_ALL=1 $(MAKE) test
+	TEST_ALL=1 cargo test --locked $(FEATURES) --test integration -- --ignored ::all_
+	$(MAKE) test-packages test-real fuzz
 
 # With the build of `make test`: another would have other features of its dependencies, and build all of them anew.
 test-packages: cmake

@@ -27,7 +27,8 @@ const HOPELESS: &str = "until the gateway's operator fixes it";
 const NO_KEY: &str = "The request has no valid API key";
 
 #[test]
-fn claude_code_and_failures() {
+#[ignore = "takes minutes: make test-all"]
+fn all_claude_code_and_failures() {
     let goes_on = 11;
     check(
         &CLAUDE_CODE,
@@ -46,7 +47,8 @@ fn claude_code_and_failures() {
 }
 
 #[test]
-fn codex_and_failures() {
+#[ignore = "takes minutes: make test-all"]
+fn all_codex_and_failures() {
     check(
         &CODEX,
         ("openai", "", "gpt-4o"),
@@ -66,7 +68,8 @@ fn codex_and_failures() {
 }
 
 #[test]
-fn gemini_cli_and_failures() {
+#[ignore = "takes minutes: make test-all"]
+fn all_gemini_cli_and_failures() {
     let goes_on = 10;
     check(
         &GEMINI_CLI,
@@ -86,7 +89,8 @@ fn gemini_cli_and_failures() {
 
 /// Claude Code counts answers that say that the provider is overloaded, and asks its other model.
 #[test]
-fn claude_code_falls_back_to_its_other_model_if_the_provider_is_overloaded() {
+#[ignore = "takes minutes: make test-all"]
+fn all_claude_code_falls_back_to_its_other_model_if_the_provider_is_overloaded() {
     if !has_namespaces() {
         return;
     }

@@ -26,11 +26,11 @@ use self::callers::{Callers, REQUEST_BODY};
 use self::speech::Speech;
 use self::upstream::{EVENT, RESPONSE_BODY, Temper, Upstream};
 use crate::support::tls::Ca;
-use crate::support::{Catalog, Gateway, Mock, process, run_within, spawn};
+use crate::support::{Catalog, Gateway, Mock, process, run_within, runs_all, spawn};
 
-/// In the tests: a minute, and so few requests that the tests beside it have their share of two
-/// cores.
-const SECONDS: u64 = 60;
+/// How long it runs by default; the second is that of `make test-all`.
+const SECONDS: [u64; 2] = [15, 60];
+/// So few requests that the tests that run meanwhile have their share of two cores.
 const RATE: u64 = 40;
 /// Callers at once, for each that comes in a second; beyond, new ones wait. So many come at the
 /// very start, that what is warm knows the worst.
@@ -113,7 +113,7 @@ struct World {
 
 #[test]
 fn l07_a_soak_of_every_fault_leaves_nothing_behind() {
-    let seconds = number("SOAK_SECONDS").unwrap_or(SECONDS);
+    let seconds = number("SOAK_SECONDS").unwrap_or(SECONDS[usize::from(runs_all())]);
     let rate = number("SOAK_RATE").unwrap_or(RATE).max(1);
     let seed = number("SOAK_SEED").unwrap_or_else(|| fastrand::u64(0..1_000_000));
     println!("soak: {seconds} s at {rate} requests a second, SOAK_SEED={seed}");

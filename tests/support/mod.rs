@@ -43,6 +43,12 @@ pub use script::{Gate, Script};
 /// takes far longer, or never happens.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Returns whether each test runs all that it can (`make test-all`), and not only what a change
+/// needs.
+pub fn runs_all() -> bool {
+    std::env::var_os("TEST_ALL").is_some()
+}
+
 static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime for the tests")
 });
