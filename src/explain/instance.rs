@@ -73,7 +73,7 @@ impl Instance {
                     let now = if target.probing { ", and one does so now" } else { "" };
                     does.push(format!("breaker half open: one request at a time tests the target{now}"));
                 }
-                let time = |what: &str, time: Option<u64>| time.map(|time| format!("{what} in {time}ms"));
+                let time = |what: &str, time: Option<u64>| time.map(|time| format!("{what} expected in {time}ms"));
                 does.extend(time("first token", target.first_token_ms));
                 does.extend(time("whole answer", target.whole_ms));
                 does.extend(target.headroom.map(|share| format!("{:.0} % of the quota left", share * 100.0)));

@@ -423,7 +423,7 @@ fn what_only_the_process_knows_is_said_to_be_so() {
     assert_eq!(first.account.as_deref(), Some("b"));
     assert_eq!(
         first.does.as_deref(),
-        Some("1 in flight, 2 of 9 calls failed, whole answer in 20ms, 42 % of the quota left")
+        Some("1 in flight, 2 of 9 calls failed, whole answer expected in 20ms, 42 % of the quota left")
     );
 }
 

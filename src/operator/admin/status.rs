@@ -102,7 +102,8 @@ fn list(place: &Place, clock: SystemTime) -> ListReport {
 fn target(model: &str, track: &TargetHealth, account: &AccountSigns, now: Instant, clock: SystemTime) -> TargetReport {
     let until = |at: Instant| millis(at.saturating_duration_since(now));
     let known = track.status(now, clock);
-    let [whole, first] = known.expected;
+    // An estimate that has faded away with time is none.
+    let [whole, first] = known.expected.map(|time| time.map(millis).filter(|millis| *millis > 0));
     let rest = account.rest.or(known.rest);
     let condition = account.target(Some(track.signs(now)));
     let (breaker, opens_in_ms) = match known.breaker {
@@ -117,7 +118,7 @@ fn target(model: &str, track: &TargetHealth, account: &AccountSigns, now: Instan
         calls: known.calls.0,
         endpoint: track.endpoint.name().to_owned(),
         failed: known.calls.1,
-        first_token_ms: first.map(millis),
+        first_token_ms: first,
         given_up: track.series.last(MINUTE, now).given_up.into(),
         headroom: known.headroom.map(rounded),
         last_failure: track.trouble().map(|trouble| FailureReport {
@@ -131,7 +132,7 @@ fn target(model: &str, track: &TargetHealth, account: &AccountSigns, now: Instan
         reason: condition.reason,
         rest: rest.map(|rest| RestReport { for_ms: until(rest.until), why: rest.why }),
         state: condition.state,
-        whole_ms: whole.map(millis),
+        whole_ms: whole,
     }
 }
 
@@ -219,4 +220,19 @@ fn keys(snapshot: &Snapshot) -> Vec<KeyReport> {
 /// Rounds a share to the thousandth.
 fn rounded(share: f64) -> f64 {
     (share * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_estimate_that_has_faded_away_is_none() {
+        let (track, now, clock) = (TargetHealth::default(), Instant::now(), SystemTime::now());
+        let mut known = track.status(now, clock);
+        known.expected = [Some(Duration::from_secs(1)), None];
+        track.recall(&known, now, clock);
+        let whole = |now| target("m", &track, &AccountSigns::default(), now, clock).whole_ms;
+        assert_eq!((whole(now), whole(now + Duration::from_secs(240))), (Some(1_000), None));
+    }
 }

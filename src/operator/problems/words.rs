@@ -171,7 +171,7 @@ pub(super) fn quiet<'t>(targets: impl Iterator<Item = &'t ModelTarget>) -> Strin
 
 /// Says how long ago something failed after which nothing was asked.
 pub(super) fn quiet_for(since: Option<u64>) -> String {
-    const SHORT: u64 = 30_000;
+    const SHORT: u64 = 10_000;
     let since = since.filter(|since| *since >= SHORT);
     since.map(|since| format!(", last failed {} ago, nothing asked since", span(since))).unwrap_or_default()
 }
@@ -228,6 +228,8 @@ mod tests {
         let quiet_one = |quiet| ModelTarget { quiet: Some(quiet), ..target("a", Reason::Breaker, "cut") };
         let both = [quiet_one(240_000), quiet_one(600_000)];
         assert_eq!(quiet(both.iter()), ", last failed 4 min ago, nothing asked since");
+        assert_eq!(quiet_for(Some(9_999)), "");
+        assert_eq!(quiet_for(Some(10_000)), ", last failed 10 s ago, nothing asked since");
         assert_eq!(quiet([quiet_one(29_999)].iter()), "");
     }
 }
