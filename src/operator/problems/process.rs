@@ -161,7 +161,8 @@ fn ledger(facts: &Facts, found: &mut Vec<Finding>) {
         (None, false) => format!("The ledger can be written again{dropped}, and their use is in no report."),
     };
     let remedy = format!(
-        "Look at the disk, and at the rights of {}. Rows wait in memory for a while, and are written when the file can be.",
+        "Mend what the reason names; else look at the disk, and at the rights of {}. Rows wait in memory for a while, and are \
+         written when the file can be.",
         ledger.path
     );
     found.push(Finding::new(Rule::LedgerFailing, Severity::Critical, ("ledger", "ledger"), what, remedy));
