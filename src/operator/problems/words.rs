@@ -230,6 +230,6 @@ mod tests {
         assert_eq!(quiet(both.iter()), ", last failed 4 min ago, nothing asked since");
         assert_eq!(quiet_for(Some(9_999)), "");
         assert_eq!(quiet_for(Some(10_000)), ", last failed 10 s ago, nothing asked since");
-        assert_eq!(quiet([quiet_one(29_999)].iter()), "");
+        assert_eq!(quiet([quiet_one(9_999)].iter()), "");
     }
 }

@@ -131,9 +131,18 @@ pub(super) fn scalar(text: &str, flow: bool) -> String {
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.bytes().enumerate().all(plain)
         && reads_as_text(&Node { line: 0, column: 0, value: Value::Plain(text.into()) })
+        && !is_special_in_yaml_1_1(text)
         // Other readers take some texts, such as `0b11`, for a number.
         && serde_yaml::to_string(text).is_ok_and(|written| written.trim_end() == text);
     if is_plain { text.to_owned() } else { double_quoted(text) }
+}
+
+/// Returns whether readers of YAML 1.1 take a plain text for a boolean, a number, a time or a date.
+fn is_special_in_yaml_1_1(text: &str) -> bool {
+    const BOOLEANS: [&str; 4] = ["yes", "no", "on", "off"];
+    let is_numeric = |byte: u8| byte.is_ascii_digit() || b"_:-.".contains(&byte);
+    BOOLEANS.iter().any(|word| text.eq_ignore_ascii_case(word))
+        || text.starts_with(|first: char| first.is_ascii_digit()) && text.bytes().all(is_numeric)
 }
 
 fn double_quoted(text: &str) -> String {

@@ -478,3 +478,13 @@ fn a_pair_of_escapes_in_json_becomes_its_character() {
         "{\"😀\": {\"b\": false}, \"c\": \"😁\"}",
     );
 }
+
+#[test]
+fn words_of_older_yaml_get_quotes() {
+    for text in ["yes", "No", "ON", "off", "12:30", "1_000", "2026-11-29", "0b11", "1.5"] {
+        assert_eq!(new::scalar(text, false), format!("\"{text}\""));
+    }
+    for text in ["gpt-4o", "yes-model", "o1", "2024-model", "a:1"] {
+        assert_eq!(new::scalar(text, false), text);
+    }
+}
