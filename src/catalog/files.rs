@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::texts::{Stat, Version, too_large};
 use crate::base::problem::Problem;
+use crate::conf::config::MOST_CATALOG_SIZE;
 use crate::conf::yaml;
 
 /// The largest size of a file that the catalog names. The system's own bundle of certificates has
@@ -102,9 +103,57 @@ pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
     let what = if why.kind() == io::ErrorKind::NotFound {
         "does not exist: create it, or name the configuration folder with --conf".to_owned()
     } else if why.kind() == io::ErrorKind::FileTooLarge {
-        format!("is too large: all files of the catalog together may have at most {} MiB", yaml::LARGEST >> 20)
+        format!("is too large: it may have at most {} MiB", yaml::LARGEST >> 20)
     } else {
         format!("cannot be read: {why}")
     };
     Problem::of_file(path.display().to_string(), what)
+}
+
+/// Returns the error of a catalog whose files together are larger than `limit`. It is that of the
+/// file `at`, which was not read.
+pub(crate) fn too_large_catalog(at: &Path, paths: &[PathBuf], limit: usize) -> Problem {
+    const SHOWN: usize = 4;
+    let size = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let mut files: Vec<(u64, &PathBuf)> = paths.iter().map(|path| (size(path), path)).collect();
+    files.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
+    let total = files.iter().map(|(size, _)| *size).sum();
+    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut listed: Vec<String> =
+        files.iter().take(SHOWN).map(|(size, path)| format!("{} has {}", name(path), shown_size(*size))).collect();
+    if files.len() > SHOWN {
+        listed.push(format!("{} more are smaller", files.len() - SHOWN));
+    }
+    let what = format!(
+        "is too large: the files of the catalog have {} together, and `catalog_size` allows {} ({}). {}",
+        shown_size(total),
+        shown_size(limit as u64),
+        listed.join(", "),
+        advice_for(total)
+    );
+    Problem::of_file(at.display().to_string(), what)
+}
+
+/// Returns what to write for a catalog of this size.
+fn advice_for(total: u64) -> String {
+    // Some room to grow.
+    let mebibytes = (total + total / 4).div_ceil(1 << 20).next_power_of_two();
+    let most = MOST_CATALOG_SIZE as u64;
+    if total > most {
+        "1GiB is the most that can be allowed: remove entries, or serve them by several gateways".to_owned()
+    } else {
+        let enough = mebibytes.min(most >> 20);
+        format!("Write `catalog_size: {enough}MiB` in server.yaml and restart the gateway, or remove entries")
+    }
+}
+
+/// Returns a number of bytes for messages, rounded up: `45.2 MiB`.
+fn shown_size(bytes: u64) -> String {
+    match bytes {
+        0..1_048_576 => format!("{} KiB", bytes.div_ceil(1 << 10)),
+        _ => {
+            let tenths = (bytes * 10).div_ceil(1 << 20);
+            format!("{}.{} MiB", tenths / 10, tenths % 10)
+        }
+    }
 }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
-use super::files::{FileList, LARGEST_NAMED, contents, list, no_file, read_now};
+use super::files::{FileList, LARGEST_NAMED, contents, list, no_file, read_now, too_large_catalog};
 use super::resolve::{faults, resolve};
 use super::texts::{FileText, Texts, is_source};
 use super::{Account, Catalog, PUBLISHED_KEY};
@@ -214,17 +214,30 @@ pub fn admin_address(conf: &Path) -> Result<SocketAddr, Problems> {
     })
 }
 
+/// Returns the `catalog_size` of the folder's `server.yaml`. Another error in that file is no
+/// obstacle.
+pub fn catalog_size(conf: &Path) -> usize {
+    let bytes = contents(&conf.join(SERVER), yaml::LARGEST).unwrap_or_default();
+    config::catalog_size(&String::from_utf8_lossy(&bytes))
+}
+
 /// Reads `catalog.yaml` and all of `catalog.d`, with the files that they name.
 pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
+    catalog_within(conf, secrets, catalog_size(conf))
+}
+
+/// Reads the same, if all files of the catalog together have at most `size` bytes.
+pub fn catalog_within(conf: &Path, secrets: Secrets, size: usize) -> ReadCatalog {
     match is_there(conf) {
-        Ok(()) => assemble(ReferenceReader::new(conf, secrets, Texts::default()), list(conf)),
+        Ok(()) => assemble(ReferenceReader::new(conf, secrets, Texts::default()), list(conf), size),
         Err(problems) => ReadCatalog { catalog: Err(problems), texts: Texts::default(), count: 0 },
     }
 }
 
 /// Makes the catalog for a reload from texts that are known to be whole. Only files that the
-/// catalog names and that were never looked at are read.
-pub fn of_texts(conf: &Path, known: Texts) -> ReadCatalog {
+/// catalog names and that were never looked at are read. All files of the catalog together may have
+/// `size` bytes.
+pub fn of_texts(conf: &Path, known: Texts, size: usize) -> ReadCatalog {
     let listed = list(conf).map(|FileList { passed_over, .. }| {
         let there = known.iter().filter(|(_, version)| version.text != FileText::Missing).map(|(path, _)| path);
         let main = conf.join("catalog.yaml");
@@ -232,10 +245,10 @@ pub fn of_texts(conf: &Path, known: Texts) -> ReadCatalog {
         paths.extend(there.filter(|path| is_source(conf, path) && **path != main).cloned());
         FileList { paths, passed_over }
     });
-    assemble(ReferenceReader::new(conf, Secrets::Resolve, known), listed)
+    assemble(ReferenceReader::new(conf, Secrets::Resolve, known), listed, size)
 }
 
-fn assemble(mut references: ReferenceReader<'_>, listed: Result<FileList, Problem>) -> ReadCatalog {
+fn assemble(mut references: ReferenceReader<'_>, listed: Result<FileList, Problem>, size: usize) -> ReadCatalog {
     let conf = references.conf;
     let (listed, no_list) = match listed {
         Ok(listed) => (listed, None),
@@ -245,7 +258,7 @@ fn assemble(mut references: ReferenceReader<'_>, listed: Result<FileList, Proble
     let not_read =
         |path: &PathBuf| Problem::of_file(name(conf, path), "is ignored: only files whose names end in .yaml are read");
     let mut warnings: Vec<_> = listed.passed_over.iter().map(not_read).collect();
-    let (sources, unreadable) = read_all(conf, listed.paths, |path, limit| references.read(path, limit));
+    let (sources, unreadable) = read_all(conf, listed.paths, size, |path, limit| references.read(path, limit));
     let (paths, texts): (Vec<_>, Vec<_>) =
         sources.into_iter().map(|source| (source.path, (source.name, source.text))).unzip();
     let mut problems: Vec<_> = no_list.into_iter().chain(unreadable).collect();
@@ -291,26 +304,35 @@ pub struct CatalogFile {
 
 /// Reads the files that the catalog is made of, in their order.
 pub fn sources(conf: &Path) -> Result<Vec<CatalogFile>, Problems> {
-    let (sources, problems) = read_all(conf, list(conf).map_err(Problems::one)?.paths, contents);
+    let (sources, problems) = read_all(conf, list(conf).map_err(Problems::one)?.paths, catalog_size(conf), contents);
     if problems.is_empty() { Ok(sources) } else { Err(Problems(problems, Vec::new())) }
 }
 
-/// Reads files of the catalog. Together they may not be larger than [`yaml::LARGEST`].
+/// Reads files of the catalog. Together they may have at most `size` bytes.
 fn read_all(
     conf: &Path,
     paths: Vec<PathBuf>,
+    size: usize,
     mut read: impl FnMut(&Path, usize) -> io::Result<Vec<u8>>,
 ) -> (Vec<CatalogFile>, Vec<Problem>) {
-    let mut left = yaml::LARGEST;
+    let mut left = size;
     let (mut files, mut problems) = (Vec::new(), Vec::new());
-    for path in paths {
-        let name = name(conf, &path);
-        let text = read(&path, left).map_err(|why| no_file(&path, &why)).and_then(|bytes| {
-            left = left.saturating_sub(bytes.len());
-            utf8(&name, bytes)
-        });
+    for path in &paths {
+        let name = name(conf, path);
+        let text = match read(path, left) {
+            Ok(bytes) => {
+                left = left.saturating_sub(bytes.len());
+                utf8(&name, bytes)
+            }
+            Err(why) if why.kind() == io::ErrorKind::FileTooLarge => {
+                problems.push(too_large_catalog(path, &paths, size));
+                // What is wrong with the other files is no matter yet.
+                break;
+            }
+            Err(why) => Err(no_file(path, &why)),
+        };
         match text {
-            Ok(text) => files.push(CatalogFile { path, name, text }),
+            Ok(text) => files.push(CatalogFile { path: path.clone(), name, text }),
             Err(problem) => problems.push(problem),
         }
     }

@@ -38,6 +38,11 @@ pub use traces::{FromFile, Sampling, Traces};
 /// The files that a process has open besides its connections: logs, the ledger, listeners.
 const OTHER_FILES: u64 = 64;
 
+/// The size of the largest catalog, if none is written.
+const CATALOG_SIZE: usize = 32 << 20;
+/// The largest size of a catalog that may be written.
+pub const MOST_CATALOG_SIZE: usize = yaml::LARGEST_TEXT;
+
 /// The configuration of the process, resolved.
 #[derive(Debug, Clone)]
 pub struct Server {
@@ -122,6 +127,8 @@ pub struct Bounds {
     pub upload: usize,
     /// The most that all of them together may take on the disk.
     pub spool_total: usize,
+    /// The largest catalog, all its files together.
+    pub catalog_size: usize,
 }
 
 impl Bounds {
@@ -224,6 +231,9 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
     root.key("workers").problem_if(workers > 1024, "must be at most 1024; 0 means one for each core");
     let attempts = raw.attempts.unwrap_or(3);
     root.key("attempts").problem_if(!(1..=100).contains(&attempts), "must be 1 to 100");
+    let written = raw.catalog_size.map(|Text(Size(size))| size);
+    let catalog_size = above(written, CATALOG_SIZE, "0B", &root.key("catalog_size"));
+    root.key("catalog_size").problem_if(catalog_size > MOST_CATALOG_SIZE, "must be at most 1GiB");
     let drain = raw.drain.unwrap_or_default();
     let proxies = proxies(raw.upstream_proxy.unwrap_or_default(), &root.key("upstream_proxy"));
     Server {
@@ -231,7 +241,7 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
         admin,
         workers: count(workers),
         attempts: count(attempts),
-        limits: limits(&raw.limits.unwrap_or_default(), &root.key("limits")),
+        limits: limits(&raw.limits.unwrap_or_default(), catalog_size, &root.key("limits")),
         timeouts: timeouts(&raw.timeouts.unwrap_or_default(), &root.key("timeouts")),
         drain: Drain {
             delay: drain.delay.map_or(Duration::ZERO, |Text(Span(span))| span),
@@ -310,11 +320,22 @@ pub fn admin_address(text: &str) -> Option<SocketAddr> {
     }
 }
 
+/// Returns the `catalog_size` of a text of `server.yaml`, whatever else is wrong in it.
+pub fn catalog_size(text: &str) -> usize {
+    let tree = yaml::parse(text).ok().map(|(tree, _)| tree);
+    let found = tree.as_ref().and_then(|tree| tree.find(&yaml::Path::Root.key("catalog_size")));
+    let size = found.and_then(|found| match &found.node.value {
+        yaml::Value::Plain(size) | yaml::Value::Quoted(size) => size.parse().ok(),
+        yaml::Value::Map(_) | yaml::Value::List(_) => None,
+    });
+    size.map_or(CATALOG_SIZE, |Size(size)| size.min(MOST_CATALOG_SIZE))
+}
+
 fn local(port: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], port))
 }
 
-fn limits(raw: &raw::Bounds, section: &Scribe<'_, '_>) -> Bounds {
+fn limits(raw: &raw::Bounds, catalog_size: usize, section: &Scribe<'_, '_>) -> Bounds {
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
     let size = |field: &str, written: Option<Text<Size>>, default: usize| {
@@ -329,6 +350,7 @@ fn limits(raw: &raw::Bounds, section: &Scribe<'_, '_>) -> Bounds {
         buffered_total: size("buffered_total", raw.buffered_total, 1024 * MIB),
         upload: size("upload", raw.upload, 100 * MIB),
         spool_total: size("spool_total", raw.spool_total, 4096 * MIB),
+        catalog_size,
     };
     // This is Pingora's own limit, which cannot be raised.
     section.key("header_bytes").problem_if(limits.header_bytes > MIB, "must be at most 1MiB");

@@ -12,7 +12,6 @@ use saphyr_parser::{Event, Parser, ScalarStyle};
 
 use crate::base::problem::{Problem, in_column};
 use pairs::Columns;
-pub use path::{Path, Step};
 
 pub mod edit;
 pub mod habits;
@@ -20,12 +19,18 @@ mod pairs;
 mod path;
 pub mod read;
 
-/// The largest text, for all files together.
+pub use path::{Path, Step};
+
+/// The largest text of a file that is not one of the catalog.
 pub const LARGEST: usize = 32 << 20;
+/// The largest text of all.
+pub const LARGEST_TEXT: usize = 1 << 30;
 /// The most lists and maps inside each other. Our files need seven.
 const DEEPEST: usize = 64;
-/// The most values, keys included. A catalog of 100,000 keys has about a million.
+/// The most values of a text of usual size, keys included.
 const MOST: usize = 4_000_000;
+/// The bytes of a larger text for each value. A key with its hash has four, and some hundred bytes.
+const BYTES_OF_VALUE: usize = 8;
 /// The most values that anchors and aliases may copy: enough for any honest use, too few for a
 /// bomb.
 const MOST_ALIASED: usize = 100_000;
@@ -184,8 +189,8 @@ pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Problem>), Problem> {
 /// Reads one document. Its errors show only the keys that `shows` allows.
 pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Problem> {
     let fault = |line, what| Err(Problem::in_text(line, String::new(), what));
-    if text.len() > LARGEST {
-        return fault(1, format!("is too large: a file may have at most {} MiB", LARGEST >> 20));
+    if text.len() > LARGEST_TEXT {
+        return fault(1, format!("is too large: a file may have at most {} MiB", LARGEST_TEXT >> 20));
     }
     if text.starts_with('\u{feff}') {
         return fault(1, "begins with a byte-order mark: save the file as UTF-8 without one".to_owned());
@@ -208,6 +213,7 @@ fn parse_joined<'t>(text: &'t str, columns: &mut Columns, shows: Shows) -> Resul
         anchors: HashMap::new(),
         faults: Vec::new(),
         count: 0,
+        most: MOST.max(text.len() / BYTES_OF_VALUE),
         aliased: 0,
         shows,
     };
@@ -240,6 +246,8 @@ struct TreeBuilder<'t> {
     anchors: HashMap<usize, Node<'t>>,
     faults: Vec<Problem>,
     count: usize,
+    /// The most values that the text may have.
+    most: usize,
     aliased: usize,
     shows: Shows,
 }
@@ -318,8 +326,8 @@ impl<'t> TreeBuilder<'t> {
     /// document.
     fn put(&mut self, mut node: Node<'t>, anchor: usize) -> Result<(), String> {
         self.count += 1;
-        if self.count > MOST {
-            return Err(format!("is too large: it holds more than {MOST} values"));
+        if self.count > self.most {
+            return Err(format!("is too large: it holds more than {} values", self.most));
         }
         if anchor > 0 {
             self.copied(&node)?;
@@ -361,9 +369,11 @@ impl<'t> TreeBuilder<'t> {
         Ok(())
     }
 
-    fn without_doubles(&mut self, entries: Vec<Entry<'t>>) -> Vec<Entry<'t>> {
+    fn without_doubles(&mut self, mut entries: Vec<Entry<'t>>) -> Vec<Entry<'t>> {
         let mut seen: HashSet<&str> = HashSet::with_capacity(entries.len());
         if entries.iter().all(|entry| seen.insert(&entry.key)) {
+            // A large catalog has a million small maps.
+            entries.shrink_to_fit();
             return entries;
         }
         let mut first: HashMap<Cow<'t, str>, usize> = HashMap::new();

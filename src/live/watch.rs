@@ -22,7 +22,6 @@ use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::Loaded;
 use crate::catalog::settle::Sign;
 use crate::catalog::texts::{FileText, Texts, Version, is_source};
-use crate::conf::yaml;
 
 /// The time between two looks while something is going on.
 const LOOK: Duration = Duration::from_millis(50);
@@ -57,6 +56,7 @@ pub fn watch(publisher: Publisher, dir: &Path, first: &Loaded) -> Result<Nudge, 
         publisher,
         listen: first.server.listen.iter().map(|listen| listen.address).collect(),
         guarded: first.server.admin.is_guarded(),
+        catalog_size: first.server.limits.catalog_size,
         named: texts.keys().filter(|path| !is_source(&dir, path)).cloned().collect(),
         signs: HashMap::new(),
         good: GoodTexts::new(&dir, &texts),
@@ -88,6 +88,8 @@ struct Watch {
     listen: Vec<SocketAddr>,
     /// See [`Snapshot::marks`].
     guarded: bool,
+    /// The most that all files of the catalog together may have.
+    catalog_size: usize,
     dir: PathBuf,
     /// The secret and CA files that the catalog names.
     named: BTreeSet<PathBuf>,
@@ -210,7 +212,7 @@ impl Watch {
             settling.paths().filter(|path| !there.contains(path)).map(Path::to_owned).collect()
         };
         let (clock, thorough) = (SystemTime::now(), std::mem::take(&mut self.thorough));
-        let mut left = yaml::LARGEST;
+        let mut left = self.catalog_size;
         for path in listed.iter().chain(&others) {
             let limit = if is_source(&self.dir, path) { left } else { LARGEST_NAMED };
             let known = reloads.settling.lock().found(path).cloned();

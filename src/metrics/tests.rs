@@ -288,6 +288,38 @@ fn a_million_sets_stay_small_and_no_request_is_lost() {
     assert!(grown.iter().any(|series| series.contains("caller=\"other\"")), "{grown:?}");
 }
 
+/// No test, but a process that the next test starts, so that nothing else takes memory in it.
+#[test]
+#[ignore = "part of another test"]
+fn a_child_that_counts_a_million_sets() {
+    let before = memory("VmRSS:");
+    let metrics = Metrics::default();
+    (0..1_000_000).for_each(|n| metrics.settle(&exchange_of_set(n)));
+    let size = metrics.text().len();
+    println!("took {} of {size}", memory("VmHWM:") - before);
+}
+
+/// Returns a line of what the kernel knows of this process's memory, in bytes.
+fn memory(line: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let kib = status.lines().find_map(|found| found.strip_prefix(line)).unwrap().trim();
+    kib.trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
+}
+
+#[test]
+fn all_series_of_a_million_sets_take_at_most_100_mb_of_memory() {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "metrics::tests::a_child_that_counts_a_million_sets", "--ignored", "--nocapture"]);
+    let output = child.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    let (_, told) = told.split_once("took ").unwrap_or_else(|| panic!("{told}"));
+    let (memory, size) = told.lines().next().unwrap().split_once(" of ").unwrap();
+    let (memory, size): (u64, u64) = (memory.parse().unwrap(), size.parse().unwrap());
+    println!("{memory} bytes of memory for {size} bytes of text");
+    assert!(memory > size && memory <= 100_000_000, "{memory} bytes");
+    assert!(size <= 16_000_000, "{size} bytes");
+}
+
 #[test]
 fn the_bound_holds_also_where_models_and_accounts_are_many() {
     let metrics = Metrics::new(SeriesBounds { most_sets: 3, ..SeriesBounds::default() });

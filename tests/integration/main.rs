@@ -36,6 +36,7 @@ mod bodies;
 mod book;
 mod callers;
 mod catalog_page;
+mod catalog_size;
 mod ci;
 mod clients;
 mod clients_failures;

@@ -168,10 +168,17 @@ fn f14_a_file_of_50_mb() {
     let folder = Folder::new("f14");
     let half = format!("# {}\n{EMPTY}", "x".repeat(20 << 20));
     folder.write("catalog.yaml", "#".repeat(50 << 20));
-    folder.check(&["CONF/catalog.yaml: is too large: all files of the catalog together may have at most 32 MiB"]);
+    folder.check(&["CONF/catalog.yaml: is too large: the files of the catalog have 50.0 MiB together, and `catalog_size` allows 32.0 MiB \
+                    (catalog.yaml has 50.0 MiB). Write `catalog_size: 64MiB` in server.yaml and restart the gateway, or remove entries"]);
     // Each would do; together they do not.
     folder.write("catalog.yaml", &half).write("catalog.d/more.yaml", half.replace(EMPTY, "{}"));
-    folder.check(&["CONF/catalog.d/more.yaml: is too large"]);
+    folder.check(&["CONF/catalog.d/more.yaml: is too large: the files of the catalog have 40.1 MiB together"]);
+    // What the error says to write is enough.
+    folder.write("server.yaml", "catalog_size: 64MiB").check(&[]);
+    folder.write("server.yaml", "catalog_size: 2GiB").write("catalog.yaml", EMPTY);
+    folder.check(&["server.yaml:1 catalog_size: must be at most 1GiB"]);
+    folder.write("server.yaml", "#".repeat(33 << 20));
+    folder.check(&["CONF/server.yaml: is too large: it may have at most 32 MiB"]);
 }
 
 #[test]

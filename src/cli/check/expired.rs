@@ -43,7 +43,7 @@ fn texts(conf: &Path) -> Vec<(String, String)> {
     let paths = list(conf).map(|listed| listed.paths).unwrap_or_default();
     let read = paths.into_iter().filter_map(|path| {
         let name = path.strip_prefix(conf).unwrap_or(&path).display().to_string();
-        Some((name, String::from_utf8(contents(&path, yaml::LARGEST).ok()?).ok()?))
+        Some((name, String::from_utf8(contents(&path, yaml::LARGEST_TEXT).ok()?).ok()?))
     });
     read.collect()
 }

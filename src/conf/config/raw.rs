@@ -34,6 +34,9 @@ pub struct Server {
     pub attempts: Option<u32>,
     /// The largest sizes and numbers that the process accepts.
     pub limits: Option<Bounds>,
+    /// The most that all files of the catalog together may have, at most 1GiB: 32MiB hold some
+    /// 300,000 keys. A larger catalog is refused. Default: 32MiB.
+    pub catalog_size: Option<Text<Size>>,
     /// Deadlines on the callers' side. Those on the upstreams' side stand in catalog.yaml, for each
     /// account and model.
     pub timeouts: Option<Timeouts>,

@@ -3,7 +3,7 @@
 //!
 //! Each error is reported once: a field that could not be read is not also reported as missing.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 
 use serde::de::DeserializeOwned;
@@ -13,12 +13,18 @@ use crate::conf::secret_ref::LookUp;
 use crate::conf::yaml::read::{FileKind, MOST_FAULTS, read};
 use crate::conf::yaml::{self, Node, Path};
 
+/// The size from which a file is large: its tree is not kept, because it takes much memory and only
+/// gives the places of errors.
+const LARGE: usize = 1 << 20;
+
 /// The errors and warnings of all files, and the trees that give the places.
 pub(crate) struct Report<'t> {
     files: &'t [(String, String)],
     pub(super) kind: FileKind,
     pub(super) look_up: RefCell<&'t mut LookUp<'t>>,
-    trees: Vec<Option<Node<'t>>>,
+    /// The trees of the files that were read. That of a large file is made again once a place in it
+    /// is asked for.
+    trees: Vec<OnceCell<Option<Node<'t>>>>,
     pub(super) problems: RefCell<Notes>,
     pub(super) warnings: RefCell<Notes>,
     /// True if the reading stopped before the end.
@@ -38,40 +44,39 @@ pub(super) struct Notes {
 }
 
 impl<'t> Report<'t> {
-    /// Parses files of this kind, each a name to show and its text.
+    /// Makes the report of files of this kind, each a name to show and its text.
     pub(crate) fn new(files: &'t [(String, String)], kind: FileKind, look_up: &'t mut LookUp<'t>) -> Self {
-        let mut report = Self {
+        Self {
             files,
             kind,
             look_up: RefCell::new(look_up),
-            trees: Vec::new(),
+            trees: files.iter().map(|_| OnceCell::new()).collect(),
             problems: RefCell::default(),
             warnings: RefCell::default(),
             cut: false,
             hopeless: false,
             literal_secrets: RefCell::default(),
-        };
-        for (file, (_, text)) in files.iter().enumerate() {
-            let parsed = yaml::parse_as(text, kind.shows);
-            report.hopeless |= parsed.is_err();
-            let (tree, faults) = match parsed {
-                Ok((tree, faults)) => (Some(tree), faults),
-                Err(fault) => (None, vec![fault]),
-            };
-            report.take(file, faults);
-            report.trees.push(tree);
         }
-        report
     }
 
     /// Reads the values of a file. If one of these parts of it is wrong, nothing else can be said
     /// about the file.
     pub(crate) fn read<T: DeserializeOwned>(&mut self, file: usize, parts: &[&str]) -> Option<T> {
+        let (_, text) = self.files.get(file)?;
+        let (tree, faults) = match yaml::parse_as(text, self.kind.shows) {
+            Ok((tree, faults)) => (Some(tree), faults),
+            Err(fault) => (None, vec![fault]),
+        };
+        self.hopeless |= tree.is_none();
+        self.take(file, faults);
         let mut faults = Vec::new();
-        let document = self.tree(file).and_then(|tree| read(tree, self.kind, &mut faults));
+        let document = tree.as_ref().and_then(|tree| read(tree, self.kind, &mut faults));
         self.hopeless |= faults.iter().any(|fault| fault.path.is_empty() || parts.contains(&&*fault.path));
         self.cut |= faults.len() >= MOST_FAULTS;
         self.take(file, faults);
+        if let Some(place) = self.trees.get(file).filter(|_| text.len() < LARGE) {
+            place.set(tree).ok();
+        }
         document
     }
 
@@ -82,7 +87,8 @@ impl<'t> Report<'t> {
     }
 
     pub(super) fn tree(&self, file: usize) -> Option<&Node<'t>> {
-        self.trees.get(file).and_then(Option::as_ref)
+        let (tree, (_, text)) = (self.trees.get(file)?, self.files.get(file)?);
+        tree.get_or_init(|| yaml::parse_as(text, self.kind.shows).ok().map(|(tree, _)| tree)).as_ref()
     }
 
     /// Returns whether there is any error.

@@ -104,9 +104,9 @@ impl Watch {
     /// looked at meanwhile, as before.
     fn made_of(&mut self, texts: &Texts) -> ReadCatalog {
         let (give, take) = channel();
-        let (dir, known) = (self.dir.clone(), texts.clone());
+        let (dir, known, size) = (self.dir.clone(), texts.clone(), self.catalog_size);
         // If nobody waits for the result any more, nobody needs it.
-        let make = move || drop(give.send(load::of_texts(&dir, known)));
+        let make = move || drop(give.send(load::of_texts(&dir, known, size)));
         let maker = std::thread::Builder::new().name("catalog-maker".to_owned()).spawn(make);
         while maker.is_ok() {
             match take.recv_timeout(LOOK) {
@@ -118,7 +118,7 @@ impl Watch {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        load::of_texts(&self.dir, texts.clone())
+        load::of_texts(&self.dir, texts.clone(), self.catalog_size)
     }
 
     /// Takes or refuses the catalog that was made of the texts. If it is too early for either,

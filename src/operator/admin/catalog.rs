@@ -106,7 +106,8 @@ fn read(
     settings: &Server,
     (served, marks): (&Catalog, &Marks),
 ) -> (Disk, BTreeMap<PathBuf, Option<Stat>>) {
-    let ReadCatalog { catalog, texts, .. } = load::catalog(folder, Secrets::Resolve);
+    let ReadCatalog { catalog, texts, .. } =
+        load::catalog_within(folder, Secrets::Resolve, settings.limits.catalog_size);
     let files = texts.into_iter().map(|(path, version)| (path, version.stat)).collect();
     let addresses: Vec<_> = settings.listen.iter().map(|listen| listen.address).collect();
     let problems: Vec<String> = match &catalog {
