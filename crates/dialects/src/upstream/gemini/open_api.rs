@@ -6,7 +6,7 @@
 //! of one, and `oneOf` becomes `anyOf`. Anything else that the form lacks is left out, and is named
 //! as a loss.
 
-use super::schema::{Schema, is_idle, is_plain};
+use super::schema::{NULL, Schema, is_idle, is_plain};
 use crate::neutral::schema::Node;
 use crate::wire::json::Writer;
 
@@ -53,9 +53,10 @@ impl<'s, 'a> Form<'s, 'a> {
         let excludes_kinds = has_choice || has("$ref");
         let stands = |name: &str| !matches!(name, "$ref" | "$defs" | "definitions") && !is_idle(name);
         let has_company = schema.parts.iter().any(|(name, _)| stands(name));
-        let mut nullable = false;
+        let (is_null, mut nullable) = (is_null(schema), false);
         for (name, value) in &schema.parts {
             match &**name {
+                "type" | "enum" | "const" | "anyOf" | "oneOf" if is_null => {}
                 "$ref" if has_choice => self.lost = true,
                 "$ref" => self.reference(value.text, has_company, w),
                 "type" if value.is_array() => self.kinds(value, &mut nullable, excludes_kinds, w),
@@ -79,7 +80,9 @@ impl<'s, 'a> Form<'s, 'a> {
                 _ => self.lost = true,
             }
         }
-        if nullable {
+        if is_null {
+            w.key("type").text("null");
+        } else if nullable && allows_null(schema) {
             w.key("nullable").bool(true);
         }
     }
@@ -108,7 +111,6 @@ impl<'s, 'a> Form<'s, 'a> {
         let others: Vec<&str> = kinds.elements().map(|kind| kind.text).filter(|kind| *kind != r#""null""#).collect();
         *nullable |= others.len() < kinds.parts.len();
         match others.as_slice() {
-            [] => {}
             [kind] => w.key("type").raw(kind),
             _ if has_any_of => self.lost = true,
             several => w.key("anyOf").each(several, |w, kind| w.object(|w| w.key("type").raw(kind))),
@@ -134,13 +136,39 @@ impl<'s, 'a> Form<'s, 'a> {
     /// Writes the alternatives of a value. An alternative that is only `null` is written beside
     /// them.
     fn any_of(&mut self, list: &'s Node<'a>, nullable: &mut bool, w: &mut Writer) {
-        let is_null = |schema: &&Node<'_>| matches!(schema.parts.as_slice(), [(name, Node { text: r#""null""#, .. })] if name == "type");
-        *nullable |= list.elements().any(|schema| is_null(&schema));
-        if !list.elements().all(|schema| is_null(&schema)) {
-            let others = list.elements().filter(|schema| !is_null(schema));
-            w.key("anyOf").each(others, |w, schema| self.schema(schema, w));
-        }
+        let (nulls, others): (Vec<_>, Vec<_>) = list.elements().partition(|schema| is_null(schema));
+        *nullable |= !nulls.is_empty();
+        w.key("anyOf").each(others, |w, schema| self.schema(schema, w));
     }
+}
+
+/// Returns whether a schema allows only `null`, as one of its keywords says.
+fn is_null(schema: &Node<'_>) -> bool {
+    let are_all = |list: &Node<'_>, is_null: fn(&Node<'_>) -> bool| {
+        list.is_array() && !list.parts.is_empty() && list.elements().all(is_null)
+    };
+    schema.parts.iter().any(|(name, value)| match &**name {
+        "type" => value.text == NULL || are_all(value, |kind| kind.text == NULL),
+        "const" => value.text == "null",
+        "enum" => are_all(value, |value| value.text == "null"),
+        "anyOf" | "oneOf" => are_all(value, is_null),
+        _ => false,
+    })
+}
+
+/// Returns whether a schema allows `null`, as far as its own keywords say. A reference may forbid
+/// it.
+fn allows_null(schema: &Node<'_>) -> bool {
+    schema.text != "false"
+        && schema.parts.iter().all(|(name, value)| match &**name {
+            "type" if value.is_array() => value.elements().any(|kind| kind.text == NULL),
+            "type" => value.text == NULL,
+            "const" => value.text == "null",
+            "enum" if value.is_array() => value.elements().any(|value| value.text == "null"),
+            "anyOf" | "oneOf" if value.is_array() => value.elements().any(allows_null),
+            "allOf" if value.is_array() => value.elements().all(allows_null),
+            _ => true,
+        })
 }
 
 #[cfg(test)]
@@ -173,6 +201,22 @@ mod tests {
             false,
         );
         check(r#"{"$schema":"x","type":"object","additionalProperties":true}"#, r#"{"type":"object"}"#, false);
+    }
+
+    #[test]
+    fn null_is_allowed_if_all_keywords_allow_it() {
+        check(r#"{"type":["string","null"],"enum":["a"]}"#, r#"{"type":"string","enum":["a"]}"#, false);
+        check(r#"{"type":"string","enum":["a",null]}"#, r#"{"type":"string","enum":["a"]}"#, false);
+        check(
+            r#"{"type":["string","null"],"anyOf":[{"enum":["a",null]},{"minLength":2}]}"#,
+            r#"{"type":"string","anyOf":[{"enum":["a"],"nullable":true},{}],"nullable":true}"#,
+            true,
+        );
+        check(r#"{"type":["null"]}"#, r#"{"type":"null"}"#, false);
+        check(r#"{"title":"x","const":null}"#, r#"{"title":"x","type":"null"}"#, false);
+        check(r#"{"enum":[null]}"#, r#"{"type":"null"}"#, false);
+        check(r#"{"anyOf":[{"type":"null"}]}"#, r#"{"type":"null"}"#, false);
+        check(r#"{"type":["string","null"],"const":null}"#, r#"{"type":"null"}"#, false);
     }
 
     #[test]

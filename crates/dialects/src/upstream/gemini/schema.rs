@@ -15,7 +15,7 @@ use crate::wire::json::Writer;
 pub(super) struct Schema<'a>(pub(super) Node<'a>);
 
 /// The type of `null`, as it stands in a list of types.
-const NULL: &str = r#""null""#;
+pub(super) const NULL: &str = r#""null""#;
 
 /// The keywords that are written unchanged.
 const PLAIN: [&str; 11] = [
@@ -118,14 +118,15 @@ impl SchemaWriter {
 
     fn keywords(&mut self, schema: &Node<'_>, with_reference: bool, w: &mut Writer) {
         let has = |name: &str| schema.get(name).is_some();
-        let (has_type, has_const, has_any_of, has_defs) = (has("type"), has("const"), has("anyOf"), has("$defs"));
+        let (has_const, has_any_of, has_defs) = (has("const"), has("anyOf"), has("$defs"));
+        let is_null = schema.get("const").is_some_and(|value| value.text == "null");
         let nullable = nullable(schema);
         let older = schema.get("definitions").filter(|older| older.is_object());
         for (name, value) in &schema.parts {
             match &**name {
                 "$ref" if with_reference => write_reference(value.text, w),
                 "$ref" => {}
-                "type" if nullable.is_some() => {}
+                "type" if nullable.is_some() || is_null => {}
                 "enum" if has_const => {}
                 "enum" if value.is_array() => {
                     let values: Vec<&str> = value.elements().map(|value| value.text).collect();
@@ -134,8 +135,7 @@ impl SchemaWriter {
                         None => self.values(&values, w),
                     }
                 }
-                "const" if value.text == "null" && has_type => {}
-                "const" if value.text == "null" => w.key("type").text("null"),
+                "const" if is_null => w.key("type").text("null"),
                 "const" => self.values(&[value.text], w),
                 "items" if value.is_array() => self.list(value, w.key("prefixItems")),
                 "allOf" if value.is_array() && value.parts.len() == 1 && !has_any_of => {

@@ -17,16 +17,26 @@ pub(super) enum SchemaForm {
     JsonSchema,
 }
 
+/// A schema as JSON Schema.
+#[derive(Debug)]
+pub(super) struct Standard<'a> {
+    pub(super) text: Cow<'a, str>,
+    /// True if the schema allowed `null` somewhere, and perhaps no longer does.
+    pub(super) forbids_null: bool,
+}
+
 /// Returns a schema as JSON Schema. What is JSON Schema already stays as it is.
-pub(super) fn standard(Raw(text): Raw<'_>, written: SchemaForm) -> Cow<'_, str> {
-    let mut form = Form { edits: Edits::new(text.as_bytes()), has_changed: false, written };
+pub(super) fn standard(Raw(text): Raw<'_>, written: SchemaForm) -> Standard<'_> {
+    let mut form = Form { edits: Edits::new(text.as_bytes()), has_changed: false, forbids_null: false, written };
+    let as_it_is = Standard { text: Cow::Borrowed(text), forbids_null: false };
     // What was read before is JSON.
     if form.schema(&mut Cursor::new(text.as_bytes())).is_err() || !form.has_changed {
-        return Cow::Borrowed(text);
+        return as_it_is;
     }
     let mut written = Vec::new();
     form.edits.apply_into(&mut written);
-    String::from_utf8(written).map_or(Cow::Borrowed(text), Cow::Owned)
+    let forbids_null = form.forbids_null;
+    String::from_utf8(written).map_or(as_it_is, |text| Standard { text: Cow::Owned(text), forbids_null })
 }
 
 /// The names of types in JSON Schema.
@@ -53,16 +63,28 @@ const REFERENCES: [&str; 2] = ["#/defs/", "#/$defs/"];
 struct Form<'e> {
     edits: Edits<'e>,
     has_changed: bool,
+    forbids_null: bool,
     written: SchemaForm,
 }
 
+/// The schema that allows only `null`.
+const NULL: &str = r#"{"type":"null"}"#;
+
 /// Members that are known only at the end of their schema.
 #[derive(Default)]
-struct Type {
+struct Notes {
     /// Where the name of the only type stands, and the name.
     one: Option<(Span, &'static str)>,
     /// The key and the value of `nullable: true`.
     nullable: Option<(Span, Span)>,
+    /// The lists without `null`, and what must be added to each of them to allow it.
+    lists: Vec<(Span, &'static str)>,
+    /// True if the schema has an `anyOf`.
+    has_any_of: bool,
+    /// The keys and the values of other keywords that may forbid `null`, and the keywords.
+    others: Vec<(Span, Span, &'static str)>,
+    /// True if a keyword may forbid `null` in a way that cannot be changed.
+    forbids_null: bool,
     /// The keys of keywords that have another name in JSON Schema, and that name.
     renamed: Vec<(Span, &'static str)>,
     /// The keywords of these names that are written as in JSON Schema.
@@ -70,78 +92,151 @@ struct Type {
 }
 
 impl Form<'_> {
-    /// Consumes a schema, or what stands in its place.
-    fn schema(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
+    /// Consumes a schema, or what stands in its place. Returns whether it allows only `null`.
+    fn schema(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Broken> {
         if cursor.kind()? != Kind::Object {
-            return cursor.value().map(drop);
+            return cursor.value().map(|_| false);
         }
         let text = cursor.text();
-        let mut kind = Type::default();
-        cursor.object(|cursor, key| match self.keyword(text, &key, &mut kind).as_ref() {
-            b"type" if cursor.kind()? == Kind::Array => cursor.array(|cursor, _| self.one_of_types(cursor)).map(drop),
-            b"type" => {
-                kind.one = self.type_of(&key, cursor)?;
-                Ok(())
+        let mut notes = Notes::default();
+        cursor.object(|cursor, key| {
+            let keyword = self.keyword(text, &key, &mut notes);
+            self.member(&keyword, key, cursor, &mut notes)
+        })?;
+        self.allow_null(text, &notes);
+        for (key, name) in notes.renamed {
+            // A schema that has both names keeps both: nobody knows which of them is meant.
+            if !notes.known.contains(&name) {
+                self.replace(key, format!("\"{name}\""));
             }
+        }
+        let is_null = matches!(notes.one, Some((_, "null")));
+        if let Some((span, name)) = notes.one {
+            self.rename(text, span, name);
+        }
+        Ok(is_null)
+    }
+
+    /// Consumes the value of a keyword, and notes what is decided at the end of the schema.
+    fn member(&mut self, keyword: &[u8], key: Span, cursor: &mut Cursor<'_>, notes: &mut Notes) -> Result<(), Broken> {
+        let (text, kind) = (cursor.text(), cursor.kind()?);
+        match keyword {
+            b"type" if kind == Kind::Array => {
+                let mut has_null = false;
+                let list = cursor.array(|cursor, _| {
+                    has_null |= self.one_of_types(cursor)?;
+                    Ok(())
+                })?;
+                notes.list(list, has_null, r#""null""#);
+            }
+            b"type" => self.type_of(&key, cursor, notes)?,
             b"nullable" => {
                 let value = cursor.value()?;
                 if slice(text, &value) == b"true" {
-                    kind.nullable = Some((key, value));
+                    notes.nullable = Some((key, value));
                 }
-                Ok(())
+            }
+            b"enum" if kind == Kind::Array => {
+                let mut has_null = false;
+                let list = cursor.array(|cursor, _| {
+                    has_null |= slice(text, &cursor.value()?) == b"null";
+                    Ok(())
+                })?;
+                notes.list(list, has_null, "null");
+            }
+            b"const" => {
+                let value = cursor.value()?;
+                if slice(text, &value) != b"null" {
+                    notes.others.push((key, value, "const"));
+                }
             }
             b"properties" | b"patternProperties" | b"$defs" | b"definitions" | b"dependentSchemas"
-                if cursor.kind()? == Kind::Object =>
+                if kind == Kind::Object =>
             {
-                cursor.object(|cursor, _| self.schema(cursor)).map(drop)
+                cursor.object(|cursor, _| self.schema(cursor))?;
             }
-            b"anyOf" | b"oneOf" | b"allOf" | b"prefixItems" | b"items" if cursor.kind()? == Kind::Array => {
-                cursor.array(|cursor, _| self.schema(cursor)).map(drop)
+            b"anyOf" if kind == Kind::Array => {
+                let mut has_null = false;
+                let list = cursor.array(|cursor, _| {
+                    has_null |= self.schema(cursor)?;
+                    Ok(())
+                })?;
+                notes.has_any_of = true;
+                notes.list(list, has_null, NULL);
             }
-            b"items"
-            | b"additionalProperties"
-            | b"not"
-            | b"if"
-            | b"then"
-            | b"else"
-            | b"contains"
-            | b"propertyNames" => self.schema(cursor),
-            b"$ref" if self.written == SchemaForm::Google && cursor.kind()? == Kind::String => {
+            b"oneOf" | b"allOf" if kind == Kind::Array => {
+                let list = cursor.array(|cursor, _| self.schema(cursor))?;
+                notes.others.push((key, list, if keyword == b"oneOf" { "oneOf" } else { "allOf" }));
+            }
+            b"prefixItems" | b"items" if kind == Kind::Array => {
+                cursor.array(|cursor, _| self.schema(cursor))?;
+            }
+            b"not" | b"if" | b"then" | b"else" => {
+                notes.forbids_null = true;
+                self.schema(cursor)?;
+            }
+            b"items" | b"additionalProperties" | b"contains" | b"propertyNames" => {
+                self.schema(cursor)?;
+            }
+            b"$ref" if kind == Kind::String => {
                 let span = cursor.value()?;
-                self.reference(text, span);
-                Ok(())
+                if self.written == SchemaForm::Google {
+                    self.reference(text, span.clone());
+                }
+                notes.others.push((key, span, "$ref"));
             }
             b"minItems" | b"maxItems" | b"minLength" | b"maxLength" | b"minProperties" | b"maxProperties"
-                if cursor.kind()? == Kind::String =>
+                if kind == Kind::String =>
             {
                 let span = cursor.value()?;
                 let number = json::text_of(text, &span).and_then(|number| number.parse::<u64>().ok());
                 if let Some(number) = number {
                     self.replace(span, number.to_string());
                 }
-                Ok(())
             }
-            _ => cursor.value().map(drop),
-        })?;
-        for (key, name) in kind.renamed {
-            // A schema that has both names keeps both: nobody knows which of them is meant.
-            if !kind.known.contains(&name) {
-                self.replace(key, format!("\"{name}\""));
-            }
-        }
-        match (kind.one, kind.nullable) {
-            (Some((span, name)), Some((key, value))) => {
-                self.replace(span, format!(r#"["{name}","null"]"#));
-                self.edits.remove_member(&key, &value);
-            }
-            (Some((span, name)), None) => self.rename(text, span, name),
-            (None, _) => {}
+            _ => drop(cursor.value()?),
         }
         Ok(())
     }
 
+    /// Writes `nullable: true` in JSON Schema. There each keyword has to allow `null`.
+    fn allow_null(&mut self, text: &[u8], notes: &Notes) {
+        let Some((key, value)) = &notes.nullable else { return };
+        self.edits.remove_member(key, value);
+        self.has_changed = true;
+        if let Some((span, name)) = notes.one.as_ref().filter(|(_, name)| *name != "null") {
+            self.replace(span.clone(), format!(r#"["{name}","null"]"#));
+        }
+        for (list, null) in &notes.lists {
+            let is_empty = slice(text, &(list.start + 1..list.end - 1)).trim_ascii().is_empty();
+            self.replace(list.end - 1..list.end, format!("{}{null}]", if is_empty { "" } else { "," }));
+        }
+        self.allow_null_beside(notes);
+    }
+
+    /// Encloses keywords that cannot allow `null` themselves: one in an `anyOf`, and another in the
+    /// `anyOf` of an `allOf`, if the schema has no such keyword. An `allOf` encloses itself.
+    fn allow_null_beside(&mut self, notes: &Notes) {
+        let is_all_of = |name: &str| name == "allOf";
+        let (lists, others): (Vec<_>, Vec<_>) = notes.others.iter().partition(|(.., name)| is_all_of(name));
+        let (mut any_of_is_free, mut all_of_is_free) = (!notes.has_any_of, lists.is_empty());
+        for (key, value, name) in others.into_iter().chain(lists) {
+            let (open, close) = if std::mem::take(&mut any_of_is_free) {
+                (r#""anyOf":[{"#, "]")
+            } else if is_all_of(name) || std::mem::take(&mut all_of_is_free) {
+                (r#""allOf":[{"anyOf":[{"#, "]}]")
+            } else {
+                self.forbids_null = true;
+                continue;
+            };
+            self.replace(key.clone(), format!(r#"{open}"{name}""#));
+            self.replace(value.end..value.end, format!("}},{NULL}{close}"));
+        }
+        self.forbids_null |= notes.forbids_null;
+    }
+
     /// Returns the name of a keyword in JSON Schema. Notes a keyword that is written otherwise.
-    fn keyword<'t>(&self, text: &'t [u8], key: &Span, notes: &mut Type) -> Cow<'t, [u8]> {
+    fn keyword<'t>(&self, text: &'t [u8], key: &Span, notes: &mut Notes) -> Cow<'t, [u8]> {
         let name = json::name_of(text, key);
         if self.written == SchemaForm::JsonSchema {
             return name;
@@ -168,23 +263,23 @@ impl Form<'_> {
     }
 
     /// Consumes the only type of a schema.
-    fn type_of(&mut self, key: &Span, cursor: &mut Cursor<'_>) -> Result<Option<(Span, &'static str)>, Broken> {
+    fn type_of(&mut self, key: &Span, cursor: &mut Cursor<'_>, notes: &mut Notes) -> Result<(), Broken> {
         let before = cursor.clone().value()?;
+        notes.one = named(cursor)?;
         if slice(cursor.text(), &before) == br#""TYPE_UNSPECIFIED""# {
-            cursor.value()?;
             self.edits.remove_member(key, &before);
             self.has_changed = true;
-            return Ok(None);
-        }
-        named(cursor)
-    }
-
-    /// Consumes one of the types of a schema.
-    fn one_of_types(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
-        if let Some((span, name)) = named(cursor)? {
-            self.rename(cursor.text(), span, name);
+        } else {
+            notes.forbids_null |= notes.one.is_none();
         }
         Ok(())
+    }
+
+    /// Consumes one of the types of a schema. Returns whether it is the type of `null`.
+    fn one_of_types(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Broken> {
+        let Some((span, name)) = named(cursor)? else { return Ok(false) };
+        self.rename(cursor.text(), span, name);
+        Ok(name == "null")
     }
 
     /// Writes the name of a type as it is in JSON Schema.
@@ -198,6 +293,15 @@ impl Form<'_> {
     fn replace(&mut self, span: Span, with: String) {
         self.edits.replace(span, with.into_bytes());
         self.has_changed = true;
+    }
+}
+
+impl Notes {
+    /// Notes a list that must have `null` if the schema is to allow it.
+    fn list(&mut self, list: Span, has_null: bool, null: &'static str) {
+        if !has_null {
+            self.lists.push((list, null));
+        }
     }
 }
 
@@ -223,8 +327,9 @@ mod tests {
 
     #[track_caller]
     fn check_form(form: SchemaForm, schema: &str, expected: &str) {
-        assert_eq!(standard(Raw(schema), form), expected, "{form:?}");
-        assert_eq!(standard(Raw(expected), form), expected, "it stays: {form:?}");
+        let standard = |schema| standard(Raw(schema), form);
+        assert_eq!((&*standard(schema).text, standard(schema).forbids_null), (expected, false), "{form:?}");
+        assert_eq!(standard(expected).text, expected, "it stays: {form:?}");
     }
 
     #[test]
@@ -243,11 +348,77 @@ mod tests {
     fn what_only_openapi_has_is_said_in_json_schema() {
         check(
             r#"{"type":"STRING","nullable":true,"enum":["STRING"]}"#,
-            r#"{"type":["string","null"],"enum":["STRING"]}"#,
+            r#"{"type":["string","null"],"enum":["STRING",null]}"#,
         );
         check(r#"{"nullable":true,"type":"string"}"#, r#"{"type":["string","null"]}"#);
         check(r#"{"type":"ARRAY","minItems":"1","maxItems":"20"}"#, r#"{"type":"array","minItems":1,"maxItems":20}"#);
         check(r#"{"type":"TYPE_UNSPECIFIED","title":"x"}"#, r#"{"title":"x"}"#);
+    }
+
+    #[test]
+    fn a_schema_that_is_nullable_allows_null_in_all_its_keywords() {
+        let null = r#"{"type":"null"}"#;
+        let both = |theirs: &str, expected: &str| check(theirs, &expected.replace("NULL", null));
+        both(
+            r#"{"anyOf":[{"type":"INTEGER"},{"type":"STRING"}],"nullable":true}"#,
+            r#"{"anyOf":[{"type":"integer"},{"type":"string"},NULL]}"#,
+        );
+        both(
+            r#"{"nullable":true,"anyOf":[{"type":"INTEGER"},{"type":"NULL"}]}"#,
+            r#"{"anyOf":[{"type":"integer"},NULL]}"#,
+        );
+        both(
+            r#"{"type":"STRING","anyOf":[{"nullable":true,"enum":["a" ]}],"nullable": true,"title":"x"}"#,
+            r#"{"type":["string","null"],"anyOf":[{"enum":["a" ,null]},NULL],"title":"x"}"#,
+        );
+        both(r#"{"type":["STRING"],"nullable":true}"#, r#"{"type":["string","null"]}"#);
+        both(r#"{"type":["STRING","NULL"],"nullable":true}"#, r#"{"type":["string","null"]}"#);
+        both(r#"{"type":"NULL","nullable":true}"#, r#"{"type":"null"}"#);
+        both(r#"{"enum":[null,"a"],"nullable":true}"#, r#"{"enum":[null,"a"]}"#);
+        both(
+            r#"{"type":"STRING","const":"a","nullable":true}"#,
+            r#"{"type":["string","null"],"anyOf":[{"const":"a"},NULL]}"#,
+        );
+        both(r#"{"const":null,"nullable":true}"#, r#"{"const":null}"#);
+        both(
+            r##"{"title":"x","$ref":"#/$defs/A","nullable":true}"##,
+            r##"{"title":"x","anyOf":[{"$ref":"#/$defs/A"},NULL]}"##,
+        );
+        both(r#"{"oneOf":[{"type":"STRING"}],"nullable":true}"#, r#"{"anyOf":[{"oneOf":[{"type":"string"}]},NULL]}"#);
+        both(
+            r##"{"nullable":true,"allOf":[{"type":"STRING"}],"$ref":"#/$defs/A"}"##,
+            r##"{"allOf":[{"anyOf":[{"allOf":[{"type":"string"}]},NULL]}],"anyOf":[{"$ref":"#/$defs/A"},NULL]}"##,
+        );
+        both(
+            r##"{"nullable":true,"anyOf":[{"minLength":1}],"$ref":"#/$defs/A"}"##,
+            r##"{"anyOf":[{"minLength":1},NULL],"allOf":[{"anyOf":[{"$ref":"#/$defs/A"},NULL]}]}"##,
+        );
+        both(r#"{"nullable":true,"title":"x"}"#, r#"{"title":"x"}"#);
+        check_form(
+            SchemaForm::Google,
+            r##"{"ref":"#/defs/A","nullable":true}"##,
+            r##"{"anyOf":[{"$ref":"#/$defs/A"},{"type":"null"}]}"##,
+        );
+        check_form(
+            SchemaForm::Google,
+            r#"{"any_of":[{"type":"INTEGER"}],"nullable":true}"#,
+            r#"{"anyOf":[{"type":"integer"},{"type":"null"}]}"#,
+        );
+    }
+
+    #[test]
+    fn null_that_cannot_be_allowed_is_a_loss() {
+        for (schema, expected) in [
+            (r#"{"type":"ODD","nullable":true}"#, r#"{"type":"ODD"}"#),
+            (r#"{"not":{"type":"NULL"},"nullable":true}"#, r#"{"not":{"type":"null"}}"#),
+            (
+                r##"{"anyOf":[{"type":"NULL"}],"allOf":[{}],"oneOf":[{}],"nullable":true}"##,
+                r##"{"anyOf":[{"type":"null"}],"allOf":[{"anyOf":[{"allOf":[{}]},{"type":"null"}]}],"oneOf":[{}]}"##,
+            ),
+        ] {
+            let Standard { text, forbids_null } = standard(Raw(schema), SchemaForm::Google);
+            assert_eq!((&*text, forbids_null), (expected, true));
+        }
     }
 
     #[test]
@@ -281,7 +452,7 @@ mod tests {
             r#"{"type":7,"properties":7,"anyOf":{},"items":"x","nullable":false,"minItems":"x"}"#,
         ] {
             for form in [SchemaForm::Google, SchemaForm::JsonSchema] {
-                assert!(matches!(standard(Raw(schema), form), Cow::Borrowed(text) if text == schema), "{schema}");
+                assert!(matches!(standard(Raw(schema), form).text, Cow::Borrowed(text) if text == schema), "{schema}");
             }
         }
     }

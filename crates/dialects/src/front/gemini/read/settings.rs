@@ -42,7 +42,11 @@ pub(super) fn read<'a>(
             "responseSchema" | "responseJsonSchema" => {
                 let form = if known == "responseSchema" { SchemaForm::Google } else { SchemaForm::JsonSchema };
                 if let Some(schema) = value.raw_object()? {
-                    wanted.schema = Some(schema::standard(schema, form));
+                    let standard = schema::standard(schema, form);
+                    if standard.forbids_null {
+                        others::lose(&mut request.others, format!("generationConfig.{name}"), schema);
+                    }
+                    wanted.schema = Some(standard.text);
                     wanted.schema_name = SCHEMA_NAMES.into_iter().find(|known| known.ends_with(&**name));
                 }
             }

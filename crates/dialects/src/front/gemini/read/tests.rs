@@ -105,6 +105,34 @@ fn a_question_which_model_to_take_is_read() {
 }
 
 #[test]
+fn a_schema_that_is_nullable_allows_null_upstream() {
+    let body = |schema: &str| {
+        let settings = format!(r#"{{"responseMimeType":"application/json","responseSchema":{schema}}}"#);
+        format!(r#"{{"contents":[{{"parts":[{{"text":"x"}}]}}],"generationConfig":{settings}}}"#)
+    };
+    let properties = r#"{"size":{"anyOf":[{"type":"INTEGER"},{"type":"STRING"}],"nullable":true},"k":{"type":"STRING","enum":["a","b"],"nullable":true}}"#;
+    let pydantic = body(&format!(r#"{{"type":"OBJECT","properties":{properties}}}"#));
+    let null = serde_json::json!({"type": "null"});
+    for (target, model, place) in [
+        (Dialect::from(&openai::PROTOCOL), "m", "/response_format/json_schema/schema"),
+        (Dialect::from(&anthropic::PROTOCOL), "claude-sonnet-4-5", "/output_config/format/schema"),
+    ] {
+        let (body, losses) = written(&target, &pydantic, model);
+        let schema = body.pointer(place).unwrap_or_else(|| panic!("{body}"));
+        assert_eq!(schema["properties"]["size"]["anyOf"][2], null, "{body}");
+        assert_eq!(schema["properties"]["k"]["type"], serde_json::json!(["string", "null"]), "{body}");
+        assert_eq!(schema["properties"]["k"]["enum"], serde_json::json!(["a", "b", null]), "{body}");
+        assert_eq!(losses, "");
+    }
+    let not = body(r#"{"type":"OBJECT","properties":{"a":{"not":{"type":"NULL"},"nullable":true}}}"#);
+    let (_, losses) = written(&Dialect::from(&openai::PROTOCOL), &not, "m");
+    assert_eq!(losses, "generationConfig.responseSchema");
+    let tools = r#"{"contents":[{}],"tools":[{"functionDeclarations":[{"name":"f","parameters":{"not":{},"nullable":true}}]}]}"#;
+    let names: Vec<String> = request(tools).others.iter().map(|(name, _)| name.to_string()).collect();
+    assert_eq!(names, ["tools[].functionDeclarations[].parameters"]);
+}
+
+#[test]
 fn a_single_element_needs_no_array_and_names_may_have_underscores() {
     let body = r#"{"system_instruction":{"parts":{"text":"s"}},"contents":{"parts":{"text":"u"}},
         "tools":{"function_declarations":{"name":"f","parameters_json_schema":{}}},

@@ -87,7 +87,11 @@ impl<'a> DeclaredTools<'a> {
         }
         let schema = parameters.map(|(schema, form, written)| {
             self.note_name(&written);
-            schema::standard(schema, form)
+            let standard = schema::standard(schema, form);
+            if standard.forbids_null {
+                others::lose(&mut self.others, format!("tools[].functionDeclarations[].{written}"), schema);
+            }
+            standard.text
         });
         self.list.push(Tool { name, description, kind: ToolKind::Function(schema, None), cache: None });
         Ok(())

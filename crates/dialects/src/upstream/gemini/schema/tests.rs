@@ -62,6 +62,7 @@ fn constants_are_enums_of_one() {
     check(r#"{"enum":["a","b"],"const":"a"}"#, r#"{"enum":["a"]}"#);
     check(r#"{"const":null}"#, r#"{"type":"null"}"#);
     check(r#"{"type":"null","const":null}"#, r#"{"type":"null"}"#);
+    check(r#"{"type":["string","null"],"const":null}"#, r#"{"type":"null"}"#);
     check_lossy(r#"{"type":"boolean","const":true}"#, r#"{"type":"boolean"}"#);
     check_lossy(r#"{"const":{"a":1}}"#, "{}");
 }
