@@ -1,6 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::catalog::files::read_now;
 
 /// A folder of its own for each test, gone with it.
 struct Folder(PathBuf);

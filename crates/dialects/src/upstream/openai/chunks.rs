@@ -4,13 +4,15 @@
 //! finish of a choice is held back until the stream has ended. So the finish comes last and once,
 //! however often and early the upstream sends it, and nothing after it is lost.
 
+mod reported;
+
 use std::borrow::Cow;
 
 use super::calls::{UNNAMED, between_quotes};
 use super::choice::{Choice, Common, Ended, Finishes, choice_of};
 use super::event::{edit_usage, write_event};
 use super::head::Head;
-use super::meter::{self, Counts};
+use super::meter;
 use super::pattern::{Pattern, Probe};
 use super::shape::{ChoiceShape, MessageShape, Shape, set};
 use super::{error, finish};
@@ -20,6 +22,7 @@ use crate::neutral::{AnswerHeader, EndReasons, Flaws, StreamFault, mark};
 use crate::upstream::quirks::Quirks;
 use crate::wire::json::{self, Kind, Pieces, slice};
 use crate::wire::splice::Edits;
+use reported::Reported;
 
 /// The data of the event that ends a stream.
 const DONE: &[u8] = b"[DONE]";
@@ -59,18 +62,6 @@ enum Followed {
     Nothing,
     Content(usize),
     Arguments(usize, usize),
-}
-
-/// The last usage that the upstream reported.
-#[derive(Debug, Default)]
-pub(super) struct Reported {
-    pub(super) counts: Option<Counts>,
-    object: Vec<u8>,
-    /// The chunk that had only the usage, if there was one.
-    chunk: Vec<u8>,
-    /// True if the counts are an estimate: our own, in a converted answer, or that of an upstream
-    /// that is a gateway like this one.
-    pub(super) is_estimate: bool,
 }
 
 impl Chunks {
@@ -446,28 +437,6 @@ impl Chunks {
             set(&mut edits, self.shape.open, br#""choices""#, &self.shape.choices, &b"[]"[..]);
         }
         write_event(&mut edits, out);
-    }
-}
-
-impl Reported {
-    /// Takes the usage of a chunk from any place. The last usage counts, so a usage that grows from
-    /// chunk to chunk, or comes twice, is counted once.
-    fn take(&mut self, text: &[u8], shape: &Shape, keeps_chunk: bool) {
-        let in_choice = shape.list.iter().find_map(|choice| choice.usage.clone());
-        let mut places = [shape.usage.clone(), shape.groq_usage(text), in_choice].into_iter().flatten();
-        let found = places.find_map(|usage| Some((Counts::read(text, &usage.value)?, usage.value)));
-        let Some((counts, span)) = found else { return };
-        self.counts = Some(counts);
-        // The upstream may be a gateway like this one.
-        self.is_estimate = shape.x_portcullis.as_ref().is_some_and(|mark| mark::is_estimated(slice(text, &mark.value)));
-        self.object.clear();
-        if counts.are_believed() && span.len() <= MAX_HELD {
-            self.object.extend_from_slice(slice(text, &span));
-        }
-        if keeps_chunk && shape.list.is_empty() && shape.usage.is_some() && text.len() <= MAX_HELD {
-            self.chunk.clear();
-            self.chunk.extend_from_slice(text);
-        }
     }
 }
 
