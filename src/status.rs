@@ -157,8 +157,8 @@ pub struct TargetReport {
     /// The state, which says whether requests are sent to the target.
     #[serde(default)]
     pub state: TargetState,
-    /// The expected time to a whole answer, by which targets are chosen: it falls while nobody asks,
-    /// and after some minutes it is not known any more.
+    /// The expected time to a whole answer, by which targets are chosen. It falls while nobody
+    /// asks, and after some minutes it is not known any more.
     pub whole_ms: Option<u64>,
 }
 

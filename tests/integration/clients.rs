@@ -1,7 +1,7 @@
 //! Real command-line clients, pinned, against the gateway: each finishes a turn with two calls at
-//! once, their results and thinking, in front of an upstream of each dialect; by default only of the
-//! two dialects that differ most. They run in a network namespace without an outside
-//! (`tests/sdk/clients/inside.py`).
+//! once, their results and thinking, in front of an upstream of each dialect. By default, only the
+//! two dialects that differ most are asked. The clients run in a network namespace without an
+//! outside (`tests/sdk/clients/inside.py`).
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,8 +18,9 @@ use crate::support::process::Process;
 use crate::support::said::{self, DIALECTS, Row};
 use crate::support::{Gateway, Mock, SLOWER, Said, Script, join_all, run_within, runs_all};
 
-/// The dialects that differ most: in one, calls have ids and their arguments are texts; in the other
-/// they have none, and are objects. One model has the name that the client asks for by itself.
+/// The dialects that differ most. In one, calls have ids, and their arguments are texts. In the
+/// other, calls have no ids, and their arguments are objects. One model has the name that the
+/// client asks for by itself.
 const DIFFERENT: [(&str, Option<&str>); 2] = [("openai", None), ("gemini", Some("m"))];
 /// The commands of the two calls.
 const COMMANDS: [&str; 2] = ["echo first-4''1", "echo second-4''2"];
