@@ -50,18 +50,20 @@ pub(crate) enum Naming {
 }
 
 /// The ways in which a provider's API and a model can give an answer the format that is asked for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ways {
+#[derive(Debug)]
+pub(crate) struct Ways<'w> {
     /// True if the API has a field for the format.
     pub(crate) native: bool,
     /// True if the model can be made to call a tool whose input is the answer.
     pub(crate) tool: bool,
     /// True if the model can be asked for the format in words.
     pub(crate) words: bool,
+    /// The field at fault if there is no way.
+    pub(crate) at_fault: Field,
     /// The reason of a refusal if there is no way.
-    pub(crate) refusal: &'static str,
+    pub(crate) refusal: &'w str,
     /// The reason of a refusal if tools are the obstacle.
-    pub(crate) refusal_beside_tools: &'static str,
+    pub(crate) refusal_beside_tools: &'w str,
 }
 
 /// The way in which an answer gets its format.
@@ -139,7 +141,7 @@ impl<'r, 'a> Offer<'r, 'a> {
     pub(crate) fn form(
         &self,
         format: Option<&'r Format<'a>>,
-        ways: Ways,
+        ways: Ways<'_>,
         losses: &mut LostFields,
     ) -> Result<Form<'r, 'a>, FieldRefused> {
         let Some(format) = format else { return Ok(Form::Free) };
@@ -158,7 +160,7 @@ impl<'r, 'a> Offer<'r, 'a> {
             return Ok(Form::Words);
         }
         let refusal = if self.tools.is_empty() { ways.refusal } else { ways.refusal_beside_tools };
-        Err(FieldRefused::unsupported(Field::Format, refusal))
+        Err(FieldRefused::unsupported(ways.at_fault, refusal))
     }
 }
 

@@ -89,7 +89,7 @@ impl Limits {
         self.tries = self.tries.checked_sub(1)?;
         let parameters = schema::parameters(schema);
         let fitted = schema::fit(&parameters.schema, None);
-        let taken = parameters.moved.is_none() && fitted.fit != Fit::No && self.take(&fitted);
+        let taken = parameters.moved.is_none() && !matches!(fitted.fit, Fit::No(_)) && self.take(&fitted);
         self.tools -= usize::from(taken);
         taken.then_some(fitted)
     }

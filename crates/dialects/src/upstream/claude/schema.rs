@@ -26,14 +26,15 @@ pub(crate) struct Fitted {
 }
 
 /// The quality of a schema's fit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// Every valid answer is still allowed, and perhaps more.
     Whole,
     /// A constraint is now only text in a description.
     Weaker,
-    /// The schema would forbid valid answers, or the API would refuse it.
-    No,
+    /// The schema would forbid valid answers, or the API would refuse it. The text says why, after
+    /// a colon.
+    No(&'static str),
 }
 
 /// Fits a schema to `output_config.format` and to strict tools. `about` is put before the schema's
@@ -44,10 +45,10 @@ pub(crate) fn fit(schema: &str, about: Option<&str>) -> Fitted {
     let mut w = Writer::with_capacity(schema.len() + schema.len() / 4);
     match Some(schema).filter(|schema| schema.len() <= MAX_LEN).and_then(Node::read) {
         Some(schema) => fitter.schema(&mut w, &schema, about),
-        None => fitter.fit = Fit::No,
+        None => fitter.refuse("it is too long"),
     }
     if fitter.recurs() {
-        fitter.fit = Fit::No;
+        fitter.refuse("a definition in it refers to itself");
     }
     let text = String::from_utf8(w.into_bytes()).unwrap_or_default();
     Fitted { text, fit: fitter.fit, optional: fitter.optional, unions: fitter.unions }
@@ -120,8 +121,11 @@ struct Fitter<'a> {
 impl<'a> Fitter<'a> {
     fn schema(&mut self, w: &mut Writer, schema: &Node<'a>, about: Option<&str>) {
         // `true` allows anything, and no grammar can be made of that.
-        if !schema.is_object() || self.depth >= MAX_DEPTH {
-            return self.misfit(w, schema);
+        if !schema.is_object() {
+            return self.misfit(w, schema, "a part of it allows anything, or nothing");
+        }
+        if self.depth >= MAX_DEPTH {
+            return self.misfit(w, schema, "it has too many levels");
         }
         self.depth += 1;
         w.object(|w| match schema.get("$ref") {
@@ -140,7 +144,7 @@ impl<'a> Fitter<'a> {
             .or_else(|| target.strip_prefix("#/definitions/"))
             .filter(|name| !name.contains('/'));
         match (name, &self.inside) {
-            (None, _) => self.fit = Fit::No,
+            (None, _) => self.refuse("a reference in it does not name a definition"),
             (Some(name), Some(inside)) => {
                 self.refers.entry(inside.clone()).or_default().push(Cow::Owned(name.to_owned()))
             }
@@ -151,7 +155,7 @@ impl<'a> Fitter<'a> {
                 "$defs" | "definitions" => self.definitions(w, name, value),
                 "$ref" => {}
                 name if is_remark(name) => {}
-                _ => self.fit = self.fit.max(Fit::Weaker),
+                _ => self.weaken(),
             }
         }
     }
@@ -166,8 +170,15 @@ impl<'a> Fitter<'a> {
         let is_union = has_any_of || has("oneOf");
         let constrains = is_union || ["properties", "allOf", "enum", "const"].into_iter().any(has);
         let is_of_anything = kind.contains("\"array\"") && !has("items");
-        if is_open || (kind.is_empty() && !constrains) || is_of_anything || has("patternProperties") {
-            self.fit = Fit::No;
+        for (is_refused, why) in [
+            (has("patternProperties"), "it has `patternProperties`"),
+            (is_open, "an object in it has no `properties`"),
+            (kind.is_empty() && !constrains, "a part of it has no `type`"),
+            (is_of_anything, "an array in it has no `items`"),
+        ] {
+            if is_refused {
+                self.refuse(why);
+            }
         }
         self.unions += usize::from(is_union || kind.starts_with('['));
         let (mut description, mut bounds) = (Cow::Borrowed(""), String::new());
@@ -181,7 +192,7 @@ impl<'a> Fitter<'a> {
                         _ => is_nested(value),
                     };
                     if is_deep {
-                        self.fit = Fit::No;
+                        self.refuse("an `enum` or `const` in it has an object or an array");
                     }
                     w.name(name).raw(value.text);
                 }
@@ -193,7 +204,7 @@ impl<'a> Fitter<'a> {
                 "oneOf" if !has_any_of => self.each(w.key("anyOf"), value),
                 "additionalProperties" => {
                     if !matches!(value.text, "true" | "false") {
-                        self.fit = Fit::No;
+                        self.refuse("`additionalProperties` in it is a schema");
                     }
                 }
                 "format" if string(value.text).is_some_and(|format| FORMATS.contains(&&*format)) => {
@@ -203,7 +214,7 @@ impl<'a> Fitter<'a> {
                 "$schema" | "$id" | "$comment" | "$anchor" => {}
                 _ => {
                     if !is_remark(name) {
-                        self.fit = self.fit.max(Fit::Weaker);
+                        self.weaken();
                     }
                     bounds.push_str(if bounds.is_empty() { "{" } else { ", " });
                     bounds.extend([name, ": ", value.text]);
@@ -228,7 +239,7 @@ impl<'a> Fitter<'a> {
 
     fn properties(&mut self, w: &mut Writer, properties: &Node<'a>, required: Option<&Node<'a>>) {
         if !properties.is_object() {
-            return self.misfit(w.key("properties"), properties);
+            return self.misfit(w.key("properties"), properties, "`properties` in it is no object");
         }
         let required = required.filter(|names| names.is_array()).map_or(0, |names| names.parts.len());
         self.optional += properties.parts.len().saturating_sub(required);
@@ -238,7 +249,7 @@ impl<'a> Fitter<'a> {
 
     fn definitions(&mut self, w: &mut Writer, key: &str, definitions: &Node<'a>) {
         if !definitions.is_object() {
-            return self.misfit(w.name(key), definitions);
+            return self.misfit(w.name(key), definitions, "its definitions are no object");
         }
         w.name(key).object(|w| {
             for (name, value) in &definitions.parts {
@@ -251,14 +262,28 @@ impl<'a> Fitter<'a> {
 
     fn each(&mut self, w: &mut Writer, schemas: &Node<'a>) {
         if !schemas.is_array() {
-            return self.misfit(w, schemas);
+            return self.misfit(w, schemas, "a list of schemas in it is no array");
         }
         w.array(|w| schemas.elements().for_each(|schema| self.schema(w, schema, None)));
     }
 
-    fn misfit(&mut self, w: &mut Writer, node: &Node<'_>) {
-        self.fit = Fit::No;
+    fn misfit(&mut self, w: &mut Writer, node: &Node<'_>, why: &'static str) {
+        self.refuse(why);
         w.raw(node.text);
+    }
+
+    /// Notes that a constraint is only text.
+    fn weaken(&mut self) {
+        if self.fit == Fit::Whole {
+            self.fit = Fit::Weaker;
+        }
+    }
+
+    /// Notes why the schema cannot be fitted. The first reason counts.
+    fn refuse(&mut self, why: &'static str) {
+        if !matches!(self.fit, Fit::No(_)) {
+            self.fit = Fit::No(why);
+        }
     }
 
     /// Returns whether a definition refers to itself, directly or through others. Definitions

@@ -79,6 +79,7 @@ pub(crate) struct Situation<'t, 'r, 'a> {
 
 const HINT: &str =
     "Answer with one JSON object and with nothing else: no text before or after it, and no code fence around it.";
+const PREFILLED: &str = "This model does not support a JSON Schema if the last message is the beginning of the answer.";
 const ANSWER_TOOL: &str = "json_answer";
 const ABOUT_ANSWER_TOOL: &str =
     "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
@@ -107,15 +108,22 @@ impl<'r, 'a> Tools<'r, 'a> {
 
         let format = request.format.as_ref();
         let mut limits = Limits::MOST;
-        let native = format.filter(|_| is_native).and_then(|format| Native::of(format, api, &mut limits, losses));
         let schema = format.and_then(Format::schema);
-        let refusal = "This model does not support this JSON Schema.";
+        let (native, misfit) = match format.filter(|_| is_native && schema.is_some()) {
+            Some(format) => match Native::of(format, api, &mut limits, losses) {
+                Ok(native) => (Some(native), None),
+                Err(misfit) => (None, Some(misfit)),
+            },
+            None => (None, None),
+        };
+        let refusal = if prefilled { PREFILLED.into() } else { refusal(can_force, misfit) };
         let ways = Ways {
             native: native.is_some(),
             tool: can_force && schema.map_or(!thinks_too, |Raw(schema)| schema::is_of_objects(schema)),
             words: schema.is_none(),
-            refusal,
-            refusal_beside_tools: refusal,
+            at_fault: Field::FormatSchema,
+            refusal: &refusal,
+            refusal_beside_tools: &refusal,
         };
         let names = Names::of(request);
         let (mut answer, mut hint) = (None, None);
@@ -194,18 +202,40 @@ impl<'r, 'a> Tools<'r, 'a> {
 }
 
 impl<'r> Native<'r> {
-    /// Returns the format for the API's own field, if it has a schema that the API takes.
-    fn of(format: &'r Format<'_>, api: Api, limits: &mut Limits, losses: &mut LostFields) -> Option<Self> {
-        let Format::JsonSchema { name, description, schema: Some(schema), .. } = format else { return None };
+    /// Returns the format for the API's own field, or the reason why the API does not take the
+    /// schema.
+    fn of(
+        format: &'r Format<'_>,
+        api: Api,
+        limits: &mut Limits,
+        losses: &mut LostFields,
+    ) -> Result<Self, &'static str> {
+        let Format::JsonSchema { name, description, schema: Some(schema), .. } = format else {
+            return Err("there is none");
+        };
         let about = description.as_deref();
         if !api.fitted_schemas {
-            return Some(Self { schema: Cow::Borrowed(schema), name, about });
+            return Ok(Self { schema: Cow::Borrowed(schema), name, about });
         }
         let fitted = schema::fit(schema, about.filter(|_| !api.format_description));
-        if fitted.fit == Fit::No || !limits.take(&fitted) {
-            return None;
+        match fitted.fit {
+            Fit::No(why) => return Err(why),
+            _ if !limits.take(&fitted) => return Err("it has too many optional properties or unions"),
+            Fit::Weaker => losses.add(Field::FormatSchema),
+            Fit::Whole => {}
         }
-        losses.add_if(fitted.fit == Fit::Weaker, Field::FormatSchema);
-        Some(Self { schema: Cow::Owned(fitted.text), name, about })
+        Ok(Self { schema: Cow::Owned(fitted.text), name, about })
+    }
+}
+
+/// Returns the reason of a refusal of a schema. `misfit` is the reason why the API does not take
+/// it.
+fn refusal(can_force: bool, misfit: Option<&str>) -> Cow<'static, str> {
+    match misfit {
+        _ if can_force => {
+            "This model supports only the JSON Schema of an object. Make this schema the one of a property.".into()
+        }
+        Some(why) => format!("This model does not support this JSON Schema: {why}.").into(),
+        None => "This model does not support a JSON Schema for its answer.".into(),
     }
 }

@@ -35,6 +35,7 @@ impl<'r, 'a> Tools<'r, 'a> {
             native: traits.structured && (traits.structured_with_tools || offer.tools.is_empty()),
             tool: traits.tools && traits.forced_tools && has_schema,
             words: false,
+            at_fault: Field::Format,
             refusal: "This model does not support this format for its answer.",
             refusal_beside_tools: "This model does not support a format for its answer together with tools.",
         };

@@ -48,6 +48,7 @@ impl<'r, 'a> Plan<'r, 'a> {
             native,
             tool: !native && traits.tools && traits.forced_tools && fits_tool(),
             words: false,
+            at_fault: Field::Format,
             refusal: "This model does not support this format for its answer.",
             refusal_beside_tools: "This model does not support this format for its answer together with tools.",
         };

@@ -194,7 +194,9 @@ impl Form<'_> {
                     self.replace(span, number.to_string());
                 }
             }
-            _ => drop(cursor.value()?),
+            _ => {
+                cursor.value()?;
+            }
         }
         Ok(())
     }

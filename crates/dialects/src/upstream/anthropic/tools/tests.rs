@@ -294,13 +294,27 @@ fn a_schema_that_cannot_be_had_is_refused() {
     let body = |schema: &str| {
         format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{}}}"#, json_schema(schema))
     };
-    assert_eq!(
-        refused(OPUS_5_5, &body(r#"{"type":"object","additionalProperties":{"type":"number"}}"#)),
-        "? response_format"
+    let check = |model, body: &str, reason: &str| {
+        let Err(crate::neutral::Refused::Unsupported(complaint)) = write(model, body) else { panic!("{body}") };
+        assert_eq!((&*complaint.param, &*complaint.message), ("response_format.json_schema.schema", reason));
+    };
+    check(
+        OPUS_5_5,
+        &body(r#"{"type":"object","additionalProperties":{"type":"number"}}"#),
+        "This model does not support this JSON Schema: an object in it has no `properties`.",
     );
-    assert_eq!(refused(SONNET_4, &body(r#"{"type":"array","items":{"type":"number"}}"#)), "? response_format");
+    check(
+        OPUS_5_5,
+        &body(r##"{"$ref":"#/$defs/N","$defs":{"N":{"type":"object","properties":{"n":{"$ref":"#/$defs/N"}}}}}"##),
+        "This model does not support this JSON Schema: a definition in it refers to itself.",
+    );
+    let of_a_list = "This model supports only the JSON Schema of an object. Make this schema the one of a property.";
+    check(SONNET_4, &body(r#"{"type":"array","items":{"type":"number"}}"#), of_a_list);
+    check("a-ok", &body(r#"{"type":"array","items":{"type":"number"}}"#), of_a_list);
+    check("claude-2.1", &body(SCHEMA), "This model does not support a JSON Schema for its answer.");
     let prefilled = body(SCHEMA).replace(r#""content":"hi"}"#, r#""content":"hi"},{"role":"assistant","content":"{"}"#);
-    assert_eq!(refused(OPUS_4_1, &prefilled), "? response_format");
+    let reason = "This model does not support a JSON Schema if the last message is the beginning of the answer.";
+    check(OPUS_4_1, &prefilled, reason);
 }
 
 #[test]

@@ -732,8 +732,8 @@ fn formats_of_models_that_must_call() {
     let undo = written(NOVA, &format!("{{{HI},{}}}", json_schema())).unwrap().undo;
     assert_eq!(undo, Undo { format_tool: Some("json_answer".into()), ..Undo::default() });
     // Neither.
-    check_refused(LLAMA, &format!("{{{HI},{}}}", json_schema()), "response_format");
-    check_refused(R1, &format!("{{{HI},{}}}", json_schema()), "response_format");
+    check_refused(LLAMA, &format!("{{{HI},{}}}", json_schema()), "response_format.json_schema.schema");
+    check_refused(R1, &format!("{{{HI},{}}}", json_schema()), "response_format.json_schema.schema");
     let hint = r#""system":[{"text":"Answer with one JSON object and with nothing else: no text before or after it, and no code fence around it."}],"#;
     check_fields(LLAMA, r#""response_format":{"type":"json_object"}"#, hint, "", &["response_format"]);
 }
