@@ -152,6 +152,14 @@ fn what_is_refused_uses_up_nothing_and_what_failed_gives_back_what_it_did_not_us
             (used(&gateway, "caller", "requests_per_day"), used(&gateway, "caller", "usd_per_month")),
             (before.1 + 1.0, before.2)
         );
+        // So does one that was admitted and found no account that could be asked.
+        mock.push(Script::error(429, "slow down").with("retry-after", "30"));
+        send(&gateway, &ask(50)).await.is_error(429, "upstream_rate_limited");
+        let asked = mock.count();
+        send(&gateway, &ask(50)).await.is_error(429, "no_capacity");
+        assert_eq!(mock.count(), asked);
+        eventually("it is settled", || (tokens(&gateway) == before.0).then_some(())).await;
+        assert_eq!(used(&gateway, "caller", "requests_per_day"), before.1 + 3.0);
         assert_eq!(used(&gateway, "caller", "concurrency"), 0.0);
     });
 }

@@ -28,11 +28,50 @@ fn the_chapter_of_refusals_is_current() {
          `error.details`. What each refusal means, and what to do: [Errors by code](../errors.md).\n\n{}\n\
          What clients do with them is measured: see [When something fails](../clients.md#when-something-fails). Codex stops at \
          a 429 without a wait, and it waits as long as it is told: so a wait of more than {} s is not told at \
-         `responses`.\n",
+         `responses`.\n\n## At the end of a stream\n\nAfter the head of a stream, a refusal is its last event. At `responses` it \
+         is two events, `error` and `response.failed`. Programs know few codes of a response that failed, so these events \
+         have one of the codes in this table. The message says what happened, as at the other doors.\n\n{}\n",
         table(head, rows),
-        portcullis::error::MAX_RETRY_AFTER
+        portcullis::error::MAX_RETRY_AFTER,
+        table(["Refusal", "`code`", "`code` in a stream of `responses`"], in_streams())
     );
     check("refusals.md", "Refusals at each door", &text);
+}
+
+/// The refusals that can end a stream, each with its code in streams of Responses.
+fn in_streams() -> impl Iterator<Item = [String; 3]> {
+    let front: &Front = FRONTS.into_iter().find(|front| front.name == "responses").expect("a door");
+    let can_end_a_stream = |what: &What| {
+        matches!(
+            what,
+            What::CallersFault { .. }
+                | What::NoCapacity
+                | What::NobodyFit
+                | What::AllRateLimited
+                | What::UpstreamUnavailable
+                | What::UpstreamRateLimited
+                | What::UpstreamOverloaded
+                | What::UpstreamTimeout
+                | What::BadUpstreamResponse
+                | What::UpstreamTruncated
+                | What::ShuttingDown
+                | What::Internal
+        )
+    };
+    refusals().into_iter().filter(move |(_, refusal)| can_end_a_stream(&refusal.what)).map(move |(case, refusal)| {
+        let answer = AnswerSoFar { id: "a", events: 2, has_begun: true, ..AnswerSoFar::default() };
+        let text = String::from_utf8(refusal.event(front, "id", answer)).expect("text");
+        let events: Vec<Value> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "))
+            .map(|data| serde_json::from_str(data).expect("JSON"))
+            .collect();
+        let [told, failed] = events.as_slice() else { panic!("{text}") };
+        assert_eq!(told["code"], failed["response"]["error"]["code"], "{text}");
+        let whole: Value = serde_json::from_slice(&refusal.body(front, "id")).expect("JSON");
+        let named = whole["error"]["code"].as_str().map(code).unwrap_or_default();
+        [case.to_owned(), named, code(told["code"].as_str().expect("a code"))]
+    })
 }
 
 /// What one front door tells of a refusal. All of it must hold together.
