@@ -30,6 +30,8 @@ pub enum CitedPlace {
     OfLast(usize, Range<usize>),
     /// These bytes of the text in UTF-8.
     Bytes(Range<usize>),
+    /// So many bytes in UTF-8 at the end of the text so far.
+    LastBytes(usize),
 }
 
 /// A citation whose place in the text is known.
@@ -99,6 +101,7 @@ impl TextSoFar {
                 start.saturating_add(range.start)..start.saturating_add(range.end)
             }
             CitedPlace::Bytes(range) => self.character_at(range.start)..self.character_at(range.end),
+            CitedPlace::LastBytes(length) => self.character_at(self.bytes.saturating_sub(*length))..said,
         };
         let end = characters.end.min(said);
         let characters = characters.start.min(end)..end;
@@ -164,10 +167,12 @@ mod tests {
         check(text, CitedPlace::Characters(6..11), 6..11, 7..13);
         check(text, CitedPlace::Bytes(7..13), 6..11, 7..13);
         check(text, CitedPlace::OfLast(6, 0..5), 6..11, 7..13);
+        check(text, CitedPlace::LastBytes(7), 6..12, 7..14);
         check(text, CitedPlace::End, 12..12, 14..14);
         // What is not there is cut.
         check(text, CitedPlace::Characters(8..99), 8..12, 10..14);
         check(text, CitedPlace::Bytes(99..100), 12..12, 14..14);
+        check(text, CitedPlace::LastBytes(99), 0..12, 0..14);
         check(&[], CitedPlace::OfLast(5, 1..2), 0..0, 0..0);
     }
 

@@ -15,6 +15,7 @@
 
 mod answer;
 mod blocks;
+mod cited;
 mod embed;
 mod error;
 mod invoke;

@@ -1,10 +1,10 @@
 //! Cohere's chat, version 2: `POST /v2/chat`, answered with JSON or with server-sent events.
 //!
-//! Each message of the caller becomes one message. Cohere's `citations` are ignored, because the
-//! standard answer has no place for them. The model's plan before its calls (`tool_plan`) is
-//! thinking, never content.
+//! Each message of the caller becomes one message. The model's plan before its calls (`tool_plan`)
+//! is thinking, never content.
 
 mod answer;
+mod cited;
 pub(super) mod embed;
 mod error;
 mod request;

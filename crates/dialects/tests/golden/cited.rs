@@ -9,13 +9,22 @@ use serde_json::{Value, json};
 
 use crate::drive::{self, Dialect, For};
 use crate::files::root;
+use crate::frames;
 
 const URL: &str = "https://example.com/tides";
 const TITLE: &str = "Tides";
 
-/// The formats that have citations: the dialect of the recorded answers, and its door.
-const FORMATS: [(&str, &Front); 4] =
-    [("anthropic", &MESSAGES), ("gemini", &GEMINI), ("openai", &CHAT), ("responses", &RESPONSES)];
+/// The dialects whose answers have citations, and the door that has the same format.
+const DIALECTS: [(&str, Option<&Front>); 6] = [
+    ("anthropic", Some(&MESSAGES)),
+    ("gemini", Some(&GEMINI)),
+    ("openai", Some(&CHAT)),
+    ("responses", Some(&RESPONSES)),
+    ("bedrock", None),
+    ("cohere", None),
+];
+
+const DOORS: [&Front; 4] = [&CHAT, &MESSAGES, &RESPONSES, &GEMINI];
 
 fn dialect(name: &str) -> Dialect {
     drive::all().find(|dialect| dialect.name == name).expect("a dialect")
@@ -27,7 +36,8 @@ fn answers(name: &str, front: &'static Front) -> [String; 3] {
     let (dialect, to) = (dialect(name), || For(front, Undo::default()));
     let file = |ending: &str| fs::read(root().join("cited").join(format!("{name}.{ending}"))).expect("a file");
     let text = |body: Vec<u8>| String::from_utf8(body).expect("UTF-8");
-    let (answer, stream) = (file("answer"), file("stream"));
+    let answer = file("answer");
+    let stream = if name == "bedrock" { frames::encode(&text(file("stream"))) } else { file("stream") };
     let (whole, _) = dialect.answer(to(), dialect.model, &answer).expect("an answer");
     let streamed = dialect.stream(to(), dialect.model, stream.chunks(7));
     let converted = dialect.converted(to(), dialect.model, &answer).expect("an answer");
@@ -80,7 +90,7 @@ fn check(text: &str, front: &Front, what: &str) {
     let found: Vec<Value> = found
         .into_iter()
         .map(|mut citation| {
-            // The words of the source are told only by Anthropic.
+            // The words of the source are told only by Anthropic and Bedrock.
             citation.as_object_mut().expect("an object").remove("cited_text");
             citation
         })
@@ -101,15 +111,15 @@ impl Lists for Vec<Value> {
 #[test]
 fn citations_are_told_in_each_other_format() {
     let mut pairs = 0;
-    for (name, own) in FORMATS {
-        for (_, front) in FORMATS.into_iter().filter(|(_, front)| *front != own) {
+    for (name, own) in DIALECTS {
+        for front in DOORS.into_iter().filter(|front| Some(*front) != own) {
             for (text, form) in answers(name, front).iter().zip(["whole", "stream", "converted"]) {
                 check(text, front, &format!("{name} at {}, {form}", front.name));
                 pairs += usize::from(form != "converted");
             }
         }
     }
-    assert_eq!(pairs, 24);
+    assert_eq!(pairs, 40);
 }
 
 /// A document of the request has no URL: only Gemini's format can name it.
@@ -128,7 +138,7 @@ fn what_a_format_cannot_cite_is_named_as_lost() {
     ];
     let stream: String = stream.iter().map(|event| format!("data: {event}\n\n")).collect();
     let claude = dialect("anthropic");
-    for (_, front) in FORMATS {
+    for front in DOORS {
         let to = || For(front, Undo::default());
         let (whole, _) = claude.answer(to(), claude.model, answer.to_string().as_bytes()).expect("an answer");
         let streamed = claude.stream(to(), claude.model, [stream.as_bytes()].into_iter());
@@ -141,4 +151,65 @@ fn what_a_format_cannot_cite_is_named_as_lost() {
             assert_eq!(sources, [json!({"title": "Tides", "text": "High tide: 6."})]);
         }
     }
+}
+
+/// Checks that a dialect's source without a URL is told only at Gemini's door, and is named as lost
+/// at all others.
+#[track_caller]
+fn check_without_url(name: &str, answer: &str, stream: &[u8], source: &Value) {
+    let dialect = dialect(name);
+    for front in DOORS {
+        let to = || For(front, Undo::default());
+        let (whole, _) = dialect.answer(to(), dialect.model, answer.as_bytes()).expect("an answer");
+        let streamed = dialect.stream(to(), dialect.model, [stream].into_iter());
+        let is_lost = front.name != "gemini";
+        assert_eq!((whole.flaws.not_cited, streamed.flaws.not_cited), (is_lost, is_lost), "{name} at {}", front.name);
+        assert_eq!(
+            front.flaws(whole.flaws).any(|name| name.contains("citations") || name.contains("annotations")),
+            is_lost
+        );
+        for body in [whole.body, streamed.out] {
+            let body = String::from_utf8(body).expect("UTF-8");
+            assert!(body.contains("At six."), "{body}");
+            if !is_lost {
+                assert_eq!(all(&body, "retrievedContext"), std::slice::from_ref(source), "{body}");
+            }
+        }
+    }
+}
+
+/// Cohere's sources are documents and results of tools. Most of them have no URL.
+#[test]
+fn a_document_or_result_that_cohere_cites_is_named_as_lost() {
+    let sources = json!([{"type": "tool", "id": "get_tides_1:0", "tool_output": {"high": "6"}}]);
+    let citation = json!({"start": 3, "end": 6, "text": "six", "sources": sources, "type": "TEXT_CONTENT"});
+    let content = json!([{"type": "text", "text": "At six."}]);
+    let answer = json!({"message": {"content": content, "citations": [citation]}, "finish_reason": "COMPLETE"});
+    let stream = [
+        json!({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": "At six."}}}}),
+        json!({"type": "citation-start", "index": 0, "delta": {"message": {"citations": citation}}}),
+        json!({"type": "citation-end", "index": 0}),
+        json!({"type": "message-end", "delta": {"finish_reason": "COMPLETE"}}),
+    ];
+    let stream: String = stream.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let source = json!({"title": "get_tides_1:0", "text": ""});
+    check_without_url("cohere", &answer.to_string(), stream.as_bytes(), &source);
+}
+
+/// Bedrock cites documents of the request by their number and title.
+#[test]
+fn a_document_that_bedrock_cites_is_named_as_lost() {
+    let citation = json!({"title": "Tides", "sourceContent": [{"text": "High tide: "}, {"text": "6."}], "location": {"documentChar": {"documentIndex": 0, "start": 0, "end": 13}}});
+    let block = json!({"citationsContent": {"content": [{"text": "At six."}], "citations": [citation]}});
+    let answer = json!({"output": {"message": {"role": "assistant", "content": [block]}}, "stopReason": "end_turn"});
+    let stream = [
+        ("contentBlockDelta", json!({"contentBlockIndex": 0, "delta": {"citation": citation}})),
+        ("contentBlockDelta", json!({"contentBlockIndex": 0, "delta": {"text": "At six."}})),
+        ("contentBlockStop", json!({"contentBlockIndex": 0})),
+        ("messageStop", json!({"stopReason": "end_turn"})),
+        ("metadata", json!({})),
+    ];
+    let stream: String = stream.iter().map(|(name, event)| format!("{name}\t{event}\n")).collect();
+    let source = json!({"title": "Tides", "text": "High tide: 6."});
+    check_without_url("bedrock", &answer.to_string(), &frames::encode(&stream), &source);
 }

@@ -135,6 +135,8 @@ def answer(text):
     for block in answer["output"]["message"]["content"]:
         if "text" in block:
             told.text += block["text"]
+        elif "citationsContent" in block:
+            told.text += "".join(piece["text"] for piece in block["citationsContent"]["content"])
         elif "toolUse" in block:
             told.call(block["toolUse"]["name"], block["toolUse"]["input"])
         elif "reasoningContent" in block:

@@ -12,7 +12,6 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error;
-use crate::neutral::citation::count_characters;
 use crate::neutral::{AnswerFault, Citation, CitedPlace, Emit, Event, Finish, Tokens};
 use crate::upstream::shared::citations;
 use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, unquoted};
@@ -128,14 +127,13 @@ pub(super) struct BlockCitation<'a> {
 }
 
 impl BlockCitation<'_> {
-    /// Emits the citation, which is for all of its block: for so many characters.
-    pub(super) fn emit(&self, characters: usize, emit: Emit<'_>) {
-        let is_web = |text: &&str| text.starts_with("https://") || text.starts_with("http://");
+    /// Emits the citation, which is for all of its block: for so many bytes.
+    pub(super) fn emit(&self, bytes: usize, emit: Emit<'_>) {
         let citation = Citation {
-            url: self.url.filled().or(self.source.filled().filter(is_web)).unwrap_or_default(),
+            url: self.url.filled().unwrap_or_else(|| citations::web_address(self.source.as_str())),
             title: self.title.filled().or(self.document_title.filled()).unwrap_or_default(),
             quote: self.cited_text.as_str(),
-            place: CitedPlace::OfLast(characters, 0..characters),
+            place: CitedPlace::LastBytes(bytes),
         };
         emit(Event::Citation(0, &citation));
     }
@@ -158,9 +156,8 @@ impl<'a> Block<'a> {
         match self.kind.as_str() {
             "text" => {
                 self.text.emit(|text| Event::Text(0, text), emit);
-                let characters = count_characters(self.text.as_str());
                 let cited: Vec<BlockCitation<'_>> = citations::list(self.citations);
-                cited.iter().for_each(|citation| citation.emit(characters, emit));
+                cited.iter().for_each(|citation| citation.emit(self.text_bytes(), emit));
             }
             "thinking" => {
                 self.thinking.emit(|text| Event::Reasoning(0, text), emit);
@@ -178,9 +175,9 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Returns the number of characters of a text.
-    pub(super) fn characters(&self) -> usize {
-        if self.kind.as_str() == "text" { count_characters(self.text.as_str()) } else { 0 }
+    /// Returns the number of bytes of a text.
+    pub(super) fn text_bytes(&self) -> usize {
+        if self.kind.as_str() == "text" { self.text.as_str().len() } else { 0 }
     }
 
     /// Returns the input of a call, if it is not empty.

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use super::answer::{AnthropicUsage, Block, BlockCitation, Details, finish};
 use super::error;
-use crate::neutral::citation::count_characters;
 use crate::neutral::{self, Emit, Event, Finish, StreamFault};
+use crate::upstream::shared::citations::CitedBlock;
 use crate::upstream::shared::lenient::{Count, Object, counts, object};
 use crate::upstream::shared::repeat::Repeat;
 use crate::upstream::shared::text::Text;
@@ -19,7 +19,7 @@ use crate::upstream::shared::text::Text;
 pub struct AnthropicReader {
     usage: AnthropicUsage,
     open: OpenBlock,
-    cited: CitedText,
+    cited: CitedBlock,
     started: bool,
     /// True if a reason of the end came, even if it is `null`.
     ending: bool,
@@ -27,42 +27,6 @@ pub struct AnthropicReader {
     ended: bool,
     /// The last piece of a block.
     last: Repeat<BlockPiece>,
-}
-
-/// The open text and its citations. They may come before the text, and wait for the block's end.
-#[derive(Debug, Default)]
-struct CitedText {
-    /// The characters so far.
-    characters: usize,
-    /// The citations, as JSON texts.
-    waiting: Vec<Box<str>>,
-    bytes: usize,
-}
-
-/// The most bytes of citations that wait. Those after them stand where they come.
-const MOST_WAITING: usize = 1 << 20;
-
-impl CitedText {
-    fn take(&mut self, citation: &RawValue, emit: Emit<'_>) {
-        self.bytes += citation.get().len() + size_of::<Box<str>>();
-        if self.bytes > MOST_WAITING {
-            return self.tell(citation.get(), emit);
-        }
-        self.waiting.push(citation.get().into());
-    }
-
-    fn tell(&self, citation: &str, emit: Emit<'_>) {
-        let read: BlockCitation<'_> = object(citation.as_bytes()).unwrap_or_default();
-        read.emit(self.characters, emit);
-    }
-
-    /// Tells the citations, as the text has ended.
-    fn end(&mut self, emit: Emit<'_>) {
-        for citation in std::mem::take(&mut self.waiting) {
-            self.tell(&citation, emit);
-        }
-        *self = Self::default();
-    }
 }
 
 /// What a piece of a block is.
@@ -135,7 +99,7 @@ impl neutral::Reader for AnthropicReader {
             return Err(StreamFault::Upstream(error::hidden(data)));
         }
         if let Some((piece, text)) = self.last.follow(data) {
-            self.cited.characters += if matches!(piece, BlockPiece::Text) { count_characters(&text) } else { 0 };
+            self.cited.bytes += if matches!(piece, BlockPiece::Text) { text.len() } else { 0 };
             piece.emit(&text, emit);
             return Ok(());
         }
@@ -163,11 +127,11 @@ impl neutral::Reader for AnthropicReader {
                 Ok(())
             }
             "content_block_stop" => {
-                self.cited.end(emit);
+                self.cited.end(emit_citation, emit);
                 Ok(())
             }
             "message_delta" => {
-                self.cited.end(emit);
+                self.cited.end(emit_citation, emit);
                 self.count(event.usage, emit);
                 let Object(delta) = event.delta.unwrap_or_default();
                 self.ending |= delta.stop_reason.is_some();
@@ -189,14 +153,14 @@ impl neutral::Reader for AnthropicReader {
 impl AnthropicReader {
     fn start(&mut self, index: Option<u64>, block: &Block<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
         self.started = true;
-        self.cited.end(emit);
+        self.cited.end(emit_citation, emit);
         self.open = if block.kind.as_str() == "tool_use" {
             OpenBlock::Call { index, is_whole: block.input().is_some() }
         } else {
             OpenBlock::Other(index)
         };
         block.emit(emit);
-        self.cited.characters = block.characters();
+        self.cited.bytes = block.text_bytes();
         Ok(())
     }
 
@@ -215,7 +179,7 @@ impl AnthropicReader {
             "input_json_delta" => (BlockPiece::Arguments, &delta.partial_json),
             "citations_delta" => {
                 if let Some(citation) = delta.citation {
-                    self.cited.take(citation, emit);
+                    self.cited.take(citation, emit_citation, emit);
                 }
                 return Ok(None);
             }
@@ -242,7 +206,7 @@ impl AnthropicReader {
                 }
             }
         }
-        self.cited.characters += if matches!(piece, BlockPiece::Text) { count_characters(text) } else { 0 };
+        self.cited.bytes += if matches!(piece, BlockPiece::Text) { text.len() } else { 0 };
         piece.emit(text, emit);
         Ok(Some((piece, text)))
     }
@@ -303,6 +267,11 @@ impl BlockPiece {
             BlockPiece::Arguments => Event::Arguments(0, text),
         });
     }
+}
+
+/// Emits a citation from its JSON text.
+fn emit_citation(json: &str, bytes: usize, emit: Emit<'_>) {
+    object::<BlockCitation<'_>>(json.as_bytes()).unwrap_or_default().emit(bytes, emit);
 }
 
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'a>>, D::Error> {

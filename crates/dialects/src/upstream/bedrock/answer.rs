@@ -2,13 +2,15 @@
 //!
 //! In a stream the usage comes after the reason of the end, and both together are the end. A text
 //! block begins with its first delta; only calls are announced. Unknown parts are ignored:
-//! citations, traces, padding, and tools that the provider runs itself.
+//! traces, padding, and tools that the provider runs itself.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::cited::{CitedContent, emit_citation};
 use super::{error, models};
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
+use crate::upstream::shared::citations::CitedBlock;
 use crate::upstream::shared::lenient::{Count, Object, counts, counts_in, object, unquoted};
 use crate::upstream::shared::text::Text;
 
@@ -52,6 +54,7 @@ pub struct ConverseReader {
     /// The block to which fragments of a call belong. A text block may come without a start, so it
     /// changes nothing here.
     open: Option<OpenBlock>,
+    cited: CitedBlock,
 }
 
 /// A block that has begun.
@@ -81,10 +84,17 @@ impl OpenBlock {
 impl ConverseReader {
     /// Returns a reader of this model's answers.
     pub fn new(model: &str) -> Self {
-        Self { is_claude: models::is_claude(model), has_stopped: false, failed: None, has_usage: false, open: None }
+        Self {
+            is_claude: models::is_claude(model),
+            has_stopped: false,
+            failed: None,
+            has_usage: false,
+            open: None,
+            cited: CitedBlock::default(),
+        }
     }
 
-    fn delta(&self, index: Option<u64>, delta: &Delta<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn delta(&mut self, index: Option<u64>, delta: &Delta<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
         let is_hidden = |open: OpenBlock| open.kind == BlockKind::Hidden && index.is_some() && open.index == index;
         if self.open.is_some_and(is_hidden) {
             return Ok(());
@@ -97,7 +107,11 @@ impl ConverseReader {
                 None => return Err(StreamFault::Broken("a part of a tool call that has not begun or has ended")),
             }
         }
+        self.cited.bytes += delta.text.as_str().len();
         delta.emit(emit);
+        if let Some(citation) = delta.citation {
+            self.cited.take(citation, emit_citation, emit);
+        }
         Ok(())
     }
 
@@ -122,6 +136,7 @@ impl neutral::Reader for ConverseReader {
             }
             b"contentBlockStart" => {
                 let event = read(data)?;
+                self.cited.end(emit_citation, emit);
                 let call = event.start.and_then(|Object(block)| block.call);
                 let kind = match &call {
                     Some(call) if call.is_providers() => BlockKind::Hidden,
@@ -135,10 +150,12 @@ impl neutral::Reader for ConverseReader {
             }
             b"contentBlockStop" => {
                 let index = read(data)?.content_block_index.0;
+                self.cited.end(emit_citation, emit);
                 self.open = self.open.filter(|open| !open.is_at(index));
             }
             b"messageStop" => {
                 self.has_stopped = true;
+                self.cited.end(emit_citation, emit);
                 match finish(read(data)?.stop_reason.as_str()) {
                     Ok(finish) => emit(Event::Finish(0, finish)),
                     Err(error) if self.has_usage => return Err(StreamFault::Upstream(error)),
@@ -230,7 +247,7 @@ struct Block<'a> {
     thought: Option<Object<Thought<'a>>>,
     /// Text with its sources.
     #[serde(rename = "citationsContent")]
-    cited: Option<Content<'a>>,
+    cited: Option<Object<CitedContent<'a>>>,
     image: Option<Object<Image<'a>>>,
 }
 
@@ -289,9 +306,8 @@ impl Block<'_> {
         if let Some(thought) = &self.thought {
             thought.emit(emit);
         }
-        let cited = self.cited.as_ref().and_then(|cited| cited.content.as_deref());
-        for block in cited.unwrap_or_default() {
-            block.text.emit(|text| Event::Text(0, text), emit);
+        if let Some(cited) = &self.cited {
+            cited.emit(emit);
         }
         if let Some(image) = &self.image
             && let Some(bytes) = image.source.as_ref().and_then(|source| source.bytes.filled())
@@ -340,6 +356,7 @@ struct Delta<'a> {
     call: Option<Fragment<'a>>,
     #[serde(rename = "reasoningContent")]
     thought: Option<Object<Thought<'a>>>,
+    citation: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

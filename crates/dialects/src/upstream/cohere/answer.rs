@@ -7,6 +7,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::cited;
 use super::error::gave_up;
 use crate::neutral::{self, AnswerFault, Emit, Event, Finish, StreamFault, Tokens, UpstreamError};
 use crate::upstream::openai;
@@ -99,7 +100,13 @@ impl neutral::Reader for CohereReader {
                 | b"message-end"
         );
         if !is_known {
-            return top.hidden(data).map_or(Ok(()), |error| Err(StreamFault::Upstream(error)));
+            if let Some(error) = top.hidden(data) {
+                return Err(StreamFault::Upstream(error));
+            }
+            if kind == b"citation-start" {
+                emit_cited(&top, emit);
+            }
+            return Ok(());
         }
         let delta: Delta<'_> = match top.delta {
             Some(delta) => object(delta.get().as_bytes()).ok_or_else(broken)?,
@@ -143,6 +150,15 @@ impl neutral::Reader for CohereReader {
             _ => message.emit(emit),
         }
         Ok(())
+    }
+}
+
+/// Emits the citation of an event. The answer does not fail because of one.
+fn emit_cited(top: &EventTop<'_>, emit: Emit<'_>) {
+    let delta: Option<Delta<'_>> = top.delta.and_then(|delta| object(delta.get().as_bytes()));
+    match delta.and_then(|delta| delta.message?.citations) {
+        Some(citation) => cited::emit_all(Some(citation), emit),
+        None => cited::emit_unknown(emit),
     }
 }
 
@@ -191,6 +207,7 @@ struct SpokenMessage<'a> {
     tool_plan: Text<'a>,
     content: Several<ContentItem<'a>>,
     tool_calls: Several<ToolCall<'a, Text<'a>>>,
+    citations: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -225,6 +242,7 @@ impl SpokenMessage<'_> {
             part.thinking.emit(|thinking| Event::Reasoning(0, thinking), emit);
             part.text.emit(|text| Event::Text(0, text), emit);
         }
+        cited::emit_all(self.citations, emit);
         self.tool_plan.emit(|plan| Event::Reasoning(0, plan), emit);
     }
 }

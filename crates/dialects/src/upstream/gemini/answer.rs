@@ -184,8 +184,10 @@ impl GeminiReader {
         for part in candidate.content.iter().flat_map(|content| content.parts.iter().flatten()) {
             seen.spoke |= part.emit(index, emit);
         }
-        let is_last = seen.ended || !candidate.finish_reason.as_str().is_empty();
-        grounding::emit(candidate.grounding_metadata, is_last, index, &mut seen.cited, emit);
+        if let Some(metadata) = candidate.grounding_metadata {
+            let is_last = seen.ended || !candidate.finish_reason.as_str().is_empty();
+            grounding::emit(metadata, is_last, index, &mut seen.cited, emit);
+        }
         let is_zero = candidate.finish_reason.as_str() == ZERO;
         seen.zero = match seen.zero {
             Zero::NotSeen if is_zero => Zero::IsLast,

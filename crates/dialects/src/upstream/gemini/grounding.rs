@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::neutral::{Citation, CitedPlace, Emit, Event};
-use crate::upstream::shared::citations::{list, number};
+use crate::upstream::shared::citations::{list, number, web_address};
 use crate::upstream::shared::lenient::{Count, Object, object};
 use crate::upstream::shared::text::Text;
 
@@ -80,8 +80,8 @@ struct Segment {
 
 /// Emits the sources of a candidate. With its last ones, `is_last`, those are told too that are for
 /// no place of the text.
-pub(super) fn emit(metadata: Option<&RawValue>, is_last: bool, choice: u32, cited: &mut CitedAlready, emit: Emit<'_>) {
-    let Some(metadata) = metadata.and_then(|all| object::<Metadata<'_>>(all.get().as_bytes())) else { return };
+pub(super) fn emit(metadata: &RawValue, is_last: bool, choice: u32, cited: &mut CitedAlready, emit: Emit<'_>) {
+    let Some(metadata) = object::<Metadata<'_>>(metadata.get().as_bytes()) else { return };
     let chunks: Vec<Chunk<'_>> = list(metadata.grounding_chunks);
     let mut used = BTreeSet::new();
     for support in list::<Support<'_>>(metadata.grounding_supports) {
@@ -105,11 +105,9 @@ impl Chunk<'_> {
     fn citation(&self, place: CitedPlace) -> Citation<'_> {
         let source = self.web.as_ref().or(self.retrieved_context.as_ref()).or(self.maps.as_ref());
         let text = |of: for<'s> fn(&'s Source<'_>) -> &'s str| source.map_or("", |source| of(source));
-        let url = text(|source| source.uri.as_str());
-        // Documents may be in a store that only Google's servers read.
-        let is_web = url.starts_with("https://") || url.starts_with("http://");
         Citation {
-            url: if is_web { url } else { "" },
+            // Documents may be in a store that only Google's servers read.
+            url: web_address(text(|source| source.uri.as_str())),
             title: text(|source| source.title.as_str()),
             quote: text(|source| source.text.as_str()),
             place,

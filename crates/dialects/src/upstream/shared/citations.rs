@@ -8,14 +8,58 @@ use super::lenient::{Count, object};
 use super::text::Text;
 use crate::neutral::{Citation, CitedPlace, Emit, Event};
 
-/// Reads a list of citations.
+/// Reads a list of citations. One object that stands alone is a list of one.
 pub(crate) fn list<'a, T: Deserialize<'a> + Default>(list: Option<&'a RawValue>) -> Vec<T> {
     let Some(list) = list.map(RawValue::get).filter(|list| !matches!(*list, "null" | "{}" | "false" | "\"\"")) else {
         return Vec::new();
     };
-    let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(list) else { return vec![T::default()] };
-    entries.into_iter().map(|entry| object(entry.get().as_bytes()).unwrap_or_default()).collect()
+    match serde_json::from_str::<Vec<&RawValue>>(list) {
+        Ok(entries) => entries.into_iter().map(|entry| object(entry.get().as_bytes()).unwrap_or_default()).collect(),
+        Err(_) => vec![object(list.as_bytes()).unwrap_or_default()],
+    }
 }
+
+/// Returns a source's address if it is one of the web, else an empty text.
+pub(crate) fn web_address(address: &str) -> &str {
+    let is_web = address.starts_with("https://") || address.starts_with("http://");
+    if is_web { address } else { "" }
+}
+
+/// An open block of a stream's text, and its citations. They may come before the text, and wait for
+/// the block's end.
+#[derive(Debug, Default)]
+pub(crate) struct CitedBlock {
+    /// The bytes of the text so far.
+    pub(crate) bytes: usize,
+    /// The citations, as JSON texts.
+    waiting: Vec<Box<str>>,
+    waiting_bytes: usize,
+}
+
+/// The most bytes of citations that wait. Those after them stand where they come.
+const MOST_WAITING: usize = 1 << 20;
+
+impl CitedBlock {
+    /// Takes a citation. `emit_one` reads and emits one.
+    pub(crate) fn take(&mut self, citation: &RawValue, emit_one: EmitOne, emit: Emit<'_>) {
+        self.waiting_bytes += citation.get().len() + size_of::<Box<str>>();
+        if self.waiting_bytes > MOST_WAITING {
+            return emit_one(citation.get(), self.bytes, emit);
+        }
+        self.waiting.push(citation.get().into());
+    }
+
+    /// Emits the citations, as the text has ended.
+    pub(crate) fn end(&mut self, emit_one: EmitOne, emit: Emit<'_>) {
+        for citation in std::mem::take(&mut self.waiting) {
+            emit_one(&citation, self.bytes, emit);
+        }
+        *self = Self::default();
+    }
+}
+
+/// Reads a citation from its JSON text, and emits it for so many bytes at the end of the text.
+pub(crate) type EmitOne = fn(&str, usize, Emit<'_>);
 
 /// An annotation of OpenAI's: of a page of the web, or of a file.
 #[derive(Default, Deserialize)]

@@ -76,9 +76,10 @@ fn blocks() {
     check_blocks(r#"{"text":""},{"text":null},{}"#, &[]);
     check_blocks(r#"{"text":"a"},{"text":"b"}"#, &[r#"Text(0, "a")"#, r#"Text(0, "b")"#]);
     check_blocks(
-        r#"{"citationsContent":{"content":[{"text":"a"},{"text":"b"}],"citations":[{"title":"t"}]}}"#,
-        &[r#"Text(0, "a")"#, r#"Text(0, "b")"#],
+        r#"{"citationsContent":{"content":[{"text":"a"},{"text":"é"}],"citations":[{"title":"t"}]}}"#,
+        &[r#"Text(0, "a")"#, r#"Text(0, "é")"#, &cited("", "t", "", 3)],
     );
+    check_blocks(r#"{"citationsContent":{"content":[{"text":"a"}]}}"#, &[r#"Text(0, "a")"#]);
     check_blocks(r#"{"reasoningContent":{"reasoningText":{"text":"hm"}}}"#, &[r#"Reasoning(0, "hm")"#]);
     check_blocks(r#"{"reasoningContent":{"reasoningText":{"text":"","signature":"s"}}}"#, &[r#"Signed("s")"#]);
     let call = r#"Call { choice: 0, id: Some("t"), name: "f", signature: None }"#;
@@ -100,6 +101,59 @@ fn blocks() {
     );
     check_blocks(r#"{"image":{"format":"png","source":{"bytes":"iVBO"}}}"#, &[r#"Media(0, "image/png", "iVBO")"#]);
     check_blocks(r#"{"guardContent":{"text":{"text":"x"}}},{"somethingNew":1}"#, &[]);
+}
+
+fn cited(url: &str, title: &str, quote: &str, bytes: usize) -> String {
+    format!(
+        r#"Citation(0, Citation {{ url: "{url}", title: "{title}", quote: "{quote}", place: LastBytes({bytes}) }})"#
+    )
+}
+
+#[test]
+fn sources_of_a_text() {
+    #[track_caller]
+    fn check_source(source: &str, expected: &str) {
+        check_blocks(&format!(r#"{{"citationsContent":{{"citations":[{source}]}}}}"#), &[expected]);
+        let delta = format!(r#"{{"delta":{{"citation":{source}}}}}"#);
+        check_stream(&[("contentBlockDelta", &delta), ("contentBlockStop", "{}")], &[expected]);
+    }
+    let page = r#""location":{"web":{"url":"https://a.test/b","domain":"a.test"}}"#;
+    check_source(&format!("{{{page}}}"), &cited("https://a.test/b", "a.test", "", 0));
+    check_source(&format!(r#"{{"title":"A",{page}}}"#), &cited("https://a.test/b", "A", "", 0));
+    let found = r#""location":{"searchResultLocation":{"searchResultIndex":0,"start":0,"end":1}}"#;
+    check_source(&format!(r#"{{"source":"https://s.test",{found}}}"#), &cited("https://s.test", "", "", 0));
+    check_source(&format!(r#"{{"source":"shelf 3",{found}}}"#), &cited("", "shelf 3", "", 0));
+    let document = r#""sourceContent":[{"text":"a"},{"text":"b"}],"location":{"documentPage":{"documentIndex":0}}"#;
+    check_source(&format!(r#"{{"title":"A",{document}}}"#), &cited("", "A", "ab", 0));
+    // What cannot be read is not lost in silence.
+    for source in ["7", "[]", r#"{"title":7}"#, r#"{"location":7}"#, "{}"] {
+        check_source(source, &cited("", "", "", 0));
+    }
+}
+
+#[test]
+fn citations_of_a_stream_are_for_their_block() {
+    let piece = |index: u32, delta: &str| format!(r#"{{"contentBlockIndex":{index},"delta":{delta}}}"#);
+    check_stream(
+        &[
+            ("contentBlockDelta", &piece(0, r#"{"text":"a"}"#)),
+            ("contentBlockStop", r#"{"contentBlockIndex":0}"#),
+            ("contentBlockDelta", &piece(1, r#"{"citation":{"title":"t"}}"#)),
+            ("contentBlockDelta", &piece(1, r#"{"text":"é"}"#)),
+            ("contentBlockDelta", &piece(1, r#"{"text":"b"}"#)),
+            STOP,
+            METADATA,
+        ],
+        &[
+            r#"Text(0, "a")"#,
+            r#"Text(0, "é")"#,
+            r#"Text(0, "b")"#,
+            &cited("", "t", "", 3),
+            "Finish(0, Stop)",
+            USAGE,
+            "End",
+        ],
+    );
 }
 
 #[test]
@@ -243,7 +297,6 @@ fn events_of_a_stream() {
         (r#"{"reasoningContent":{"text":"hm"}}"#, &[r#"Reasoning(0, "hm")"#]),
         (r#"{"reasoningContent":{"signature":"s"}}"#, &[r#"Signed("s")"#]),
         (r#"{"reasoningContent":{"redactedContent":"cg=="}}"#, &[r#"Redacted("cg==")"#]),
-        (r#"{"citation":{"title":"t"}}"#, &[]),
         (r#"{"toolResult":[{"text":"t"}]}"#, &[]),
         ("{}", &[]),
         ("null", &[]),

@@ -67,8 +67,44 @@ fn text_comes_as_it_is() {
             END,
             "[DONE]",
         ],
-        &[r#"Id("29f1")"#, r#"Text(0, "a\n\"b\"")"#, USAGE, "Finish(0, Stop)", "End"],
+        &[r#"Id("29f1")"#, r#"Text(0, "a\n\"b\"")"#, &cited("", "", "End"), USAGE, "Finish(0, Stop)", "End"],
     );
+}
+
+fn cited(url: &str, title: &str, place: &str) -> String {
+    format!(r#"Citation(0, Citation {{ url: "{url}", title: "{title}", quote: "", place: {place} }})"#)
+}
+
+#[test]
+fn a_citation_has_a_source_or_several() {
+    #[track_caller]
+    fn check_citation(citation: &str, expected: &[String]) {
+        let event = format!(r#"{{"type":"citation-start","delta":{{"message":{{"citations":{citation}}}}}}}"#);
+        assert_eq!(told(&[&event]), expected, "{citation}");
+    }
+    let document = r#"{"type":"document","id":"doc:0","document":{"url":"https://a.test","title":"A","n":1}}"#;
+    let result = r#"{"type":"tool","id":"get_1:0","tool_output":{"url":"http://b.test"}}"#;
+    let place = "Characters(1..3)";
+    let both = format!(r#"{{"start":1,"end":3.0,"sources":[{document},{result}],"type":"TEXT_CONTENT"}}"#);
+    let expected = [cited("https://a.test", "A", place), cited("http://b.test", "", place)];
+    check_citation(&both, &expected);
+    check_citation(&format!("[{both}]"), &expected);
+    // Without an address of the web a source has only a name.
+    let at = |source: &str| format!(r#"{{"start":1,"end":3,"sources":[{source}]}}"#);
+    check_citation(&at(r#"{"id":"doc:1","document":{"url":"file:///a","title":"A"}}"#), &[cited("", "A", place)]);
+    check_citation(&at(r#"{"id":"doc:1","document":["x"]}"#), &[cited("", "doc:1", place)]);
+    check_citation(&at(r#"{"id":"get_1:0","tool_output":"x"}"#), &[cited("", "get_1:0", place)]);
+    // The place may be unknown.
+    let nowhere = [cited("https://a.test", "A", "End")];
+    check_citation(&format!(r#"{{"start":3,"end":1,"sources":[{document}]}}"#), &nowhere);
+    check_citation(&format!(r#"{{"sources":{document}}}"#), &nowhere);
+    // What cannot be read or cannot be told is not lost in silence.
+    let lost = [cited("", "", "End")];
+    for citation in ["{\"start\":1}", "{\"sources\":7}", "{\"type\":7}", "7", "[7]", "null"] {
+        check_citation(citation, &lost);
+    }
+    check_citation(&format!(r#"{{"start":1,"end":3,"sources":[{document}],"type":"THINKING_CONTENT"}}"#), &lost);
+    check(&[r#"{"type":"citation-start","delta":[]}"#, r#"{"type":"citation-start"}"#], &[&*lost[0], &*lost[0]]);
 }
 
 #[test]
@@ -335,6 +371,7 @@ fn a_whole_answer_tells_the_same() {
             r#"Id("29f1")"#,
             r#"Reasoning(0, "hm")"#,
             r#"Text(0, "a")"#,
+            &cited("", "", "End"),
             r#"Reasoning(0, "I will")"#,
             CALL_TOLD,
             r#"Arguments(0, "{\"q\":1}")"#,

@@ -1,0 +1,78 @@
+//! The citations of an answer's text. Each is for some characters of the text, and has one source
+//! or several: documents of the request, and results of tools. A source has the members that it was
+//! given by the caller, and among them may be a URL.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::neutral::{Citation, CitedPlace, Emit, Event};
+use crate::upstream::shared::citations::{list, number, web_address};
+use crate::upstream::shared::lenient::{Count, object};
+use crate::upstream::shared::text::Text;
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SpanCitation<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Text<'a>,
+    start: Count,
+    end: Count,
+    sources: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Source<'a> {
+    #[serde(borrow)]
+    id: Text<'a>,
+    document: Option<&'a RawValue>,
+    tool_output: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SourceMembers<'a> {
+    #[serde(borrow)]
+    url: Text<'a>,
+    title: Text<'a>,
+}
+
+/// Emits citations: a list, or the one of an event.
+pub(super) fn emit_all(citations: Option<&RawValue>, emit: Emit<'_>) {
+    for citation in list::<SpanCitation<'_>>(citations) {
+        citation.emit(emit);
+    }
+}
+
+/// Emits a citation that cannot be read, so that the caller is told of its loss.
+pub(super) fn emit_unknown(emit: Emit<'_>) {
+    emit(Event::Citation(0, &Citation::default()));
+}
+
+impl SpanCitation<'_> {
+    fn emit(&self, emit: Emit<'_>) {
+        let sources: Vec<Source<'_>> = list(self.sources);
+        // No format can cite for thinking or for a plan.
+        let is_of_text = matches!(self.kind.as_str(), "" | "TEXT_CONTENT");
+        if !is_of_text || sources.is_empty() {
+            return emit_unknown(emit);
+        }
+        let range = number(self.start).zip(number(self.end)).filter(|(start, end)| start <= end);
+        let place = range.map_or(CitedPlace::End, |(start, end)| CitedPlace::Characters(start..end));
+        for source in sources {
+            source.emit(place.clone(), emit);
+        }
+    }
+}
+
+impl Source<'_> {
+    fn emit(&self, place: CitedPlace, emit: Emit<'_>) {
+        let members = self.document.or(self.tool_output).and_then(|members| object(members.get().as_bytes()));
+        let members: SourceMembers<'_> = members.unwrap_or_default();
+        let url = web_address(members.url.as_str());
+        // An id such as `doc:0` is no title of a page.
+        let id = self.id.filled().filter(|_| url.is_empty());
+        let title = members.title.filled().or(id).unwrap_or_default();
+        emit(Event::Citation(0, &Citation { url, title, quote: "", place }));
+    }
+}
