@@ -2,6 +2,9 @@
 
 use crate::base::problem::{shown, unless_secret};
 
+/// What is said of a field whose entry is left out for another reason.
+pub(super) const LEFT_OUT: &str = "is left out with its entry";
+
 /// How well something was carried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Grade {
@@ -47,6 +50,8 @@ pub struct Finding {
     pub became: String,
     /// The environment variable that is not set, if its entry is left out for that.
     pub unset: Option<String>,
+    /// The environment variable that is to set first, if this follows from such an entry.
+    pub after: Option<String>,
 }
 
 impl Finding {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::notes::{Finding, Grade};
+use super::notes::{Finding, Grade, LEFT_OUT};
 use super::{Imported, Stopped};
 use crate::base::units::count;
 
@@ -41,8 +41,13 @@ impl Imported {
             return;
         }
         text.push_str(&format!("{}:\n", grade.name()));
-        for finding in list {
+        let (with_entry, others): (Vec<&Finding>, Vec<_>) =
+            list.into_iter().partition(|finding| finding.what == LEFT_OUT);
+        for finding in others {
             text.push_str(&format!("  {}{}\n", finding.place(), told(finding)));
+        }
+        for (entry, fields) in fields_by_entry(&with_entry) {
+            text.push_str(&format!("  {entry}: left out with the entry: {}\n", count(fields, "other field")));
         }
         text.push('\n');
     }
@@ -57,7 +62,7 @@ impl Imported {
         let [secrets, left_out] = [self.secrets.len(), self.count(Grade::Unsupported)];
         let differing = self.count(Grade::Approximate);
         let rows = [
-            (by_hand, format!("do by hand what `manual` lists: {}", count(by_hand, "place"))),
+            (by_hand, by_hand_step(by_hand, self.count(Grade::Manual))),
             (errors, format!("mend {} of `portcullis check`, which `errors of check` lists", count(errors, "error"))),
             (
                 keys,
@@ -165,6 +170,20 @@ impl Imported {
     }
 }
 
+/// Counts the fields that are left out with their entries, by the place of the entry.
+fn fields_by_entry(left_out: &[&Finding]) -> Vec<(String, usize)> {
+    let mut entries: Vec<(String, usize)> = Vec::new();
+    for finding in left_out {
+        let end = finding.path.find(']').map_or(finding.path.len(), |end| end + 1);
+        let entry = format!("{} {}", finding.file, finding.path.get(..end).unwrap_or_default());
+        match entries.iter_mut().find(|(known, _)| *known == entry) {
+            Some((_, fields)) => *fields += 1,
+            None => entries.push((entry, 1)),
+        }
+    }
+    entries
+}
+
 fn steps_text(steps: &[String]) -> String {
     if steps.is_empty() {
         return "nothing is left to do: all is carried as it is\n\n".to_owned();
@@ -185,9 +204,21 @@ fn set_variable(variable: &str, places: &[String]) -> String {
     format!("set {variable} and import again: without it {left_out} ({})", places.join(", "))
 }
 
-/// Returns whether a finding is to be done by hand. An unset variable has a step of its own.
+/// Returns whether a finding is to be done by hand. An unset variable has a step of its own, which
+/// does what follows from it, too.
 fn is_by_hand(finding: &Finding) -> bool {
-    finding.grade == Grade::Manual && finding.unset.is_none()
+    finding.grade == Grade::Manual && finding.unset.is_none() && finding.after.is_none()
+}
+
+/// Says how many of the places that `manual` lists are to be done by hand.
+fn by_hand_step(by_hand: usize, listed: usize) -> String {
+    match listed - by_hand {
+        0 => format!("do by hand what `manual` lists: {}", count(by_hand, "place")),
+        _ => format!(
+            "do by hand what else `manual` lists: {by_hand} of its {}; the others need only the variables above",
+            count(listed, "place")
+        ),
+    }
 }
 
 fn switched_off(keys: usize) -> String {

@@ -130,6 +130,7 @@ fn real_examples_of_litellm_go_where_litellm_sends_them() {
                 what: String::new(),
                 became: String::new(),
                 unset: None,
+                after: None,
             })
             .collect();
         let short = file.file_name().unwrap().to_str().unwrap();

@@ -147,10 +147,14 @@ impl<'k, 'a> Known<'k, 'a> {
         };
         let some = items.iter().find_map(has_partial);
         for item in items {
+            let mut is_unknown = false;
             let name = item.text().unwrap_or_default();
             let (grade, what) = match (name, self.id(name), self.access.get(name)) {
                 // At a user, this word is the name of no model.
-                ("all-team-models", ..) if kind == RowKind::User => (Grade::Manual, UNKNOWN.to_owned()),
+                ("all-team-models", ..) if kind == RowKind::User => {
+                    is_unknown = true;
+                    (Grade::Manual, UNKNOWN.to_owned())
+                }
                 // LiteLLM looks at the targets of the group all the same.
                 ("all-team-models", ..) if some.is_some() => (Grade::Manual, BESIDE.to_owned()),
                 ("all-proxy-models" | "all-team-models" | "*", ..) => {
@@ -190,9 +194,15 @@ impl<'k, 'a> Known<'k, 'a> {
                     globs.push(name.to_owned());
                     (Grade::Approximate, "is a model of a pattern: it is there if the provider lists it".to_owned())
                 }
-                _ => (Grade::Manual, UNKNOWN.to_owned()),
+                _ => {
+                    is_unknown = true;
+                    (Grade::Manual, UNKNOWN.to_owned())
+                }
             };
-            findings.push(item.finding(grade, became, what));
+            findings.push(match is_unknown {
+                true => self.made.missing.finding(&item, grade, became, &what),
+                false => item.finding(grade, became, what),
+            });
         }
         globs.sort();
         globs.dedup();
@@ -205,7 +215,7 @@ impl<'k, 'a> Known<'k, 'a> {
 }
 
 /// What the report says of a name that may not be used.
-const UNKNOWN: &str = "there is no such model here: the key may not use it";
+const UNKNOWN: &str = "the key may not use it";
 
 const BESIDE: &str =
     "does not count beside an access group with only some targets of a model: write the models by hand";

@@ -101,6 +101,7 @@ pub(super) fn import(
             what: of_file.what,
             became: String::new(),
             unset: None,
+            after: None,
         });
     }
     let callers = importer.finish(&mut imported.spent, &mut imported.findings);

@@ -31,6 +31,7 @@ mod limits;
 mod listed;
 mod loosen;
 mod member;
+mod missing;
 mod model_info;
 mod models;
 mod names;
@@ -235,10 +236,11 @@ fn world<'a>(
     let hides = |(alias, at): &(&str, At<'_>)| at.get("model").as_ref().unwrap_or(at).text() != Some(alias);
     World {
         environment: inputs.variable,
+        has_keys: !inputs.keys.is_empty(),
         variables,
         credentials,
         aliases: aliases.filter(hides).map(|(alias, _)| alias).collect(),
-        timeout: setting("router_settings", "timeout").or_else(|| setting("litellm_settings", "request_timeout")),
+        timeout: setting("litellm_settings", "request_timeout").or_else(|| setting("router_settings", "timeout")),
         stream_timeout: setting("router_settings", "stream_timeout"),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use super::account;
 use super::draft::{self, Draft, SECRET_FILE};
 use super::listed;
+use super::missing::Missing;
 use super::model_info::{access, elsewhere, kind_of, of_info, reserved};
 use super::names::{Taken, entry as entry_name, serves};
 use super::node::At;
@@ -15,7 +16,7 @@ use super::terms::{OfKeys, Terms};
 use crate::base::problem::unless_secret;
 use crate::catalog::name;
 use crate::conf::yaml::edit::New;
-use crate::import::notes::{Finding, Grade, place};
+use crate::import::notes::{Finding, Grade, LEFT_OUT, place};
 use crate::import::write::EntryOut;
 
 /// A model with its targets, before it is known how they share.
@@ -55,6 +56,8 @@ pub(super) struct Made<'a> {
     pub(super) has_tags: bool,
     /// What entries say that bounds keys.
     terms: Vec<Terms<'a>>,
+    /// The names that answer to nothing, since their entries are left out.
+    pub(super) missing: Missing,
     known: HashMap<String, Vec<(Vec<String>, String)>>,
     taken: Taken,
     by_name: HashMap<String, usize>,
@@ -87,7 +90,8 @@ impl<'a> Made<'a> {
         // If the entry is left out, each of its places is reported all the same.
         let places: Vec<At<'_>> =
             params.entries().into_iter().map(|(_, at)| at).chain(info.values().cloned()).collect();
-        let mut params = Params::of(params, world, findings);
+        let mut of_credential = Vec::new();
+        let mut params = Params::of(params, world, &mut of_credential);
         self.has_tags |= ["tags", "tag_regex"].iter().any(|key| params.has(key));
         // LiteLLM does not even load what is for other environments.
         let is_loaded = elsewhere(&info, world).is_none();
@@ -97,6 +101,7 @@ impl<'a> Made<'a> {
         let became = made.clone().unwrap_or_default();
         match made {
             Some(_) => {
+                findings.append(&mut of_credential);
                 findings.extend(params.rest().map(|(key, at)| unknown(key, &at, &became)));
                 for (key, at) in info {
                     findings.push(at.finding(Grade::Unsupported, &became, of_info(key)));
@@ -107,6 +112,9 @@ impl<'a> Made<'a> {
                 let is_kept = |at: &At<'_>| terms.as_ref().is_some_and(|terms| terms.has(&at.path));
                 let rest = places.iter().chain([&name]).filter(|at| !told.contains(&at.path) && !is_kept(at));
                 lost.extend(rest.map(|at| at.finding(Grade::Unsupported, "", LEFT_OUT)));
+                let groups = info.get("access_groups").into_iter().flat_map(At::items);
+                let names = groups.chain([name.clone()]).filter_map(|at| at.text().map(str::to_owned));
+                self.missing.add(names, lost.iter().find_map(|finding| finding.unset.clone()));
                 findings.append(&mut lost);
             }
         }
@@ -176,10 +184,7 @@ impl<'a> Made<'a> {
         }
         let kind = match info.remove("mode").map(|at| (kind_of(at.text().unwrap_or_default()), at)) {
             None => None,
-            Some((Some(kind), at)) => {
-                findings.push(at.finding(Grade::Exact, &format!("models.{id}"), ""));
-                Some(kind)
-            }
+            Some((Some(kind), at)) => Some((kind, at)),
             Some((None, at)) => {
                 lost.push(at.finding(
                     Grade::Unsupported,
@@ -199,6 +204,7 @@ impl<'a> Made<'a> {
         let in_list = listed::price(&draft, &model, (name, base_model.as_ref()), &became, findings);
         let account = self.account(draft, name, findings);
         findings.push(name.finding(Grade::Exact, &became, ""));
+        findings.extend(kind.iter().map(|(_, at)| at.finding(Grade::Exact, &became, "")));
         let price = {
             let mut take = |field: &str| {
                 let of_info = info.remove(field);
@@ -210,7 +216,7 @@ impl<'a> Made<'a> {
         let order = params.take("order").or_else(|| info.remove("order"));
         let access = access(info, &became, findings);
         let group = self.group(id, name)?;
-        group.kind = group.kind.or(kind);
+        group.kind = group.kind.or(kind.map(|(kind, _)| kind));
         if let Some(at) = params.take("max_tokens") {
             let most = at
                 .amount()
@@ -355,8 +361,6 @@ impl<'a> Made<'a> {
 pub(super) fn place_of(name: &At<'_>) -> String {
     place(name.file, name.line, name.path.trim_end_matches(".model_name"))
 }
-
-const LEFT_OUT: &str = "is left out with its entry";
 
 /// Writes what tells one account from another, but for literal secrets.
 fn identity(draft: &Draft) -> String {

@@ -113,6 +113,7 @@ impl<'a> At<'a> {
             what: what.into(),
             became: became.to_owned(),
             unset: None,
+            after: None,
         }
     }
 

@@ -46,13 +46,15 @@ impl Unread {
 pub(super) struct World<'a> {
     /// Reads the environment of this process.
     pub(super) environment: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether files with keys are given.
+    pub(super) has_keys: bool,
     /// `environment_variables` of the file, which LiteLLM puts into its environment.
     pub(super) variables: BTreeMap<&'a str, At<'a>>,
     /// `credential_list`, by name.
     pub(super) credentials: BTreeMap<&'a str, At<'a>>,
     /// The names in `model_group_alias`, which hide models of the same name.
     pub(super) aliases: BTreeSet<&'a str>,
-    /// `request_timeout`, or the router's `timeout`.
+    /// `request_timeout`, which LiteLLM takes first, or the router's `timeout`.
     pub(super) timeout: Option<At<'a>>,
     /// The router's `stream_timeout`.
     pub(super) stream_timeout: Option<At<'a>>,

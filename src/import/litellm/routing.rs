@@ -40,16 +40,16 @@ impl Others {
                 let became = format!("models.{model}");
                 let (is_all, is_known) = (model == "*", made.has(model));
                 if !is_all && !is_known {
-                    findings.push(list.finding(
-                        Grade::Unsupported,
-                        "",
-                        "there is no such model here: its list is left out",
-                    ));
+                    let finding = list.finding(Grade::Unsupported, "", "its list is left out");
+                    findings.push(made.missing.finding_of(model, finding));
                     continue;
                 }
                 let names = names(&list, made, findings);
-                let became = if is_all { "" } else { &became };
-                findings.push(list.finding(Grade::Exact, became, ""));
+                findings.push(match (names.is_empty(), is_all) {
+                    (true, _) => list.finding(Grade::Unsupported, "", NONE_LEFT),
+                    (false, true) => list.finding(Grade::Exact, "", ""),
+                    (false, false) => list.finding(Grade::Exact, &became, ""),
+                });
                 if is_all {
                     self.default.extend(names);
                 } else {
@@ -62,7 +62,10 @@ impl Others {
     /// Reads `default_fallbacks`.
     pub(super) fn read_default(&mut self, at: &At<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) {
         let names = names(at, made, findings);
-        findings.push(at.finding(Grade::Exact, "", "is written at each model that has no fallbacks of its own"));
+        findings.push(match names.is_empty() {
+            true => at.finding(Grade::Unsupported, "", NONE_LEFT),
+            false => at.finding(Grade::Exact, "", "is written at each model that has no fallbacks of its own"),
+        });
         self.default.extend(names);
     }
 
@@ -72,15 +75,16 @@ impl Others {
     }
 }
 
+/// What the report says of a list without names that are models here.
+const NONE_LEFT: &str = "no model of this list is here, so nothing is written";
+
 /// Reads the names of a list, without those that are no models here.
 fn names(at: &At<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) -> Vec<String> {
     let mut names = Vec::new();
     for item in at.items() {
         match item.text() {
             Some(name) if made.has(name) && !name.contains('*') => names.push(name.to_owned()),
-            Some(_) => {
-                findings.push(item.finding(Grade::Unsupported, "", "there is no such model here: it is left out"))
-            }
+            Some(_) => findings.push(made.missing.finding(&item, Grade::Unsupported, "", "it is left out")),
             None => {
                 const WHAT: &str = "a fallback is the name of a model here: it is left out";
                 findings.push(item.finding(Grade::Unsupported, "", WHAT));

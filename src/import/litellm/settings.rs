@@ -47,10 +47,15 @@ pub(super) fn read(
                 "redis_url" | "redis_host" | "redis_port" | "redis_password" if section == "router_settings" => {
                     redis.insert(key, value);
                 }
+                "timeout" | "request_timeout" | "stream_timeout" => {
+                    let (grade, what) = of_time((section, key), world);
+                    findings.push(value.finding(grade, "", what));
+                }
+                "database_url" if world.has_keys => findings.push(value.finding(Grade::Manual, "", REST_OF_DATABASE)),
                 _ => setting(section, key, &value, (made, &mut common), findings),
             }
         }
-        store(&redis, world, &mut common, findings);
+        common.redis = store(&redis, world, made, findings).or(common.redis);
     }
     common
 }
@@ -124,13 +129,29 @@ fn setting(
             };
             findings.push(at.finding(Grade::Unsupported, "", what));
         }
-        "request_timeout" | "timeout" | "stream_timeout" => {
-            findings.push(at.finding(Grade::Approximate, "", "is written at each account that has no time of its own"));
-        }
         _ => {
             let (grade, what) = told(key);
             findings.push(at.finding(grade, "", what));
         }
+    }
+}
+
+/// What the report says of the database when the keys of it are given.
+const REST_OF_DATABASE: &str = "the keys of LiteLLM's database are given with --keys; its models, guardrails, policies and settings \
+                                are not: add what you use of them to the file, since keys may be bound by them";
+
+/// Says what a time for all entries becomes. LiteLLM's router takes `request_timeout` before its
+/// own `timeout`.
+fn of_time(setting: (&str, &str), world: &World<'_>) -> (Grade, &'static str) {
+    const USED: &str = "is written at each account that has no time of its own";
+    const HIDDEN: &str = "is not used, as `litellm_settings.request_timeout` goes before it in LiteLLM";
+    let is_hidden = world.timeout.as_ref().is_some_and(|at| at.path == "litellm_settings.request_timeout");
+    match setting {
+        ("router_settings", "timeout") if is_hidden => (Grade::Approximate, HIDDEN),
+        ("router_settings", "timeout" | "stream_timeout") | ("litellm_settings", "request_timeout") => {
+            (Grade::Approximate, USED)
+        }
+        (_, _) => (Grade::Unsupported, "is no time for all entries in LiteLLM, and is left out"),
     }
 }
 
@@ -152,9 +173,11 @@ fn told(key: &str) -> (Grade, &'static str) {
             "Portcullis has breakers and rests of its own; `attempts` in server.yaml says how many targets one request tries",
         ),
         "master_key" => {
-            (Manual, "the master key is for LiteLLM's own API: here, `portcullis key` changes keys in files")
+            (Unsupported, "the master key is for LiteLLM's own API: here, `portcullis key` changes keys in files")
         }
-        "database_url" | "store_model_in_db" | "database_connection_pool_limit" => (
+        "database_connection_pool_limit" => (Unsupported, "there is no database here"),
+        "store_model_in_db" => (Manual, "add the models of LiteLLM's database to the file, if there are some"),
+        "database_url" => (
             Manual,
             "what is in LiteLLM's database is not in this file: save its keys, and give them as --keys; add its models, guardrails, \
              policies and settings to the file first, since keys may be bound by them",
@@ -219,7 +242,12 @@ fn aliases(at: &At<'_>, made: &mut Made<'_>, findings: &mut Vec<Finding>) {
         let is_name =
             crate::catalog::name::of_model(alias).is_ok() && crate::base::problem::unless_secret(alias) == alias;
         let (grade, became, what) = match made.find(model) {
-            None => (Grade::Manual, String::new(), "there is no such model here: the alias is left out"),
+            None => {
+                let finding = value.finding(Grade::Manual, "", "the alias is left out");
+                findings.push(made.missing.finding_of(model, finding));
+                made.missing.add_alias(alias, model);
+                continue;
+            }
             Some(_) if is_taken => {
                 (Grade::Manual, String::new(), "is the name of a model or of another alias too: choose one by hand")
             }
@@ -242,7 +270,12 @@ fn aliases(at: &At<'_>, made: &mut Made<'_>, findings: &mut Vec<Finding>) {
 }
 
 /// Reads the router's Redis.
-fn store(redis: &BTreeMap<&str, At<'_>>, world: &World<'_>, common: &mut Common, findings: &mut Vec<Finding>) {
+fn store(
+    redis: &BTreeMap<&str, At<'_>>,
+    world: &World<'_>,
+    made: &mut Made<'_>,
+    findings: &mut Vec<Finding>,
+) -> Option<New> {
     const FILE: &str = "write the URL with its password into the file secrets/redis-url: redis://:PASSWORD@HOST:PORT/0";
     let became = "server.yaml store";
     let at_file = || New::map([("file", New::text("secrets/redis-url"))]);
@@ -251,9 +284,12 @@ fn store(redis: &BTreeMap<&str, At<'_>>, world: &World<'_>, common: &mut Common,
     let host = redis.get("redis_host").and_then(|at| world.word(at).ok());
     let port = redis.get("redis_port").and_then(|at| world.word(at).ok()).filter(|port| port.parse::<u16>().is_ok());
     let (value, grade, what) = match (url.and_then(At::text), password, host) {
-        _ if redis.is_empty() => return,
+        _ if redis.is_empty() => return None,
         (Some(url), ..) => match variable_of(url) {
-            Some(name) => (New::map([("env", New::text(name))]), Grade::Exact, ""),
+            Some(name) => {
+                made.secrets.push(format!("environment variable {name}"));
+                (New::map([("env", New::text(name))]), Grade::Exact, "")
+            }
             None => (at_file(), Grade::Manual, FILE),
         },
         (None, None, Some(host)) => {
@@ -262,6 +298,14 @@ fn store(redis: &BTreeMap<&str, At<'_>>, world: &World<'_>, common: &mut Common,
         }
         (None, Some(_), _) | (None, None, None) => (at_file(), Grade::Manual, FILE),
     };
-    findings.extend(redis.values().map(|at| at.finding(grade, became, what)));
-    common.redis = Some(value);
+    if grade == Grade::Manual {
+        made.secrets.push("file secrets/redis-url".to_owned());
+    }
+    // What is to do is one thing, whatever it consists of.
+    for (index, at) in redis.values().enumerate() {
+        let is_first = index == 0 || grade == Grade::Exact;
+        let (grade, what) = if is_first { (grade, what) } else { (Grade::Approximate, "is a part of that URL") };
+        findings.push(at.finding(grade, became, what));
+    }
+    Some(value)
 }
