@@ -18,7 +18,7 @@ const LARGE_STRUCTS: &[(&str, &str)] = &[(
     "as written: each field is a key of the file, and serde cannot flatten where unknown keys are refused",
 )];
 
-/// Files with more than 500 lines before their tests.
+/// Files with more than 600 lines before their tests.
 const LONG_FILES: &[(&str, &str)] = &[];
 
 /// Files with comments of more than 100 columns.
@@ -130,12 +130,12 @@ fn no_comment_is_wider_than_a_hundred_columns() {
 }
 
 #[test]
-fn no_file_is_longer_than_five_hundred_lines() {
+fn no_file_is_longer_than_six_hundred_lines() {
     let length = |source: &str| source.split("#[cfg(test)]\nmod tests").next().unwrap_or(source).lines().count();
     let mut lengths: Vec<_> = texts().map(|(file, source)| (length(&source), file)).collect();
     lengths.sort();
     println!("{} files, median {} lines", lengths.len(), lengths[lengths.len() / 2].0);
-    let mut long: Vec<_> = lengths.into_iter().filter(|(length, _)| *length > 500).map(|(_, file)| file).collect();
+    let mut long: Vec<_> = lengths.into_iter().filter(|(length, _)| *length > 600).map(|(_, file)| file).collect();
     long.sort();
     check_exceptions(&long, LONG_FILES);
 }
