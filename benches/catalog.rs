@@ -51,11 +51,20 @@ struct Figures {
 }
 
 fn main() -> ExitCode {
-    let given: Vec<u64> = std::env::args().skip(1).filter_map(|argument| argument.parse().ok()).collect();
-    println!("| Keys | Files | Start | CPU | Peak | At rest | Reload | CPU | Peak | Requests meanwhile | Slowest |");
+    let given: Vec<u64> = std::env::args()
+        .skip(1)
+        .filter_map(|argument| argument.parse().ok())
+        .collect();
+    println!(
+        "| Keys | Files | Start | CPU | Peak | At rest | Reload | CPU | Peak | Requests meanwhile | Slowest |"
+    );
     println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|---:|");
     let mut ends_well = true;
-    for keys in if given.is_empty() { KEYS.to_vec() } else { given } {
+    for keys in if given.is_empty() {
+        KEYS.to_vec()
+    } else {
+        given
+    } {
         match measure(keys) {
             Ok(figures) => ends_well &= figures.is_as_promised(keys),
             Err(why) => {
@@ -64,7 +73,11 @@ fn main() -> ExitCode {
             }
         }
     }
-    if ends_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if ends_well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 impl Figures {
@@ -84,7 +97,8 @@ fn measure(keys: u64) -> io::Result<Figures> {
     let begin = Instant::now();
     let gateway = Gateway::start(&folder.0)?;
     wait_for(|| ask(admin, "GET /readyz", "", "").is_ok_and(|status| status == 200))?;
-    let (start, start_cpu, start_peak) = (begin.elapsed(), gateway.cpu()?, gateway.memory("VmHWM:")?);
+    let (start, start_cpu, start_peak) =
+        (begin.elapsed(), gateway.cpu()?, gateway.memory("VmHWM:")?);
     thread::sleep(REST);
     let rest = gateway.memory("VmRSS:")?;
     gateway.forget_peak()?;
@@ -154,7 +168,12 @@ fn call_until(ended: &AtomicBool, listen: SocketAddr) -> Calls {
 /// Sends one request, which the gateway answers by itself.
 fn chat(listen: SocketAddr, secret: &str) -> io::Result<u16> {
     let body = r#"{"model":"demo","messages":[{"role":"user","content":"Hello"}]}"#;
-    ask(listen, "POST /v1/chat/completions", &format!("authorization: Bearer {secret}\r\n"), body)
+    ask(
+        listen,
+        "POST /v1/chat/completions",
+        &format!("authorization: Bearer {secret}\r\n"),
+        body,
+    )
 }
 
 /// Sends a request on a connection of its own, and returns the status of the answer.
@@ -163,11 +182,16 @@ fn ask(address: SocketAddr, line: &str, fields: &str, body: &str) -> io::Result<
     stream.set_read_timeout(Some(PATIENCE))?;
     let length = body.len();
     let head = "host: localhost\r\nconnection: close\r\ncontent-type: application/json";
-    stream
-        .write_all(format!("{line} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n{fields}\r\n{body}").as_bytes())?;
+    stream.write_all(
+        format!("{line} HTTP/1.1\r\n{head}\r\ncontent-length: {length}\r\n{fields}\r\n{body}")
+            .as_bytes(),
+    )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
     status.ok_or_else(|| io::Error::other("no answer"))
 }
 
@@ -192,7 +216,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(keys: u64) -> io::Result<Folder> {
-        let path = std::env::temp_dir().join(format!("portcullis-catalog-{}-{keys}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("portcullis-catalog-{}-{keys}", std::process::id()));
         fs::create_dir_all(path.join("catalog.d"))?;
         Ok(Folder(path))
     }
@@ -209,7 +234,9 @@ impl Folder {
         let demo = "accounts: { demo: { dialect: demo } }\nmodels: { demo: { targets: [{ account: demo }] } }\n";
         fs::write(
             self.0.join("catalog.yaml"),
-            format!("{demo}callers: {{ demo: {{ keys: {{ first: {{ hash: sha256:{HASH} }} }} }} }}\n"),
+            format!(
+                "{demo}callers: {{ demo: {{ keys: {{ first: {{ hash: sha256:{HASH} }} }} }} }}\n"
+            ),
         )?;
         let mut size = 0;
         for file in 0..FILES {
@@ -223,7 +250,10 @@ impl Folder {
     /// Adds a file with one more key at once, and returns when.
     fn add_key(&self) -> io::Result<Instant> {
         let new = self.0.join("new");
-        fs::write(&new, format!("callers: {{ new: {{ keys: {{ one: {{ hash: sha256:{NEW_HASH} }} }} }} }}\n"))?;
+        fs::write(
+            &new,
+            format!("callers: {{ new: {{ keys: {{ one: {{ hash: sha256:{NEW_HASH} }} }} }} }}\n"),
+        )?;
         let begin = Instant::now();
         fs::rename(new, self.0.join("catalog.d/new.yaml"))?;
         Ok(begin)
@@ -247,9 +277,15 @@ fn text_of(numbers: std::ops::Range<u64>) -> String {
             writeln!(text, "  team-{caller}:\n    keys:").ok();
         }
         // Any 64 hex digits are a hash; these are no two alike.
-        let digits =
-            [1, 2, 3, 4].map(|part: u64| (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(7 * part as u32));
-        let hash: String = digits.iter().map(|digits| format!("{digits:016x}")).collect();
+        let digits = [1, 2, 3, 4].map(|part: u64| {
+            (number + 1)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .rotate_left(7 * part as u32)
+        });
+        let hash: String = digits
+            .iter()
+            .map(|digits| format!("{digits:016x}"))
+            .collect();
         writeln!(text, "      key-{number}:\n        hash: sha256:{hash}").ok();
     }
     text
@@ -262,16 +298,26 @@ impl Gateway {
     fn start(folder: &Path) -> io::Result<Gateway> {
         let program = option_env!("CARGO_BIN_EXE_portcullis").unwrap_or("portcullis");
         let mut command = Command::new(program);
-        command.arg("serve").arg("--conf").arg(folder).current_dir(folder);
-        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().map(Gateway)
+        command
+            .arg("serve")
+            .arg("--conf")
+            .arg(folder)
+            .current_dir(folder);
+        command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map(Gateway)
     }
 
     /// Returns a line of what the kernel knows of the memory, in MB.
     fn memory(&self, line: &str) -> io::Result<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
         let found = status.lines().find_map(|found| found.strip_prefix(line));
-        let kib: Option<u64> = found.and_then(|kib| kib.trim().trim_end_matches(" kB").parse().ok());
-        kib.map(|kib| kib * 1_024 / 1_000_000).ok_or_else(|| io::Error::other("the gateway has ended"))
+        let kib: Option<u64> =
+            found.and_then(|kib| kib.trim().trim_end_matches(" kB").parse().ok());
+        kib.map(|kib| kib * 1_024 / 1_000_000)
+            .ok_or_else(|| io::Error::other("the gateway has ended"))
     }
 
     /// Returns the processor time that it has used.
@@ -285,7 +331,9 @@ impl Gateway {
             .map(|n| n.parse().unwrap_or(0))
             .collect();
         // The kernel counts in hundredths of a second.
-        Ok(Duration::from_millis(10 * fields.iter().skip(11).take(2).sum::<u64>()))
+        Ok(Duration::from_millis(
+            10 * fields.iter().skip(11).take(2).sum::<u64>(),
+        ))
     }
 
     fn forget_peak(&self) -> io::Result<()> {

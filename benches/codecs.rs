@@ -1,7 +1,10 @@
 //! Measures the work for each request and each streamed chunk: looking up key and model, reading
 //! the envelope, splicing, decoding events. Measures also the cost of a list of models.
 
-#![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
+#![allow(
+    missing_docs,
+    reason = "criterion's macros make undocumented functions"
+)]
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -31,7 +34,10 @@ fn chat(bytes: usize, prose: &str) -> Vec<u8> {
     while body.len() + 100 < bytes {
         let room = (bytes - body.len() - 100).min(2000);
         let content: String = prose.chars().cycle().take(room).collect();
-        body.push_str(&format!(r#",{{"role":"user","content":{}}}"#, json::quote(&content)));
+        body.push_str(&format!(
+            r#",{{"role":"user","content":{}}}"#,
+            json::quote(&content)
+        ));
     }
     body.push_str(r#"],"temperature":0.7,"max_tokens":256,"stream":true}"#);
     body.into_bytes()
@@ -50,11 +56,16 @@ fn envelopes(criterion: &mut Criterion) {
         ("300 B", chat(300, prose)),
         ("64 KiB", chat(64 << 10, prose)),
         ("1 MiB", chat(1 << 20, prose)),
-        ("1 MiB of Greek", chat(590 << 10, "Πᾶσα τέχνη καὶ πᾶσα μέθοδος. ")),
+        (
+            "1 MiB of Greek",
+            chat(590 << 10, "Πᾶσα τέχνη καὶ πᾶσα μέθοδος. "),
+        ),
         ("1 MiB image", image.into_bytes()),
     ] {
         group.throughput(Throughput::Bytes(body.len() as u64));
-        group.bench_function(name, |bencher| bencher.iter(|| (CHAT.envelope)(black_box(&body))));
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| (CHAT.envelope)(black_box(&body)))
+        });
     }
     group.finish();
 }
@@ -71,7 +82,9 @@ fn scans(criterion: &mut Criterion) {
 fn splices(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("splice");
     let body = chat(300, "Hello, world. ");
-    let span = (CHAT.envelope)(&body).map(|envelope| envelope.places.model).unwrap_or(0..0);
+    let span = (CHAT.envelope)(&body)
+        .map(|envelope| envelope.places.model)
+        .unwrap_or(0..0);
     let mut out = Vec::new();
     group.bench_function("a request's model", |bencher| {
         bencher.iter(|| {
@@ -107,8 +120,11 @@ fn events(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("sse");
     let stream: Vec<u8> = format!("data: {CHUNK}\n\n").repeat(100).into_bytes();
     // Whole events in each read; reads that cut events; every event in two reads.
-    for (name, read) in [("100 events in one read", stream.len()), ("in reads of 1460", 1460), ("in reads of 100", 100)]
-    {
+    for (name, read) in [
+        ("100 events in one read", stream.len()),
+        ("in reads of 1460", 1460),
+        ("in reads of 100", 100),
+    ] {
         group.throughput(Throughput::Elements(100));
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
@@ -141,10 +157,23 @@ fn streams(criterion: &mut Criterion) {
         prompt_bytes: 100,
         ..AnswerHeader::default()
     };
-    let words = [" gateway", " a", ",", " requests", "\\n\\n", " é", " several", " \\\"quoted\\\""];
+    let words = [
+        " gateway",
+        " a",
+        ",",
+        " requests",
+        "\\n\\n",
+        " é",
+        " several",
+        " \\\"quoted\\\"",
+    ];
     let with = |word: &str| CHUNK.replace(" gateway", word);
     let padded = |(index, word): (usize, &&str)| {
-        with(word).replacen('{', &format!(r#"{{"obfuscation":"{}","#, "x7Kq".repeat(index % 4 + 1)), 1)
+        with(word).replacen(
+            '{',
+            &format!(r#"{{"obfuscation":"{}","#, "x7Kq".repeat(index % 4 + 1)),
+            1,
+        )
     };
     let logprobs = |(index, word): (usize, &&str)| {
         let logprobs = format!(
@@ -154,13 +183,29 @@ fn streams(criterion: &mut Criterion) {
     };
     for (name, chunks) in [
         ("the same chunk", vec![CHUNK.to_owned(); words.len()]),
-        ("other contents", words.iter().map(|word| with(word)).collect()),
-        ("other contents and padding", words.iter().enumerate().map(padded).collect()),
-        ("other contents and logprobs", words.iter().enumerate().map(logprobs).collect::<Vec<_>>()),
+        (
+            "other contents",
+            words.iter().map(|word| with(word)).collect(),
+        ),
+        (
+            "other contents and padding",
+            words.iter().enumerate().map(padded).collect(),
+        ),
+        (
+            "other contents and logprobs",
+            words.iter().enumerate().map(logprobs).collect::<Vec<_>>(),
+        ),
     ] {
-        let events: Vec<String> = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
+        let events: Vec<String> = chunks
+            .iter()
+            .map(|chunk| format!("data: {chunk}\n\n"))
+            .collect();
         let dialect = Dialect::from(&openai::PROTOCOL);
-        let to = Recipient { front: &CHAT, header: &face, options: AnswerOptions::default() };
+        let to = Recipient {
+            front: &CHAT,
+            header: &face,
+            options: AnswerOptions::default(),
+        };
         let mut stream = dialect.stream("m", to, 8 << 20);
         let mut out = Vec::new();
         group.throughput(Throughput::Elements(events.len() as u64));
@@ -183,17 +228,24 @@ fn streams(criterion: &mut Criterion) {
 fn catalog(models: usize, keys: usize) -> Catalog {
     let mut text = String::from("accounts:\n  a: { dialect: demo }\nmodels:\n");
     for n in 0..models {
-        text.push_str(&format!("  vendor/model-{n}: {{ targets: [{{ account: a }}] }}\n"));
+        text.push_str(&format!(
+            "  vendor/model-{n}: {{ targets: [{{ account: a }}] }}\n"
+        ));
     }
     text.push_str("callers:\n");
     for n in 0..keys {
         if n % 100 == 0 {
             text.push_str(&format!("  caller-{}:\n    keys:\n", n / 100));
         }
-        let hash: String = digest(&secret(n)).iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash: String = digest(&secret(n))
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         text.push_str(&format!("      key-{n}: {{ hash: \"sha256:{hash}\" }}\n"));
     }
-    match resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Err("nothing is looked up".to_owned())) {
+    match resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+        Err("nothing is looked up".to_owned())
+    }) {
         Ok(catalog) => catalog,
         Err(problems) => panic!("{problems:?}"),
     }
@@ -213,30 +265,49 @@ fn catalogs(criterion: &mut Criterion) {
     let some: Vec<usize> = (0..4096).map(|n| n * 7919).collect();
     let secrets: Vec<_> = some.iter().map(|n| secret(n % KEYS)).collect();
     let digests: Vec<_> = secrets.iter().map(|secret| digest(secret)).collect();
-    let names: Vec<_> = some.iter().map(|n| format!("vendor/model-{}", n % MODELS)).collect();
+    let names: Vec<_> = some
+        .iter()
+        .map(|n| format!("vendor/model-{}", n % MODELS))
+        .collect();
     let now = SystemTime::now();
     let mut turn = digests.iter().cycle();
     group.bench_function("a key by its digest", |bencher| {
-        bencher.iter(|| assert!(turn.next().is_some_and(|digest| large.opened(black_box(digest), now).is_ok())));
+        bencher.iter(|| {
+            assert!(
+                turn.next()
+                    .is_some_and(|digest| large.opened(black_box(digest), now).is_ok())
+            )
+        });
     });
     let mut turn = secrets.iter().cycle();
     group.bench_function("a key by its secret", |bencher| {
-        bencher
-            .iter(|| assert!(turn.next().is_some_and(|secret| large.opened(&digest(black_box(secret)), now).is_ok())));
+        bencher.iter(|| {
+            assert!(
+                turn.next()
+                    .is_some_and(|secret| large.opened(&digest(black_box(secret)), now).is_ok())
+            )
+        });
     });
     group.bench_function("an unknown key", |bencher| {
         bencher.iter(|| assert!(large.opened(black_box(&[7; 32]), now).is_err()))
     });
     let mut turn = names.iter().cycle();
     group.bench_function("a model by its name", |bencher| {
-        bencher.iter(|| assert!(turn.next().is_some_and(|name| large.model(black_box(name)).is_some())));
+        bencher.iter(|| {
+            assert!(
+                turn.next()
+                    .is_some_and(|name| large.model(black_box(name)).is_some())
+            )
+        });
     });
     group.finish();
 
     let mut group = criterion.benchmark_group("list of models");
     let small = catalog(100, 1);
     for (name, catalog, models) in [("100", &small, 100), ("10,000", &large, MODELS)] {
-        let Ok(key) = catalog.opened(&digest(&secret(0)), now).map(|(key, _)| key) else { panic!("the key is there") };
+        let Ok(key) = catalog.opened(&digest(&secret(0)), now).map(|(key, _)| key) else {
+            panic!("the key is there")
+        };
         group.throughput(Throughput::Elements(models as u64));
         // The cache is fresh each time, as after a reload.
         group.bench_function(format!("{name}, rendered"), |bencher| {

@@ -21,41 +21,84 @@ use dialects::{AnswerHeader, Dialect, Recipient, Translate};
 /// Returns the dialects, each with a model and a text event as its provider sends it.
 fn dialects() -> Vec<(&'static str, Dialect, &'static str, Vec<u8>)> {
     let sse = |name: &str, data: &str| {
-        let name = if name.is_empty() { String::new() } else { format!("event: {name}\n") };
+        let name = if name.is_empty() {
+            String::new()
+        } else {
+            format!("event: {name}\n")
+        };
         format!("{name}data: {data}\n\n").into_bytes()
     };
     let chunk = r#"{"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"chat.completion.chunk","created":1790000000,"model":"gpt-4o-mini-2024-07-18","system_fingerprint":"fp_560af6e559","choices":[{"index":0,"delta":{"content":" gateway"},"logprobs":null,"finish_reason":null}],"usage":null}"#;
     let claude = r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":" gateway"}}"#;
     let gemini = r#"{"candidates":[{"content":{"parts":[{"text":" gateway"}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":12,"totalTokenCount":21},"modelVersion":"gemini-2.5-flash","responseId":"mW1uaPz"}"#;
-    let converse = r#"{"contentBlockIndex":0,"delta":{"text":" gateway"},"p":"abcdefghijklmnopqrstuv"}"#;
-    let cohere = r#"{"type":"content-delta","index":0,"delta":{"message":{"content":{"text":" gateway"}}}}"#;
+    let converse =
+        r#"{"contentBlockIndex":0,"delta":{"text":" gateway"},"p":"abcdefghijklmnopqrstuv"}"#;
+    let cohere =
+        r#"{"type":"content-delta","index":0,"delta":{"message":{"content":{"text":" gateway"}}}}"#;
     let ollama = concat!(
         r#"{"model":"qwen3","created_at":"2026-11-21T10:00:00.123456789Z","message":{"role":"assistant","content":" gateway"},"done":false}"#,
         "\n"
     );
     vec![
-        ("openai", Dialect::from(&openai::PROTOCOL), "gpt-4o", sse("", chunk)),
-        ("anthropic", Dialect::from(&anthropic::PROTOCOL), "claude-sonnet-4-5", sse("content_block_delta", claude)),
-        ("gemini", Dialect::from(&gemini::PROTOCOL), "gemini-2.5-flash", sse("", gemini)),
+        (
+            "openai",
+            Dialect::from(&openai::PROTOCOL),
+            "gpt-4o",
+            sse("", chunk),
+        ),
+        (
+            "anthropic",
+            Dialect::from(&anthropic::PROTOCOL),
+            "claude-sonnet-4-5",
+            sse("content_block_delta", claude),
+        ),
+        (
+            "gemini",
+            Dialect::from(&gemini::PROTOCOL),
+            "gemini-2.5-flash",
+            sse("", gemini),
+        ),
         (
             "bedrock",
             Dialect::from(&bedrock::PROTOCOL),
             "anthropic.claude-sonnet-4-5-20250929-v1:0",
             frame("contentBlockDelta", converse),
         ),
-        ("cohere", Dialect::from(&cohere::PROTOCOL), "command-a-03-2025", sse("content-delta", cohere)),
-        ("ollama", Dialect::from(&ollama::PROTOCOL), "qwen3", ollama.as_bytes().to_vec()),
+        (
+            "cohere",
+            Dialect::from(&cohere::PROTOCOL),
+            "command-a-03-2025",
+            sse("content-delta", cohere),
+        ),
+        (
+            "ollama",
+            Dialect::from(&ollama::PROTOCOL),
+            "qwen3",
+            ollama.as_bytes().to_vec(),
+        ),
     ]
 }
 
 /// Writes one frame of AWS's event stream.
 fn frame(kind: &str, payload: &str) -> Vec<u8> {
     let crc = |bytes: &[u8]| {
-        let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
-        !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
+        let step = |crc: u32| {
+            if crc & 1 == 1 {
+                crc >> 1 ^ 0xEDB8_8320
+            } else {
+                crc >> 1
+            }
+        };
+        !bytes.iter().fold(!0, |crc, byte| {
+            (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc))
+        })
     };
     let mut headers = Vec::new();
-    for (name, value) in [(":event-type", kind), (":content-type", "application/json"), (":message-type", "event")] {
+    for (name, value) in [
+        (":event-type", kind),
+        (":content-type", "application/json"),
+        (":message-type", "event"),
+    ] {
         headers.push(u8::try_from(name.len()).unwrap());
         headers.extend(name.as_bytes());
         headers.push(7);
@@ -63,7 +106,11 @@ fn frame(kind: &str, payload: &str) -> Vec<u8> {
         headers.extend(value.as_bytes());
     }
     let mut frame = Vec::new();
-    frame.extend(u32::try_from(16 + headers.len() + payload.len()).unwrap().to_be_bytes());
+    frame.extend(
+        u32::try_from(16 + headers.len() + payload.len())
+            .unwrap()
+            .to_be_bytes(),
+    );
     frame.extend(u32::try_from(headers.len()).unwrap().to_be_bytes());
     frame.extend(crc(&frame).to_be_bytes());
     frame.extend(headers);
@@ -77,8 +124,9 @@ fn frame(kind: &str, payload: &str) -> Vec<u8> {
 fn request() -> Bytes {
     let prose = "The quick brown fox jumps over the lazy dog, and \"nobody\" minds.\n".repeat(4);
     let quoted = json::quote(&prose);
-    let mut body =
-        String::from(r#"{"model":"m","messages":[{"role":"system","content":"You are a helpful assistant."}"#);
+    let mut body = String::from(
+        r#"{"model":"m","messages":[{"role":"system","content":"You are a helpful assistant."}"#,
+    );
     for turn in 0..12 {
         body.push_str(&format!(
             r#",{{"role":"user","content":{quoted}}},{{"role":"assistant","content":null,"tool_calls":[{{"id":"call_{turn}","type":"function","function":{{"name":"tool_{}","arguments":"{{\"city\":\"Rome\",\"days\":3}}"}}}}]}},{{"role":"tool","tool_call_id":"call_{turn}","content":"{{\"sky\":\"clear\",\"degrees\":[21,22,23]}}"}},{{"role":"assistant","content":{quoted}}}"#,
@@ -128,7 +176,11 @@ fn events(criterion: &mut Criterion) {
     };
     group.throughput(Throughput::Elements(1));
     for (name, dialect, model, event) in dialects() {
-        let to = Recipient { front: &CHAT, header: &face, options: AnswerOptions::default() };
+        let to = Recipient {
+            front: &CHAT,
+            header: &face,
+            options: AnswerOptions::default(),
+        };
         let mut stream = dialect.stream(model, to, 8 << 20);
         let mut out = Vec::new();
         group.bench_function(name, |bencher| {

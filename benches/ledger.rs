@@ -15,17 +15,24 @@ const KEYS: u64 = 1_000;
 const WAITING: u64 = 100_000;
 
 fn main() -> Result<(), String> {
-    let folder = std::env::temp_dir().join(format!("portcullis-bench-ledger-{}", std::process::id()));
+    let folder =
+        std::env::temp_dir().join(format!("portcullis-bench-ledger-{}", std::process::id()));
     let path = folder.join("ledger.sqlite");
     let ledger = Ledger::open(&config::Ledger {
         enabled: true,
         path: path.clone(),
         retention: Duration::from_secs(90 * 86_400),
     });
-    let keys: Vec<Arc<str>> = (0..KEYS).map(|n| format!("caller-{}/key-{n}", n / 10).into()).collect();
-    let callers: Vec<Arc<str>> = (0..KEYS).map(|n| format!("caller-{}", n / 10).into()).collect();
+    let keys: Vec<Arc<str>> = (0..KEYS)
+        .map(|n| format!("caller-{}/key-{n}", n / 10).into())
+        .collect();
+    let callers: Vec<Arc<str>> = (0..KEYS)
+        .map(|n| format!("caller-{}", n / 10).into())
+        .collect();
     let (model, account): (Arc<str>, Arc<str>) = ("gpt-4o-mini".into(), "openai-main".into());
-    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_err(|e| e.to_string())?;
+    let since_1970 = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_err(|e| e.to_string())?;
     let at = u64::try_from(since_1970.as_millis()).map_err(|e| e.to_string())?;
 
     let start = Instant::now();
@@ -79,14 +86,21 @@ fn main() -> Result<(), String> {
         return Err(format!("not all is written: {told:?}"));
     }
     let status = std::fs::read_to_string("/proc/self/status").map_err(|e| e.to_string())?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("unknown").trim();
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap_or("unknown")
+        .trim();
     let size = std::fs::metadata(&path).map_err(|e| e.to_string())?.len();
     println!(
         "{ROWS} rows committed in {took:.2?}: {:.0} rows/s, {} ns a row in `write`",
         ROWS as f64 / took.as_secs_f64(),
         adding.as_nanos() / u128::from(ROWS)
     );
-    println!("peak memory {peak}, {} bytes a row in the file", size / ROWS);
+    println!(
+        "peak memory {peak}, {} bytes a row in the file",
+        size / ROWS
+    );
     let before = Instant::now();
     let past = ledger.past(at + ROWS / 100, None);
     println!("past: {} entries in {:.2?}", past.len(), before.elapsed());

@@ -31,13 +31,16 @@ fn catalog(limits: &str) -> Catalog {
     // The callers are spread over files, since no file may be as large as all of them.
     let mut files = vec![(
         "catalog.yaml".to_owned(),
-        "accounts: {a: {dialect: demo}}\nmodels: {m: {targets: [{account: a}]}}\ncallers:\n".to_owned(),
+        "accounts: {a: {dialect: demo}}\nmodels: {m: {targets: [{account: a}]}}\ncallers:\n"
+            .to_owned(),
     )];
     for caller in 0..CALLERS {
         if caller > 0 && caller % (CALLERS / 5) == 0 {
             files.push((format!("catalog.d/{caller}.yaml"), "callers:\n".to_owned()));
         }
-        let Some((_, text)) = files.last_mut() else { unreachable!("there is the first") };
+        let Some((_, text)) = files.last_mut() else {
+            unreachable!("there is the first")
+        };
         writeln!(text, "  c{caller}:\n    limits: {limits}\n    keys:").unwrap();
         for key in 0..KEYS_OF_EACH {
             let number = caller * KEYS_OF_EACH + key;
@@ -61,7 +64,13 @@ fn by_index(catalog: &Catalog, scopes: Vec<KeyScopes>) -> Vec<Each> {
 }
 
 fn now() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+    u64::try_from(
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_millis(),
+    )
+    .unwrap()
 }
 
 /// Admits and settles `times` times, and returns the time that it took. The clock is read each
@@ -71,9 +80,16 @@ fn run<'e>(times: u64, mut next: impl FnMut() -> &'e Each) -> Duration {
     for _ in 0..times {
         let (key, scopes) = next();
         let ask = Ask::of(1_500, Usd(20_000));
-        let reservation = admit(&scopes.bounds(key, 0), black_box(ask), now(), 1).expect("there is room");
+        let reservation =
+            admit(&scopes.bounds(key, 0), black_box(ask), now(), 1).expect("there is room");
         black_box(reservation.left);
-        reservation.settle(Spent { tokens: 700, usd: Usd(9_000) }, now());
+        reservation.settle(
+            Spent {
+                tokens: 700,
+                usd: Usd(9_000),
+            },
+            now(),
+        );
     }
     start.elapsed()
 }
@@ -87,7 +103,9 @@ fn crowd(times: u64, all: &[Each], key: impl Fn(usize, usize) -> usize + Sync) -
             threads.spawn(move || {
                 let mut random = fastrand::Rng::with_seed(thread as u64);
                 barrier.wait();
-                run(times / THREADS as u64 + 1, || &all[key(thread, random.usize(..))]);
+                run(times / THREADS as u64 + 1, || {
+                    &all[key(thread, random.usize(..))]
+                });
                 barrier.wait();
             });
         }
@@ -108,7 +126,9 @@ fn admission(criterion: &mut Criterion) {
     run(total as u64, || each.next().unwrap());
     let mut group = criterion.benchmark_group("admission and settlement");
     group.throughput(Throughput::Elements(1));
-    group.bench_function("one thread, one key", |bencher| bencher.iter_custom(|times| run(times, || &all[77])));
+    group.bench_function("one thread, one key", |bencher| {
+        bencher.iter_custom(|times| run(times, || &all[77]))
+    });
     let mut random = fastrand::Rng::with_seed(1);
     group.bench_function("one thread, any of 100,000 keys", |bencher| {
         bencher.iter_custom(|times| run(times, || &all[random.usize(..total)]));
@@ -116,20 +136,30 @@ fn admission(criterion: &mut Criterion) {
     // Each thread has an eighth of the callers to itself.
     group.bench_function("8 threads, keys of different callers", |bencher| {
         bencher.iter_custom(|times| {
-            crowd(times, &all, |thread, random| thread * (total / THREADS) + random % (total / THREADS))
+            crowd(times, &all, |thread, random| {
+                thread * (total / THREADS) + random % (total / THREADS)
+            })
         });
     });
     group.bench_function("8 threads, keys of one caller", |bencher| {
         bencher.iter_custom(|times| crowd(times, &all, |_, random| random % KEYS_OF_EACH));
     });
     group.finish();
-    assert!(registry.scopes().iter().all(|scope| scope.own(now()).places == 0));
+    assert!(
+        registry
+            .scopes()
+            .iter()
+            .all(|scope| scope.own(now()).places == 0)
+    );
 }
 
 fn adoption(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("a catalog of 100,000 keys");
     group.sample_size(10);
-    for (name, limits) in [("without limits", "{}"), ("with limits at all levels", LIMITS)] {
+    for (name, limits) in [
+        ("without limits", "{}"),
+        ("with limits at all levels", LIMITS),
+    ] {
         let catalog = catalog(limits);
         group.bench_function(format!("{name}, the first"), |bencher| {
             bencher.iter_with_large_drop(|| {

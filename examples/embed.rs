@@ -15,10 +15,16 @@ use std::path::Path;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let conf = Path::new("conf");
-    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8081".to_owned());
+    let address = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "127.0.0.1:8081".to_owned());
     let mut loaded = load(conf, Secrets::Resolve)?;
     // Your server listens. Portcullis needs the address to know when it is ready.
-    loaded.server.listen = vec![Listen { address: address.parse()?, h2c: false, tls: None }];
+    loaded.server.listen = vec![Listen {
+        address: address.parse()?,
+        h2c: false,
+        tls: None,
+    }];
     let process = Process::new(&mut loaded)?;
 
     let mut pingora = Server::new(None)?;

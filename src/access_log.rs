@@ -78,12 +78,17 @@ impl AccessLog {
             // Without a buffer, so that it is known what was written.
             Access::Stdout => {
                 let stdout = std::io::stdout().as_fd().try_clone_to_owned();
-                let stdout = stdout.map_err(|why| format!("cannot write access lines to standard output: {why}"))?;
+                let stdout = stdout.map_err(|why| {
+                    format!("cannot write access lines to standard output: {why}")
+                })?;
                 (Output::File(stdout.into()), None)
             }
             Access::File(path) => (Output::File(open(path)?), Some(path.clone())),
         };
-        let sink = Arc::new(Sink { path, ..Sink::default() });
+        let sink = Arc::new(Sink {
+            path,
+            ..Sink::default()
+        });
         let writer = sink.clone();
         std::thread::Builder::new()
             .name("access-log".to_owned())
@@ -101,7 +106,11 @@ impl AccessLog {
     pub fn write(&self, settled: &Settled) {
         let (sink, mut line) = (&self.sink, json(settled));
         line.push(b'\n');
-        let text = if self.is_text { text(settled) } else { Vec::new() };
+        let text = if self.is_text {
+            text(settled)
+        } else {
+            Vec::new()
+        };
         let mut waiting = sink.waiting.lock();
         if waiting.json.len() > MOST {
             sink.dropped.fetch_add(1, Ordering::Relaxed);
@@ -153,7 +162,9 @@ impl AccessLog {
 impl Output {
     /// Writes lines. Returns the number of bytes that were written, also if not all were.
     fn write(&mut self, lines: &[u8]) -> (usize, std::io::Result<()>) {
-        let Output::File(file) = self else { return (lines.len(), Ok(())) };
+        let Output::File(file) = self else {
+            return (lines.len(), Ok(()));
+        };
         let mut written = 0;
         while let Some(rest) = lines.get(written..).filter(|rest| !rest.is_empty()) {
             match file.write(rest) {
@@ -185,7 +196,11 @@ impl LineWriter {
         let (written, result) = self.output.write(lines);
         let (before, after) = lines.split_at(written);
         let is_cut = before.last().is_some_and(|last| *last != b'\n');
-        let end = if is_cut { memchr::memchr(b'\n', after).map_or(after.len(), |end| end + 1) } else { 0 };
+        let end = if is_cut {
+            memchr::memchr(b'\n', after).map_or(after.len(), |end| end + 1)
+        } else {
+            0
+        };
         let (rest, lost) = after.split_at(end);
         self.rest = rest.to_vec();
         (count_lines(lost), result)
@@ -219,13 +234,17 @@ impl Waiting {
         self.text.clear();
         self.text.shrink_to(KEPT);
         self.ends.clear();
-        self.ends.shrink_to(KEPT / size_of::<(usize, Option<Blame>)>());
+        self.ends
+            .shrink_to(KEPT / size_of::<(usize, Option<Blame>)>());
     }
 }
 
 impl Sink {
     fn run(&self, output: Output) {
-        let mut writer = LineWriter { output, rest: Vec::new() };
+        let mut writer = LineWriter {
+            output,
+            rest: Vec::new(),
+        };
         let mut failing = false;
         let mut lines = Waiting::default();
         loop {
@@ -250,13 +269,19 @@ impl Sink {
             std::mem::swap(&mut lines, &mut self.waiting.lock());
             // This is first, since the output may let the thread wait.
             self.recent.add(lines.lines());
-            let (lost, written) = writer.write(if lines.text.is_empty() { &lines.json } else { &lines.text });
+            let (lost, written) = writer.write(if lines.text.is_empty() {
+                &lines.json
+            } else {
+                &lines.text
+            });
             let has_failed = std::mem::replace(&mut failing, written.is_err());
             self.dropped.fetch_add(lost, Ordering::Relaxed);
             if let Err(why) = written {
                 // The error is logged once per outage.
                 if !has_failed {
-                    log::error!("the access log cannot be written, so its lines are dropped: {why}");
+                    log::error!(
+                        "the access log cannot be written, so its lines are dropped: {why}"
+                    );
                 }
             } else if has_failed {
                 log::info!("the access log can be written again");
@@ -274,30 +299,63 @@ fn open(path: &PathBuf) -> Result<File, String> {
         .create(true)
         .append(true)
         .open(path)
-        .map_err(|e| format!("cannot open the access log that `log.access` in server.yaml names: {e}"))
+        .map_err(|e| {
+            format!("cannot open the access log that `log.access` in server.yaml names: {e}")
+        })
 }
 
 /// Returns the first 16 hexadecimal digits of the SHA-256 of a caller's name for its end user, as
 /// the access line has it: the name itself may be an address of mail.
 pub fn end_user_hash(name: &str) -> String {
-    Sha256::digest(name).iter().take(8).fold(String::with_capacity(16), |mut text, byte| {
-        // Anything can be written to a text.
-        let _written = std::fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
-        text
-    })
+    Sha256::digest(name)
+        .iter()
+        .take(8)
+        .fold(String::with_capacity(16), |mut text, byte| {
+            // Anything can be written to a text.
+            let _written = std::fmt::Write::write_fmt(&mut text, format_args!("{byte:02x}"));
+            text
+        })
 }
 
 /// Writes the line as text, with its end.
 fn text(settled: &Settled) -> Vec<u8> {
-    let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total, .. } = settled;
+    let Settled {
+        began_at,
+        sender,
+        request,
+        answer,
+        served,
+        attempts,
+        times,
+        spending,
+        outcome,
+        total,
+        ..
+    } = settled;
     // If the head could not be read, these facts may be unknown.
     fn or_dash(value: Option<&str>) -> &str {
         value.filter(|value| !value.is_empty()).unwrap_or("-")
     }
-    let detail = |tried: &Tried| tried.detail.as_ref().map(|detail| format!(":{detail:?}")).unwrap_or_default();
-    let tries =
-        attempts.trail.iter().map(|t| format!("{}:{}:{}ms{}", t.account, t.outcome, t.ms, t.often(":") + &detail(t)));
-    let (usage, address) = (&spending.usage, sender.address.map(|address| address.to_string()));
+    let detail = |tried: &Tried| {
+        tried
+            .detail
+            .as_ref()
+            .map(|detail| format!(":{detail:?}"))
+            .unwrap_or_default()
+    };
+    let tries = attempts.trail.iter().map(|t| {
+        format!(
+            "{}:{}:{}ms{}",
+            t.account,
+            t.outcome,
+            t.ms,
+            t.often(":") + &detail(t)
+        )
+    });
+    let (usage, address) = (
+        &spending.usage,
+        sender.address.map(|address| address.to_string()),
+    );
     let line = format!(
         "{} {} {} {} {} {} {} {}ms own={}us model={}{} key={} account={} tokens={}+{}({}) tries=[{}]{}\n",
         time(*began_at),
@@ -324,7 +382,9 @@ fn text(settled: &Settled) -> Vec<u8> {
 
 /// Writes a fact that not every line has, in quotes, or nothing.
 fn quoted(name: &str, value: Option<&str>) -> String {
-    value.map(|value| format!("{name}={value:?}")).unwrap_or_default()
+    value
+        .map(|value| format!("{name}={value:?}"))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -351,16 +411,30 @@ mod tests {
             log.flush();
             let ids = |failures| {
                 let lines = log.recent().lines(0, u64::MAX, failures).into_iter();
-                let read =
-                    |line: RecentLine| -> serde_json::Value { serde_json::from_slice(&line.json).expect("JSON") };
-                lines.map(|line| (line.seq, read(line)["request_id"].clone())).collect::<Vec<_>>()
+                let read = |line: RecentLine| -> serde_json::Value {
+                    serde_json::from_slice(&line.json).expect("JSON")
+                };
+                lines
+                    .map(|line| (line.seq, read(line)["request_id"].clone()))
+                    .collect::<Vec<_>>()
             };
-            assert_eq!(ids(false), [(2, "two\"".into()), (1, "one".into())], "{access:?} {format:?}");
+            assert_eq!(
+                ids(false),
+                [(2, "two\"".into()), (1, "one".into())],
+                "{access:?} {format:?}"
+            );
             assert_eq!(ids(true), [(2, "two\"".into())]);
             let written = std::fs::read_to_string(&file).unwrap_or_default();
             let lines = if access == Access::Off { 0 } else { 2 };
-            assert_eq!((written.lines().count(), log.dropped()), (lines, 0), "{written}");
-            assert_eq!(written.starts_with('{'), access != Access::Off && format == Format::Json);
+            assert_eq!(
+                (written.lines().count(), log.dropped()),
+                (lines, 0),
+                "{written}"
+            );
+            assert_eq!(
+                written.starts_with('{'),
+                access != Access::Off && format == Format::Json
+            );
         }
         std::fs::remove_file(&file).ok();
     }

@@ -10,7 +10,18 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// The phases of the process, in their order.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
     /// Nothing is loaded, or no address is bound yet.

@@ -71,10 +71,14 @@ impl Outcome {
             Outcome::Ok => None,
             Outcome::NoCapacity => Some(limited),
             // What no target can do is asked for in vain.
-            Outcome::Refused | Outcome::Unauthorized | Outcome::Limited | Outcome::Unsupported => Some(Blame::Caller),
+            Outcome::Refused | Outcome::Unauthorized | Outcome::Limited | Outcome::Unsupported => {
+                Some(Blame::Caller)
+            }
             // Who leaves does not want the answer. If it had to wait for long, the attempts say so.
             Outcome::ClientLeft => None,
-            Outcome::UpstreamError | Outcome::UpstreamTimeout | Outcome::UpstreamCut => Some(Blame::Upstream),
+            Outcome::UpstreamError | Outcome::UpstreamTimeout | Outcome::UpstreamCut => {
+                Some(Blame::Upstream)
+            }
             Outcome::Shutdown | Outcome::Internal => Some(Blame::Ours),
         }
     }
@@ -199,7 +203,11 @@ impl What {
         }
         // The gateway has places, but no provider that works.
         let is_without_provider = matches!(self, What::NobodyFit | What::AllRateLimited);
-        if is_without_provider { Blame::Upstream } else { Blame::Ours }
+        if is_without_provider {
+            Blame::Upstream
+        } else {
+            Blame::Ours
+        }
     }
 
     /// Returns the failure's row of the table.
@@ -210,7 +218,9 @@ impl What {
         const SERVER: &str = "server_error";
         let (status, kind, code, outcome) = match self {
             What::UnknownUrl => (404, REQUEST, Some("unknown_url"), O::Refused),
-            What::MethodNotSupported { .. } => (405, REQUEST, Some("method_not_supported"), O::Refused),
+            What::MethodNotSupported { .. } => {
+                (405, REQUEST, Some("method_not_supported"), O::Refused)
+            }
             What::NoWebSocket => (426, REQUEST, Some("upgrade_required"), O::Refused),
             What::InvalidKey => (401, REQUEST, Some("invalid_api_key"), O::Unauthorized),
             What::ModelNotFound => (404, REQUEST, Some("model_not_found"), O::Refused),
@@ -223,28 +233,63 @@ impl What {
             What::UnsupportedMedia => (415, REQUEST, Some("unsupported_media_type"), O::Refused),
             What::HeadersTooLarge => (431, REQUEST, Some("headers_too_large"), O::Refused),
             What::TargetTooLong => (414, REQUEST, Some("target_too_long"), O::Refused),
-            What::UnknownCoding => (501, REQUEST, Some("unsupported_transfer_encoding"), O::Refused),
+            What::UnknownCoding => (
+                501,
+                REQUEST,
+                Some("unsupported_transfer_encoding"),
+                O::Refused,
+            ),
             What::BodyTimeout => (408, REQUEST, Some("request_timeout"), O::Refused),
-            What::OverLimit => (429, "rate_limit_error", Some("rate_limit_exceeded"), O::Limited),
+            What::OverLimit => (
+                429,
+                "rate_limit_error",
+                Some("rate_limit_exceeded"),
+                O::Limited,
+            ),
             // Both codes are the words that OpenAI's own clients look for.
-            What::OverBudget => (429, "insufficient_quota", Some("insufficient_quota"), O::Limited),
+            What::OverBudget => (
+                429,
+                "insufficient_quota",
+                Some("insufficient_quota"),
+                O::Limited,
+            ),
             What::StoreDown => (503, SERVER, Some("store_unavailable"), O::NoCapacity),
             What::NoLedger => (503, SERVER, Some("ledger_unavailable"), O::NoCapacity),
             What::NoCapacity => (503, UPSTREAM, Some("no_capacity"), O::NoCapacity),
             What::NobodyFit => (503, UPSTREAM, Some("no_capacity"), O::NoCapacity),
             What::AllRateLimited => (429, UPSTREAM, Some("no_capacity"), O::NoCapacity),
-            What::UpstreamUnavailable => (503, UPSTREAM, Some("upstream_unavailable"), O::UpstreamError),
-            What::UpstreamRateLimited => (429, UPSTREAM, Some("upstream_rate_limited"), O::UpstreamError),
+            What::UpstreamUnavailable => (
+                503,
+                UPSTREAM,
+                Some("upstream_unavailable"),
+                O::UpstreamError,
+            ),
+            What::UpstreamRateLimited => (
+                429,
+                UPSTREAM,
+                Some("upstream_rate_limited"),
+                O::UpstreamError,
+            ),
             What::UpstreamOverloaded => (503, UPSTREAM, Some(OVERLOADED), O::UpstreamError),
             What::UpstreamTimeout => (504, UPSTREAM, Some("upstream_timeout"), O::UpstreamTimeout),
-            What::BadUpstreamResponse => (502, UPSTREAM, Some("bad_upstream_response"), O::UpstreamError),
+            What::BadUpstreamResponse => (
+                502,
+                UPSTREAM,
+                Some("bad_upstream_response"),
+                O::UpstreamError,
+            ),
             What::UpstreamTruncated => (502, UPSTREAM, Some("upstream_truncated"), O::UpstreamCut),
             What::CallersFault { status, code } => (*status, REQUEST, code.as_deref(), O::Refused),
             What::CallerLeft => (499, REQUEST, Some("caller_left"), O::ClientLeft),
             What::ShuttingDown => (503, SERVER, Some("shutting_down"), O::Shutdown),
             What::Internal => (500, SERVER, Some("internal_error"), O::Internal),
         };
-        ErrorRow { status, kind, code, outcome }
+        ErrorRow {
+            status,
+            kind,
+            code,
+            outcome,
+        }
     }
 }
 
@@ -274,7 +319,14 @@ pub const MAX_RETRY_AFTER: u64 = 60;
 impl Refusal {
     /// Makes a refusal with this message.
     pub fn new(what: What, message: impl Into<Cow<'static, str>>) -> Refusal {
-        Refusal { what, message: message.into(), param: None, retry_after: None, retry_helps: true, lasts: false }
+        Refusal {
+            what,
+            message: message.into(),
+            param: None,
+            retry_after: None,
+            retry_helps: true,
+            lasts: false,
+        }
     }
 
     /// Sets the name of the field that is wrong.
@@ -296,7 +348,9 @@ impl Refusal {
     pub fn again_in(mut self, wait: Option<Duration>) -> Refusal {
         self.retry_after = wait.map(seconds_of);
         // An SDK would not wait this long, and would not give up either.
-        self.retry_helps = self.retry_after.is_some_and(|seconds| seconds <= MAX_RETRY_AFTER);
+        self.retry_helps = self
+            .retry_after
+            .is_some_and(|seconds| seconds <= MAX_RETRY_AFTER);
         self
     }
 
@@ -318,7 +372,10 @@ impl Refusal {
     pub fn event(&self, front: &Front, request_id: &str, answer: AnswerSoFar<'_>) -> Vec<u8> {
         let told = self.told(front, request_id, answer);
         // The status of the answer has left: this one says only what happened.
-        (front.errors.event)(&CallerError { status: self.what.row().status, ..told })
+        (front.errors.event)(&CallerError {
+            status: self.what.row().status,
+            ..told
+        })
     }
 
     /// Returns whether an upstream that took the request has failed.
@@ -334,9 +391,14 @@ impl Refusal {
 
     /// Returns the status for callers of a front door.
     pub fn status(&self, front: &Front) -> u16 {
-        let counting = front.counting.as_ref().filter(|_| self.what == What::NobodyCounts);
+        let counting = front
+            .counting
+            .as_ref()
+            .filter(|_| self.what == What::NobodyCounts);
         match self.what.row().status {
-            _ if self.what == What::UpstreamOverloaded => front.errors.overloaded.unwrap_or(front.errors.unavailable),
+            _ if self.what == What::UpstreamOverloaded => {
+                front.errors.overloaded.unwrap_or(front.errors.unavailable)
+            }
             503 if self.retry_after.is_none() && !self.retry_helps => front.errors.hopeless,
             503 => front.errors.unavailable,
             status if self.is_of_upstream() => front.errors.failed.unwrap_or(status),
@@ -354,21 +416,54 @@ impl Refusal {
     /// Returns the headers of the refusal for callers of a front door, besides those of every
     /// answer.
     pub fn headers(&self, front: &Front) -> Vec<(&'static str, Cow<'static, str>)> {
-        let allow = if let What::MethodNotSupported { allow } = self.what { Some(allow) } else { None };
-        let wait = self.wait(front).filter(|seconds| *seconds <= MAX_RETRY_AFTER || !front.errors.obeys_waits);
+        let allow = if let What::MethodNotSupported { allow } = self.what {
+            Some(allow)
+        } else {
+            None
+        };
+        let wait = self
+            .wait(front)
+            .filter(|seconds| *seconds <= MAX_RETRY_AFTER || !front.errors.obeys_waits);
         let headers = [
             ("allow", allow.map(Cow::Borrowed)),
-            ("www-authenticate", (self.what == What::InvalidKey).then_some("Bearer".into())),
-            ("retry-after", wait.map(|seconds| seconds.to_string().into())),
-            ("x-should-retry", (!self.retry_helps && !self.is_counted(front)).then_some("false".into())),
+            (
+                "www-authenticate",
+                (self.what == What::InvalidKey).then_some("Bearer".into()),
+            ),
+            (
+                "retry-after",
+                wait.map(|seconds| seconds.to_string().into()),
+            ),
+            (
+                "x-should-retry",
+                (!self.retry_helps && !self.is_counted(front)).then_some("false".into()),
+            ),
         ];
-        headers.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+        headers
+            .into_iter()
+            .filter_map(|(name, value)| Some((name, value?)))
+            .collect()
     }
 
-    fn told<'r>(&'r self, front: &Front, request_id: &'r str, answer: AnswerSoFar<'r>) -> CallerError<'r> {
+    fn told<'r>(
+        &'r self,
+        front: &Front,
+        request_id: &'r str,
+        answer: AnswerSoFar<'r>,
+    ) -> CallerError<'r> {
         let (ErrorRow { kind, code, .. }, status) = (self.what.row(), self.status(front));
-        let (param, message, retry_after) = (self.param.as_deref(), &*self.message, self.wait(front));
-        CallerError { status, kind, code, param, message, request_id, retry_after, answer }
+        let (param, message, retry_after) =
+            (self.param.as_deref(), &*self.message, self.wait(front));
+        CallerError {
+            status,
+            kind,
+            code,
+            param,
+            message,
+            request_id,
+            retry_after,
+            answer,
+        }
     }
 
     /// Makes the refusal for failures that only the operator can end. It does not say whose
@@ -393,12 +488,19 @@ impl Refusal {
     /// Makes the refusal for a request that no account of the model can take.
     pub fn unable(refused: Refused, model: &str) -> Refusal {
         match refused {
-            Refused::Invalid(complaint) => {
-                Refusal::new(What::BadRequest { code: Some("invalid_value") }, complaint.message).param(complaint.param)
-            }
+            Refused::Invalid(complaint) => Refusal::new(
+                What::BadRequest {
+                    code: Some("invalid_value"),
+                },
+                complaint.message,
+            )
+            .param(complaint.param),
             Refused::Unsupported(complaint) => {
                 let model = shown(model);
-                let message = format!("No upstream account of the model `{model}` can do this: {}", complaint.message);
+                let message = format!(
+                    "No upstream account of the model `{model}` can do this: {}",
+                    complaint.message
+                );
                 Refusal::new(What::Unsupported, message).param(complaint.param)
             }
         }
@@ -422,7 +524,13 @@ impl Refusal {
         let message = format!(
             "The model `{model}` cannot be asked here: none of its accounts serves the kind of endpoint `{kind}`."
         );
-        Refusal::new(What::BadRequest { code: Some("unsupported_endpoint") }, message).param("model")
+        Refusal::new(
+            What::BadRequest {
+                code: Some("unsupported_endpoint"),
+            },
+            message,
+        )
+        .param("model")
     }
 
     /// Makes the refusal for a request whose cost nobody would know, while money is limited.
@@ -432,7 +540,9 @@ impl Refusal {
             "The money of this key is limited, and no price of the model `{model}` is known for the kind of endpoint \
              `{kind}`, so the request was not sent. The gateway's operator can write a `price`."
         );
-        Refusal::new(What::PriceUnknown, message).param("model").in_vain()
+        Refusal::new(What::PriceUnknown, message)
+            .param("model")
+            .in_vain()
     }
 
     /// Makes the refusal for a request that providers have no room for now.
@@ -473,8 +583,18 @@ mod tests {
 
     #[test]
     fn retry_after_is_clamped() {
-        assert_eq!(Refusal::new(What::NoCapacity, "").retry_after(1_000_000_000).retry_after, Some(60));
-        assert_eq!(Refusal::new(What::NoCapacity, "").retry_after(0).retry_after, Some(1));
+        assert_eq!(
+            Refusal::new(What::NoCapacity, "")
+                .retry_after(1_000_000_000)
+                .retry_after,
+            Some(60)
+        );
+        assert_eq!(
+            Refusal::new(What::NoCapacity, "")
+                .retry_after(0)
+                .retry_after,
+            Some(1)
+        );
     }
 
     #[test]
@@ -490,7 +610,10 @@ mod tests {
     fn a_door_says_in_its_own_way_that_nobody_can_be_asked() {
         use dialects::front::{CHAT, GEMINI, MESSAGES, RESPONSES};
         let later = Refusal::new(What::NoCapacity, "").retry_after(9);
-        let tried = Refusal { retry_helps: false, ..later.clone() };
+        let tried = Refusal {
+            retry_helps: false,
+            ..later.clone()
+        };
         let never = Refusal::for_the_operator(What::UpstreamUnavailable);
         let other = Refusal::new(What::UpstreamTimeout, "").in_vain();
         for (front, expected) in [
@@ -499,21 +622,53 @@ mod tests {
             (&RESPONSES, [429, 429, 429, 429]),
             (&GEMINI, [503, 503, 400, 504]),
         ] {
-            assert_eq!([&later, &tried, &never, &other].map(|refusal| refusal.status(front)), expected, "{front:?}");
+            assert_eq!(
+                [&later, &tried, &never, &other].map(|refusal| refusal.status(front)),
+                expected,
+                "{front:?}"
+            );
         }
         let full = Refusal::overloaded();
-        assert_eq!([&CHAT, &MESSAGES, &RESPONSES, &GEMINI].map(|front| full.status(front)), [503, 529, 429, 503]);
-        let tried = Refusal { retry_helps: false, ..full };
-        let stops = |front: &Front| tried.headers(front).iter().any(|(name, _)| *name == "x-should-retry");
-        assert!(stops(&CHAT) && !stops(&MESSAGES), "its clients count these, and then ask another model");
+        assert_eq!(
+            [&CHAT, &MESSAGES, &RESPONSES, &GEMINI].map(|front| full.status(front)),
+            [503, 529, 429, 503]
+        );
+        let tried = Refusal {
+            retry_helps: false,
+            ..full
+        };
+        let stops = |front: &Front| {
+            tried
+                .headers(front)
+                .iter()
+                .any(|(name, _)| *name == "x-should-retry")
+        };
+        assert!(
+            stops(&CHAT) && !stops(&MESSAGES),
+            "its clients count these, and then ask another model"
+        );
         let down = Refusal::new(What::StoreDown, "").retry_after(1);
         let failed = Refusal::new(What::BadUpstreamResponse, "");
-        assert_eq!([&down, &failed].map(|refusal| refusal.status(&RESPONSES)), [429, 429]);
+        assert_eq!(
+            [&down, &failed].map(|refusal| refusal.status(&RESPONSES)),
+            [429, 429]
+        );
         let waits = |refusal: &Refusal, front: &Front| {
-            refusal.headers(front).into_iter().find(|(name, _)| *name == "retry-after").map(|(_, value)| value)
+            refusal
+                .headers(front)
+                .into_iter()
+                .find(|(name, _)| *name == "retry-after")
+                .map(|(_, value)| value)
         };
-        assert_eq!(waits(&failed, &RESPONSES).as_deref(), Some("1"), "without a time, its clients give up");
-        assert_eq!((waits(&failed, &CHAT), waits(&other, &RESPONSES)), (None, None));
+        assert_eq!(
+            waits(&failed, &RESPONSES).as_deref(),
+            Some("1"),
+            "without a time, its clients give up"
+        );
+        assert_eq!(
+            (waits(&failed, &CHAT), waits(&other, &RESPONSES)),
+            (None, None)
+        );
     }
 
     #[test]
@@ -532,9 +687,21 @@ mod tests {
     fn scrub_takes_keys_out_and_leaves_words() {
         let check = |input: &str, expected: &str| assert_eq!(scrub(input, &["s3cr3t"]), expected);
         check("the key s3cr3t is bad", "the key [redacted] is bad");
-        check("Incorrect API key provided: sk-proj-abc123def456.", "Incorrect API key provided: [redacted]");
-        check("maximum context length is 4096 tokens (messages)", "maximum context length is 4096 tokens (messages)");
-        check("token AbCdEfGhIjKlMnOpQrStUvWxYz0123456789 x", "token [redacted] x");
-        check("`response_format` of type `json_schema`", "`response_format` of type `json_schema`");
+        check(
+            "Incorrect API key provided: sk-proj-abc123def456.",
+            "Incorrect API key provided: [redacted]",
+        );
+        check(
+            "maximum context length is 4096 tokens (messages)",
+            "maximum context length is 4096 tokens (messages)",
+        );
+        check(
+            "token AbCdEfGhIjKlMnOpQrStUvWxYz0123456789 x",
+            "token [redacted] x",
+        );
+        check(
+            "`response_format` of type `json_schema`",
+            "`response_format` of type `json_schema`",
+        );
     }
 }

@@ -201,7 +201,10 @@ impl KeyItem {
 
     /// Returns the number of its secrets that have not ended.
     fn working_secrets(&self, now: &str) -> usize {
-        self.secrets.iter().filter(|end| !is_over(end.as_deref(), now)).count()
+        self.secrets
+            .iter()
+            .filter(|end| !is_over(end.as_deref(), now))
+            .count()
     }
 }
 

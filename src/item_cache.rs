@@ -17,8 +17,11 @@ use crate::conf::config::ItemCacheMode;
 /// The time for which an item is kept, in seconds.
 pub const KEPT_FOR: u64 = 24 * 3600;
 /// How long and how much is kept.
-const BOUNDS: ShelfBounds =
-    ShelfBounds { kept_for: Duration::from_secs(KEPT_FOR), most: 64 << 20, most_of_a_key: 8 << 20 };
+const BOUNDS: ShelfBounds = ShelfBounds {
+    kept_for: Duration::from_secs(KEPT_FOR),
+    most: 64 << 20,
+    most_of_a_key: 8 << 20,
+};
 /// What a caller can do where an item is not there.
 const REMEDY: &str = "Send the item itself: programs do so if they set `store` to false; Vercel's AI SDK with \
                       `providerOptions: { openai: { store: false } }`.";
@@ -34,7 +37,11 @@ pub struct ItemCache {
 impl ItemCache {
     /// Returns an empty cache.
     pub fn new(mode: ItemCacheMode) -> ItemCache {
-        ItemCache { mode, shelves: Shelves::new(BOUNDS), began: calendar::now() }
+        ItemCache {
+            mode,
+            shelves: Shelves::new(BOUNDS),
+            began: calendar::now(),
+        }
     }
 
     /// Returns where items are kept.
@@ -45,7 +52,15 @@ impl ItemCache {
     /// Keeps an item.
     pub fn put(&self, key: &Arc<str>, id: &str, item: &[u8], now: Instant) {
         let bytes = OVERHEAD + id.len() + item.len();
-        self.shelves.put(key, id.into(), SizedValue { value: Bytes::copy_from_slice(item), bytes }, now);
+        self.shelves.put(
+            key,
+            id.into(),
+            SizedValue {
+                value: Bytes::copy_from_slice(item),
+                bytes,
+            },
+            now,
+        );
     }
 
     /// Returns the item of an id, if it is still there.
@@ -74,7 +89,10 @@ fn reason(mode: ItemCacheMode, made_at: Option<u64>, began: u64, now_ms: u64) ->
         (ItemCacheMode::Off, _) => "this gateway keeps no items (`item_cache: off`)".to_owned(),
         (_, None) => format!("no answer to this key had it in the last {hours} hours"),
         (_, Some(age)) if age >= KEPT_FOR => {
-            format!("it was made {} ago, and items are kept for {hours} hours", shown_age(age))
+            format!(
+                "it was made {} ago, and items are kept for {hours} hours",
+                shown_age(age)
+            )
         }
         (ItemCacheMode::Memory, Some(age)) if made_at.is_some_and(|made| made < began) => format!(
             "it was made {} ago, and this gateway was started after that (`item_cache: memory` keeps items no longer)",
@@ -105,7 +123,10 @@ fn shown_age(seconds: u64) -> String {
 /// hold a UUID of version 7, which begins with its time.
 fn made_at(id: &str) -> Option<u64> {
     let is_uuid = |part: &&str| part.len() == 32 && part.as_bytes().get(12) == Some(&b'7');
-    let uuid = id.split('_').find(is_uuid).filter(|uuid| uuid.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+    let uuid = id
+        .split('_')
+        .find(is_uuid)
+        .filter(|uuid| uuid.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
     u64::from_str_radix(uuid.get(..12)?, 16).ok()
 }
 
@@ -118,7 +139,10 @@ mod tests {
         let (cache, now) = (ItemCache::new(ItemCacheMode::Memory), Instant::now());
         let (own, other): (Arc<str>, Arc<str>) = ("acme/prod".into(), "other/prod".into());
         cache.put(&own, "msg_1", br#"{"id":"msg_1"}"#, now);
-        assert_eq!(cache.find(&own, "msg_1", now).as_deref(), Some(&br#"{"id":"msg_1"}"#[..]));
+        assert_eq!(
+            cache.find(&own, "msg_1", now).as_deref(),
+            Some(&br#"{"id":"msg_1"}"#[..])
+        );
         assert_eq!(cache.find(&other, "msg_1", now), None);
         assert_eq!(cache.find(&own, "msg_2", now), None);
         assert_eq!(cache.find(&own, "msg_1", now + BOUNDS.kept_for), None);
@@ -134,15 +158,33 @@ mod tests {
         let (memory, store) = (ItemCacheMode::Memory, ItemCacheMode::Store);
         for (found, expected) in [
             (said(ItemCacheMode::Off, &id(5), 60), "`item_cache: off`"),
-            (said(memory, &id(25 * 3600), 60), "made 25 hours ago, and items are kept for 24 hours"),
-            (said(memory, &id(90 * 60), 60), "made 90 minutes ago, and this gateway was started after that"),
-            (said(store, &id(90 * 60), 60), "made 90 minutes ago, but not for this key"),
-            (said(memory, &id(40), 60), "made 40 seconds ago, but not for this key"),
-            (said(memory, "msg_0a1b2c", 60), "no answer to this key had it in the last 24 hours"),
+            (
+                said(memory, &id(25 * 3600), 60),
+                "made 25 hours ago, and items are kept for 24 hours",
+            ),
+            (
+                said(memory, &id(90 * 60), 60),
+                "made 90 minutes ago, and this gateway was started after that",
+            ),
+            (
+                said(store, &id(90 * 60), 60),
+                "made 90 minutes ago, but not for this key",
+            ),
+            (
+                said(memory, &id(40), 60),
+                "made 40 seconds ago, but not for this key",
+            ),
+            (
+                said(memory, "msg_0a1b2c", 60),
+                "no answer to this key had it in the last 24 hours",
+            ),
         ] {
             assert!(found.contains(expected), "{found}");
         }
         let told = ItemCache::new(memory).why_missing(&"x".repeat(200), NOW);
-        assert!(told.contains("providerOptions: { openai: { store: false } }") && told.len() < 400, "{told}");
+        assert!(
+            told.contains("providerOptions: { openai: { store: false } }") && told.len() < 400,
+            "{told}"
+        );
     }
 }

@@ -70,16 +70,25 @@ impl Ledger {
     /// Opens the file and starts the writer. If the file cannot be opened, the ledger logs that and
     /// tries again for as long as it lives.
     pub fn open(config: &config::Ledger) -> Ledger {
-        let mut ledger = Ledger { sink: None, path: config.path.clone(), instance: OnceLock::new() };
+        let mut ledger = Ledger {
+            sink: None,
+            path: config.path.clone(),
+            instance: OnceLock::new(),
+        };
         if !config.enabled {
             return ledger;
         }
         let sink = Arc::new(Sink::new(config));
         let (writer, instance) = writer::Writer::begin(sink.clone());
         ledger.instance = OnceLock::from(instance);
-        match std::thread::Builder::new().name("ledger".to_owned()).spawn(move || writer.run()) {
+        match std::thread::Builder::new()
+            .name("ledger".to_owned())
+            .spawn(move || writer.run())
+        {
             Ok(_) => ledger.sink = Some(sink),
-            Err(why) => log::error!("the ledger is off, because its thread cannot be started: {why}"),
+            Err(why) => {
+                log::error!("the ledger is off, because its thread cannot be started: {why}")
+            }
         }
         ledger
     }
@@ -99,7 +108,10 @@ impl Ledger {
 
     /// Returns the exchanges that run now.
     pub fn running(&self) -> Vec<(Run, Arc<dyn Runs>)> {
-        self.sink.as_ref().map(|sink| sink.running.all()).unwrap_or_default()
+        self.sink
+            .as_ref()
+            .map(|sink| sink.running.all())
+            .unwrap_or_default()
     }
 
     /// Notes the time at which a key was used.
@@ -118,7 +130,9 @@ impl Ledger {
     ///
     /// Reads the file, so no request may call it.
     pub fn past(&self, now_ms: u64, limits: Option<&Arc<Registry>>) -> Vec<Past> {
-        let Some(sink) = &self.sink else { return Vec::new() };
+        let Some(sink) = &self.sink else {
+            return Vec::new();
+        };
         let _reading = sink.reading.lock();
         let _nothing_moves = sink.writing.lock();
         if let Some(limits) = limits {
@@ -147,7 +161,13 @@ impl Ledger {
         // Nobody else takes them meanwhile.
         let mut chunks = std::mem::take(&mut sink.backlog.lock().chunks);
         let counts = |row: &&Row| row.at >= past::since(now_ms);
-        past.extend(chunks.iter().flatten().filter(counts).map(|row| row.past(now_ms)));
+        past.extend(
+            chunks
+                .iter()
+                .flatten()
+                .filter(counts)
+                .map(|row| row.past(now_ms)),
+        );
         let mut backlog = sink.backlog.lock();
         chunks.append(&mut backlog.chunks);
         backlog.chunks = chunks;
@@ -163,7 +183,10 @@ impl Ledger {
         let _reading = sink.reading.lock();
         let mut known = sink.callers.lock();
         let is_read = month::read(&sink.path, now(), callers);
-        *known = SinkCallers { callers: Arc::downgrade(callers), is_owed: is_read.is_err() };
+        *known = SinkCallers {
+            callers: Arc::downgrade(callers),
+            is_owed: is_read.is_err(),
+        };
     }
 
     /// Answers a question about use, with all that is settled so far. Returns `None` if there is no
@@ -174,15 +197,22 @@ impl Ledger {
         query: &report::Query,
         deadline: Instant,
     ) -> Result<Option<report::Answer>, report::Unanswered> {
-        let Some(sink) = &self.sink else { return Ok(None) };
+        let Some(sink) = &self.sink else {
+            return Ok(None);
+        };
         let _answering = sink.answering.try_lock().ok_or(report::Unanswered::Busy)?;
         self.flush();
         let opened = {
             let _reading = sink.reading.lock();
             read::Reader::open(&sink.path).map_err(report::Unanswered::Unreadable)?
         };
-        let bounds = Some(report::AnswerBounds { deadline, lines: LINES });
-        opened.map(|reader| report::answer_of(reader, &sink.path, query, bounds)).transpose()
+        let bounds = Some(report::AnswerBounds {
+            deadline,
+            lines: LINES,
+        });
+        opened
+            .map(|reader| report::answer_of(reader, &sink.path, query, bounds))
+            .transpose()
     }
 
     /// Answers a question of a key about its own use. What settled in the last moment may be
@@ -193,13 +223,20 @@ impl Ledger {
         query: &report::Query,
         deadline: Instant,
     ) -> Result<Option<report::Answer>, report::Unanswered> {
-        let Some(sink) = &self.sink else { return Ok(None) };
+        let Some(sink) = &self.sink else {
+            return Ok(None);
+        };
         let opened = {
             let _reading = sink.reading.lock();
             read::Reader::open(&sink.path).map_err(report::Unanswered::Unreadable)?
         };
-        let bounds = Some(report::AnswerBounds { deadline, lines: OWN_LINES });
-        opened.map(|reader| report::answer_of(reader, &sink.path, query, bounds)).transpose()
+        let bounds = Some(report::AnswerBounds {
+            deadline,
+            lines: OWN_LINES,
+        });
+        opened
+            .map(|reader| report::answer_of(reader, &sink.path, query, bounds))
+            .transpose()
     }
 
     /// Waits, for two seconds at most, until all rows so far are written or cannot be. Returns at
@@ -227,13 +264,22 @@ impl Ledger {
     /// Returns what `/status` and `/metrics` show of the ledger.
     pub fn status(&self) -> LedgerReport {
         let path = self.path.display().to_string();
-        let Some(sink) = &self.sink else { return LedgerReport { path, ..LedgerReport::default() } };
+        let Some(sink) = &self.sink else {
+            return LedgerReport {
+                path,
+                ..LedgerReport::default()
+            };
+        };
         let backlog = sink.backlog.lock();
         let (waiting, problem) = (backlog.rows, backlog.error.as_deref().map(str::to_owned));
         drop(backlog);
         LedgerReport {
             path,
-            state: if problem.is_some() { LedgerState::Failing } else { LedgerState::Ok },
+            state: if problem.is_some() {
+                LedgerState::Failing
+            } else {
+                LedgerState::Ok
+            },
             rows: sink.rows.load(Ordering::Relaxed),
             dropped: sink.dropped.load(Ordering::Relaxed),
             waiting,

@@ -26,7 +26,12 @@ struct Line {
 /// Installs the log. If the program has a logger already, that one stays.
 pub fn install(format: Format, level: LevelFilter) {
     ::log::set_max_level(level);
-    if ::log::set_boxed_logger(Box::new(Stderr { is_text: format.is_text(&std::io::stderr()), level })).is_err() {
+    if ::log::set_boxed_logger(Box::new(Stderr {
+        is_text: format.is_text(&std::io::stderr()),
+        level,
+    }))
+    .is_err()
+    {
         ::log::debug!("a logger is installed already");
     }
 }
@@ -54,7 +59,8 @@ impl Log for Stderr {
         // can act on them. That no descriptor is free is told once, and not each second.
         let chatter = message.starts_with("Downstream handshake")
             || (message.starts_with("Accept() failed") && message.contains("Too many open files"))
-            || (message.starts_with("Fail to proxy: ") && message.contains("while reading request headers"));
+            || (message.starts_with("Fail to proxy: ")
+                && message.contains("while reading request headers"));
         if chatter && self.level < LevelFilter::Debug {
             return;
         }
@@ -64,7 +70,12 @@ impl Log for Stderr {
             format!("{time} {level} {message}")
         } else {
             // Strings always serialise.
-            serde_json::to_string(&Line { time, level, message }).unwrap_or_default()
+            serde_json::to_string(&Line {
+                time,
+                level,
+                message,
+            })
+            .unwrap_or_default()
         };
         // If stderr is gone, there is nobody to tell.
         drop(writeln!(std::io::stderr().lock(), "{line}"));

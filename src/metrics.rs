@@ -36,7 +36,8 @@ use gone::Gone;
 pub(crate) use gone::LabelledName;
 use labelled::Labelled;
 use labels::{
-    AttemptLabels, DoorLabels, ExchangeLabels, Name, NameLabels, SidesLabels, TargetLabels, TokensLabels, WordLabels,
+    AttemptLabels, DoorLabels, ExchangeLabels, Name, NameLabels, SidesLabels, TargetLabels,
+    TokensLabels, WordLabels,
 };
 use process::Certificates;
 use sets::{OTHER, Sets};
@@ -169,7 +170,9 @@ impl SpanMetrics {
     /// Counts spans that were lost.
     pub fn dropped(&self, reason: &'static str, spans: usize) {
         if spans > 0 {
-            self.dropped.get_or_create(&[("reason", reason)]).inc_by(spans as u64);
+            self.dropped
+                .get_or_create(&[("reason", reason)])
+                .inc_by(spans as u64);
         }
     }
 }
@@ -199,8 +202,11 @@ impl ExchangeMetrics {
 impl CatalogMetrics {
     /// Notes that a catalog was taken.
     pub(crate) fn taken(&self, generation: u64) {
-        self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.generation
+            .set(i64::try_from(generation).unwrap_or(i64::MAX));
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
         self.last_success.set(now.as_secs_f64());
     }
 }
@@ -219,18 +225,37 @@ impl ModelMetrics {
 impl Metrics {
     /// Counts a settled exchange.
     pub fn settle(&self, settled: &Settled) {
-        let Settled { sender, request, served, outcome, .. } = settled;
+        let Settled {
+            sender,
+            request,
+            served,
+            outcome,
+            ..
+        } = settled;
         let model = request.pattern.as_ref().or(request.model.as_ref()).cloned();
-        let sides = SidesLabels { model, account: served.account.clone(), caller: sender.caller.clone() };
-        let mut labels = ExchangeLabels { door: request.door, sides, outcome: outcome.name() };
+        let sides = SidesLabels {
+            model,
+            account: served.account.clone(),
+            caller: sender.caller.clone(),
+        };
+        let mut labels = ExchangeLabels {
+            door: request.door,
+            sides,
+            outcome: outcome.name(),
+        };
         let bound = &self.exchanges.bound;
         let is_shown_whole = self.sets.has_all_labels();
-        if is_shown_whole && bound.with_known(&labels, |bound| self.count(settled, &labels, bound)).is_some() {
+        if is_shown_whole
+            && bound
+                .with_known(&labels, |bound| self.count(settled, &labels, bound))
+                .is_some()
+        {
             return;
         }
         let counted = self.sets.admit(&labels.sides);
         // What is bound has series of the target, too, so it is shared only by exchanges of one.
-        let has_its_target = counted.model == labels.sides.model && counted.account == labels.sides.account;
+        let has_its_target =
+            counted.model == labels.sides.model && counted.account == labels.sides.account;
         labels.sides = counted;
         if has_its_target {
             bound.with(&labels, |bound| self.count(settled, &labels, bound));
@@ -241,19 +266,44 @@ impl Metrics {
 
     /// Counts a settled exchange with these labels. `bound` has their series.
     fn count(&self, settled: &Settled, labels: &ExchangeLabels, bound: &BoundSeries) {
-        let Settled { request, served, attempts, times, spending, total, .. } = settled;
-        let Metrics { exchanges, models, .. } = self;
+        let Settled {
+            request,
+            served,
+            attempts,
+            times,
+            spending,
+            total,
+            ..
+        } = settled;
+        let Metrics {
+            exchanges, models, ..
+        } = self;
         // Only the labels of a set are bounded. Targets and models are as many as the catalog has.
         let model = request.pattern.as_ref().or(request.model.as_ref());
         let (model, account) = (&model.cloned(), &served.account);
         let sides = || labels.sides.clone();
-        let door = || DoorLabels { door: request.door, model: model.clone() };
+        let door = || DoorLabels {
+            door: request.door,
+            model: model.clone(),
+        };
         let of_door = |family: &Labelled<DoorLabels, Histogram>| family.get_or_create(&door());
-        bound.requests.get_or_init(|| exchanges.requests.get_or_create(labels)).inc();
-        bound.seconds.get_or_init(|| of_door(&exchanges.seconds)).observe(total.as_secs_f64());
-        bound.own.get_or_init(|| of_door(&exchanges.own)).observe(times.own.as_secs_f64());
+        bound
+            .requests
+            .get_or_init(|| exchanges.requests.get_or_create(labels))
+            .inc();
+        bound
+            .seconds
+            .get_or_init(|| of_door(&exchanges.seconds))
+            .observe(total.as_secs_f64());
+        bound
+            .own
+            .get_or_init(|| of_door(&exchanges.own))
+            .observe(times.own.as_secs_f64());
         if let Some(first_byte) = times.first_byte {
-            bound.first_byte.get_or_init(|| of_door(&exchanges.first_byte)).observe(first_byte.as_secs_f64());
+            bound
+                .first_byte
+                .get_or_init(|| of_door(&exchanges.first_byte))
+                .observe(first_byte.as_secs_f64());
         }
         let target = |account| [("model", model.clone()), ("account", account)];
         let usage = &spending.usage;
@@ -266,24 +316,42 @@ impl Metrics {
         ];
         for ((kind, count), bound) in kinds.into_iter().zip(&bound.tokens) {
             if count > 0 {
-                let labels = || TokensLabels { sides: sides(), kind };
-                bound.get_or_init(|| exchanges.tokens.get_or_create(&labels())).inc_by(count);
+                let labels = || TokensLabels {
+                    sides: sides(),
+                    kind,
+                };
+                bound
+                    .get_or_init(|| exchanges.tokens.get_or_create(&labels()))
+                    .inc_by(count);
             }
         }
         match spending.cost {
             Some(Usd(0)) => {}
             Some(cost) => {
-                bound.cost.get_or_init(|| exchanges.cost.get_or_create(&sides())).inc_by(cost.dollars());
+                bound
+                    .cost
+                    .get_or_init(|| exchanges.cost.get_or_create(&sides()))
+                    .inc_by(cost.dollars());
             }
             None if usage.source != Source::None => {
-                let labels = || TargetLabels { model: model.clone(), account: account.clone() };
-                bound.unpriced.get_or_init(|| exchanges.unpriced.get_or_create(&labels())).inc();
+                let labels = || TargetLabels {
+                    model: model.clone(),
+                    account: account.clone(),
+                };
+                bound
+                    .unpriced
+                    .get_or_init(|| exchanges.unpriced.get_or_create(&labels()))
+                    .inc();
             }
             None => {}
         }
         if let Some((level, kind)) = spending.limited {
             let words = [("level", level.name()), ("limit", kind.name())];
-            let refusals = || exchanges.limited.get_or_create(&([("caller", labels.sides.caller.clone())], words));
+            let refusals = || {
+                exchanges
+                    .limited
+                    .get_or_create(&([("caller", labels.sides.caller.clone())], words))
+            };
             match bound.limited.get_or_init(|| ((level, kind), refusals())) {
                 (limit, refusals) if *limit == (level, kind) => refusals.inc(),
                 _ => refusals().inc(),
@@ -294,8 +362,15 @@ impl Metrics {
         }
         for name in served.losses.names() {
             // A field that only the caller knows is not used as a label.
-            let param = if let Cow::Borrowed(known) = name { known } else { "other" };
-            exchanges.losses.get_or_create(&(target(account.clone()), [("param", param)])).inc();
+            let param = if let Cow::Borrowed(known) = name {
+                known
+            } else {
+                "other"
+            };
+            exchanges
+                .losses
+                .get_or_create(&(target(account.clone()), [("param", param)]))
+                .inc();
         }
         for tried in &attempts.trail {
             let tries = |account: &Name| {
@@ -307,18 +382,28 @@ impl Metrics {
             };
             // An answer that is not a stream has no first token: it comes as a whole.
             if let Some(first) = tried.first_ms.filter(|_| request.stream) {
-                let times =
-                    |account| exchanges.first_token.get_or_create(&TargetLabels { model: model.clone(), account });
+                let times = |account| {
+                    exchanges.first_token.get_or_create(&TargetLabels {
+                        model: model.clone(),
+                        account,
+                    })
+                };
                 let seconds = Duration::from_millis(first).as_secs_f64();
                 if account.as_ref() == Some(&tried.account) {
-                    bound.first_token.get_or_init(|| times(account.clone())).observe(seconds);
+                    bound
+                        .first_token
+                        .get_or_init(|| times(account.clone()))
+                        .observe(seconds);
                 } else {
                     times(Some(tried.account.clone())).observe(seconds);
                 }
             }
             let count = u64::from(tried.times);
             let given_up = || {
-                let labels = TargetLabels { model: model.clone(), account: Some(tried.account.clone()) };
+                let labels = TargetLabels {
+                    model: model.clone(),
+                    account: Some(tried.account.clone()),
+                };
                 exchanges.given_up.get_or_create(&labels)
             };
             if tried.outcome == "ok" && account.as_ref() == Some(&tried.account) {
@@ -333,12 +418,18 @@ impl Metrics {
             }
             if tried.resent > 0 {
                 let labels = [("account", Some(tried.account.clone()))];
-                exchanges.resent.get_or_create(&labels).inc_by(tried.resent.into());
+                exchanges
+                    .resent
+                    .get_or_create(&labels)
+                    .inc_by(tried.resent.into());
             }
             if tried.outcome == GIVEN_UP {
                 given_up().inc_by(count);
             }
-            for (kind, count) in [("prompt", tried.prompt_tokens), ("completion", tried.completion_tokens)] {
+            for (kind, count) in [
+                ("prompt", tried.prompt_tokens),
+                ("completion", tried.completion_tokens),
+            ] {
                 if let Some(count) = count.filter(|count| *count > 0) {
                     let labels = (target(Some(tried.account.clone())), [("kind", kind)]);
                     models.unused.get_or_create(&labels).inc_by(count);
@@ -347,16 +438,25 @@ impl Metrics {
         }
         if let Some(won) = attempts.hedge_won {
             let outcome = if won { "won" } else { "lost" };
-            models.hedges.get_or_create(&([("model", model.clone())], [("outcome", outcome)])).inc();
+            models
+                .hedges
+                .get_or_create(&([("model", model.clone())], [("outcome", outcome)]))
+                .inc();
         }
         if !times.queued.is_zero() {
-            models.queue.get_or_create(&[("model", model.clone())]).observe(times.queued.as_secs_f64());
+            models
+                .queue
+                .get_or_create(&[("model", model.clone())])
+                .observe(times.queued.as_secs_f64());
         }
         if attempts.shed {
             models.shed.get_or_create(&[("model", model.clone())]).inc();
         }
         if attempts.not_retried == Some("budget") {
-            models.spared.get_or_create(&[("model", model.clone())]).inc();
+            models
+                .spared
+                .get_or_create(&[("model", model.clone())])
+                .inc();
         }
     }
 
@@ -401,8 +501,9 @@ impl Metrics {
         if gone.note(left, live, is_live, now) {
             // An exchange may outlive its names, and make a series of a name that is neither.
             let stay: HashSet<(&str, &str), Quick> = gone.names().collect();
-            let is_kept =
-                |label: &str, name: &str| name == OTHER || is_live(label, name) || stay.contains(&(label, name));
+            let is_kept = |label: &str, name: &str| {
+                name == OTHER || is_live(label, name) || stay.contains(&(label, name))
+            };
             self.sets.end(&is_kept);
             self.exchanges.end(&is_kept);
             self.models.end(&is_kept);

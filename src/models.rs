@@ -37,7 +37,9 @@ impl Lists {
     /// Returns the body of `GET /v1/models` for this key.
     pub fn list(&self, catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
         let (index, changes) = ((front.name, key.permissions.index), catalog.list_changes());
-        if let RenderedLists { lists, changes: of, .. } = &*self.rendered.lock()
+        if let RenderedLists {
+            lists, changes: of, ..
+        } = &*self.rendered.lock()
             && *of == changes
             && let Some(list) = lists.get(&index)
         {
@@ -46,7 +48,10 @@ impl Lists {
         let list = render(catalog, key, front);
         let mut rendered = self.rendered.lock();
         if rendered.changes != changes || rendered.bytes + list.len() > MOST {
-            *rendered = RenderedLists { changes, ..RenderedLists::default() };
+            *rendered = RenderedLists {
+                changes,
+                ..RenderedLists::default()
+            };
         }
         if rendered.lists.insert(index, list.clone()).is_none() {
             rendered.bytes += list.len();
@@ -64,7 +69,8 @@ pub fn one(catalog: &Catalog, key: &Key, id: &str, front: &Front) -> Option<Byte
 /// Returns the only model of a kind that this key may use, if it is one alone.
 pub fn only(catalog: &Catalog, key: &Key, kind: ModelKind) -> Option<String> {
     let models = catalog.listed(&key.permissions).into_iter();
-    let mut found = models.filter(|model| entry(catalog, &model.id, "", model).kinds.contains(&kind));
+    let mut found =
+        models.filter(|model| entry(catalog, &model.id, "", model).kinds.contains(&kind));
     let only = found.next()?;
     found.next().is_none().then(|| only.id.to_string())
 }
@@ -73,7 +79,9 @@ fn render(catalog: &Catalog, key: &Key, front: &Front) -> Bytes {
     let models = catalog.listed(&key.permissions).into_iter();
     let models: Vec<_> = models.map(|model| (created_at(&model), model)).collect();
     let named = models.iter().flat_map(|(created_at, model)| {
-        std::iter::once(&model.id).chain(&model.aliases).map(move |id| entry(catalog, id, created_at, model))
+        std::iter::once(&model.id)
+            .chain(&model.aliases)
+            .map(move |id| entry(catalog, id, created_at, model))
     });
     let mut listed: Vec<_> = named.collect();
     listed.sort_unstable_by(|a, b| a.id.cmp(b.id));
@@ -84,8 +92,18 @@ fn created_at(model: &Model) -> String {
     calendar::time(model.created.saturating_mul(1000))
 }
 
-fn entry<'m>(catalog: &Catalog, id: &'m str, created_at: &'m str, model: &'m Model) -> ListedModel<'m> {
-    let targets = || model.targets.iter().filter(|target| catalog.serves(model, target));
+fn entry<'m>(
+    catalog: &Catalog,
+    id: &'m str,
+    created_at: &'m str,
+    model: &'m Model,
+) -> ListedModel<'m> {
+    let targets = || {
+        model
+            .targets
+            .iter()
+            .filter(|target| catalog.serves(model, target))
+    };
     // What one target lacks, callers cannot rely on. `None`, which is unknown, is the least.
     let least = |value: fn(&Target) -> Option<u64>| targets().map(value).min().flatten();
     let thinks = |target: &Target| match target.sure.thinking {
@@ -94,7 +112,10 @@ fn entry<'m>(catalog: &Catalog, id: &'m str, created_at: &'m str, model: &'m Mod
         Thinking::Budget | Thinking::Effort => Some(true),
     };
     let first = targets().next().and_then(thinks);
-    let kinds = targets().next().map(|target| kinds(model, target)).unwrap_or_default();
+    let kinds = targets()
+        .next()
+        .map(|target| kinds(model, target))
+        .unwrap_or_default();
     ListedModel {
         id,
         created: model.created,
@@ -103,7 +124,11 @@ fn entry<'m>(catalog: &Catalog, id: &'m str, created_at: &'m str, model: &'m Mod
         context: least(|target| target.sure.context),
         max_output: least(|target| target.sure.max_output),
         thinks: first.filter(|_| targets().all(|target| thinks(target) == first)),
-        kinds: if targets().all(|target| self::kinds(model, target) == kinds) { kinds } else { Vec::new() },
+        kinds: if targets().all(|target| self::kinds(model, target) == kinds) {
+            kinds
+        } else {
+            Vec::new()
+        },
     }
 }
 
@@ -112,11 +137,17 @@ fn entry<'m>(catalog: &Catalog, id: &'m str, created_at: &'m str, model: &'m Mod
 /// at a server that does nothing else, hold conversations.
 fn kinds(model: &Model, target: &Target) -> Vec<ModelKind> {
     let account = &target.account;
-    let served = || account.serves.iter().map(|(kind, _)| ModelKind::of_endpoint(*kind));
+    let served = || {
+        account
+            .serves
+            .iter()
+            .map(|(kind, _)| ModelKind::of_endpoint(*kind))
+    };
     if let Some(kind) = model.kind.or_else(|| ModelKind::of_name(&target.model)) {
         return vec![kind];
     }
-    let is_known = target.sure.thinking != Thinking::Unknown || target.price_from == Some(Origin::List);
+    let is_known =
+        target.sure.thinking != Thinking::Unknown || target.price_from == Some(Origin::List);
     if account.dialect.protocol.calls_nobody() {
         let mut kinds: Vec<ModelKind> = served().collect();
         kinds.dedup();

@@ -58,7 +58,9 @@ impl Candidate {
     ) -> Option<Candidate> {
         Some(Candidate {
             place: snapshot.places.get(target.account.index)?.clone(),
-            price: target.price.filter(|price| track.endpoint.is_priced_by(price)),
+            price: target
+                .price
+                .filter(|price| track.endpoint.is_priced_by(price)),
             track,
             upstream_model: target.model.clone(),
             traits: target.traits,
@@ -72,13 +74,19 @@ impl Candidate {
     /// Returns whether the candidate may be asked as things stand: it is the usual endpoint, or
     /// that one rests since it does not serve the model.
     pub fn is_open(&self) -> bool {
-        self.instead_of.as_ref().is_none_or(|usual| usual.refuses(Instant::now()))
+        self.instead_of
+            .as_ref()
+            .is_none_or(|usual| usual.refuses(Instant::now()))
     }
 
     /// Returns whether neither the account nor the target rests, and no breaker is open.
     pub fn is_fit(&self, stream: bool) -> bool {
         let (now, Place { account, state, .. }) = (Instant::now(), &*self.place);
-        state.health.rest(now).is_none() && self.track.standing(stream, account.probe, now, SystemTime::now()).fit
+        state.health.rest(now).is_none()
+            && self
+                .track
+                .standing(stream, account.probe, now, SystemTime::now())
+                .fit
     }
 
     /// Returns the wire format in which the candidate is asked.
@@ -126,12 +134,20 @@ impl Plan {
     /// endpoint, or a price for it where money is limited.
     pub fn check(&self, envelope: &Envelope) -> Result<(), Refusal> {
         if let Some(unpriced) = self.unpriced.first()
-            && !self.candidates.iter().any(|candidate| candidate.reach == Reach::Any)
+            && !self
+                .candidates
+                .iter()
+                .any(|candidate| candidate.reach == Reach::Any)
         {
-            return Err(Refusal::price_unknown(&envelope.model, unpriced.track.endpoint.name()));
+            return Err(Refusal::price_unknown(
+                &envelope.model,
+                unpriced.track.endpoint.name(),
+            ));
         }
         let kind = envelope.front.only.filter(|_| self.candidates.is_empty());
-        kind.map_or(Ok(()), |kind| Err(Refusal::not_served(&envelope.model, kind.name())))
+        kind.map_or(Ok(()), |kind| {
+            Err(Refusal::not_served(&envelope.model, kind.name()))
+        })
     }
 }
 
@@ -145,10 +161,21 @@ pub struct Ties<'r> {
 }
 
 /// Makes the plan of a request.
-pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, envelope: &Envelope, ties: Ties<'_>) -> Option<Plan> {
+pub fn plan(
+    snapshot: &Snapshot,
+    key: &Key,
+    model: &Arc<Model>,
+    envelope: &Envelope,
+    ties: Ties<'_>,
+) -> Option<Plan> {
     let demand = snapshot.routes.get(model.index)?.demand.clone();
     let candidates = Vec::with_capacity(model.targets.len());
-    let mut planner = Planner { snapshot, envelope, ties, candidates };
+    let mut planner = Planner {
+        snapshot,
+        envelope,
+        ties,
+        candidates,
+    };
     planner.add(model, Reach::Any);
     let may_stand_in = envelope.front.only.is_none_or(Endpoint::has_stand_ins);
     for (id, reach) in stand_ins(model).filter(|_| may_stand_in) {
@@ -158,18 +185,33 @@ pub fn plan(snapshot: &Snapshot, key: &Key, model: &Arc<Model>, envelope: &Envel
     }
     let mut candidates = planner.candidates;
     let mut unpriced = Vec::new();
-    let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(key, model.index)).unwrap_or_default();
+    let bounds = snapshot
+        .scopes
+        .get(key.index)
+        .map(|scopes| scopes.bounds(key, model.index))
+        .unwrap_or_default();
     if bounds.iter().any(|bound| bound.limits.limits_money()) {
-        unpriced = candidates.extract_if(.., |candidate| candidate.price.is_none()).collect();
+        unpriced = candidates
+            .extract_if(.., |candidate| candidate.price.is_none())
+            .collect();
     }
-    Some(Plan { candidates, unpriced, demand })
+    Some(Plan {
+        candidates,
+        unpriced,
+        demand,
+    })
 }
 
 /// Lists the models that may stand in for a model, each with the requests for which it may.
 pub fn stand_ins(model: &Model) -> impl Iterator<Item = (&Arc<str>, Reach)> {
     let on_context = model.on_context.iter().map(|id| (id, Reach::TooLong));
     let on_refusal = model.on_refusal.iter().map(|id| (id, Reach::Declined));
-    model.fallbacks.iter().map(|id| (id, Reach::Any)).chain(on_context).chain(on_refusal)
+    model
+        .fallbacks
+        .iter()
+        .map(|id| (id, Reach::Any))
+        .chain(on_context)
+        .chain(on_refusal)
 }
 
 /// Returns the most texts whose vectors all of these candidates give at once.
@@ -189,21 +231,51 @@ pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
         Reserve::Usual => plan.demand.longest_output(Instant::now()),
         Reserve::Asked => u64::MAX,
     };
-    let mut most = Ask { tokens: prompt, ..Ask::default() };
+    let mut most = Ask {
+        tokens: prompt,
+        ..Ask::default()
+    };
     // Each slice of a request for vectors is charged for.
-    let calls = envelope.places.inputs.as_ref().map_or(1, |inputs| inputs.calls(most_inputs(&plan.candidates)));
-    let units = Units { requests: u32::try_from(calls).unwrap_or(u32::MAX), ..envelope.units };
+    let calls = envelope
+        .places
+        .inputs
+        .as_ref()
+        .map_or(1, |inputs| inputs.calls(most_inputs(&plan.candidates)));
+    let units = Units {
+        requests: u32::try_from(calls).unwrap_or(u32::MAX),
+        ..envelope.units
+    };
     for candidate in &plan.candidates {
         // A value that is no count, such as -1, uses the model's default too.
-        let each = envelope.most_tokens.or(candidate.model.max_tokens).unwrap_or_else(|| plan.demand.typical_output());
-        let each = if candidate.track.endpoint.writes() { each } else { 0 };
+        let each = envelope
+            .most_tokens
+            .or(candidate.model.max_tokens)
+            .unwrap_or_else(|| plan.demand.typical_output());
+        let each = if candidate.track.endpoint.writes() {
+            each
+        } else {
+            0
+        };
         let longest = candidate.traits.max_output.unwrap_or(u64::MAX).min(usual);
-        let answers =
-            each.min(longest).max(candidate.track.endpoint.least_tokens()).saturating_mul(envelope.choices.written);
-        let answers = answers.max(candidate.price.map_or(0, |price| price.tokens_of(units.images)));
-        let said = envelope.most_tokens.unwrap_or(1).min(each).min(longest).saturating_mul(envelope.choices.written);
+        let answers = each
+            .min(longest)
+            .max(candidate.track.endpoint.least_tokens())
+            .saturating_mul(envelope.choices.written);
+        let answers = answers.max(
+            candidate
+                .price
+                .map_or(0, |price| price.tokens_of(units.images)),
+        );
+        let said = envelope
+            .most_tokens
+            .unwrap_or(1)
+            .min(each)
+            .min(longest)
+            .saturating_mul(envelope.choices.written);
         let cost = |prompt: u64, answers: u64, units: &Units| {
-            candidate.price.map_or(Usd::ZERO, |price| price.most(prompt, answers, units))
+            candidate
+                .price
+                .map_or(Usd::ZERO, |price| price.most(prompt, answers, units))
         };
         // The length of sound is estimated, and what is asked for in numbers is sure.
         let sure = Units { millis: 0, ..units };
@@ -230,12 +302,20 @@ impl Planner<'_> {
     /// Adds a model's targets.
     fn add(&mut self, model: &Arc<Model>, reach: Reach) {
         let snapshot = self.snapshot;
-        let Some(route) = snapshot.route(model) else { return };
+        let Some(route) = snapshot.route(model) else {
+            return;
+        };
         let candidate = |(target, track)| Candidate::of(snapshot, model, target, track, reach);
-        let targets =
-            || model.targets.iter().zip(&route.tracks).filter(|(target, _)| snapshot.catalog.serves(model, target));
+        let targets = || {
+            model
+                .targets
+                .iter()
+                .zip(&route.tracks)
+                .filter(|(target, _)| snapshot.catalog.serves(model, target))
+        };
         let front = self.envelope.front;
-        let usable = |(target, tracks): (_, &Vec<_>)| Some((target, self.endpoint(target, tracks)?));
+        let usable =
+            |(target, tracks): (_, &Vec<_>)| Some((target, self.endpoint(target, tracks)?));
         // With one target, there is nothing to order.
         if let [_] = model.targets.as_slice() {
             let only = targets().next().and_then(usable).and_then(candidate);
@@ -248,10 +328,15 @@ impl Planner<'_> {
             return;
         }
         for (target, tracks) in targets() {
-            let Some(usual) = endpoint(front, target, tracks) else { continue };
+            let Some(usual) = endpoint(front, target, tracks) else {
+                continue;
+            };
             let others = tracks.iter().filter(|track| !Arc::ptr_eq(track, usual));
             let others = others.filter_map(|track| candidate((target, track.clone())));
-            self.candidates.extend(others.map(|other| Candidate { instead_of: Some(usual.clone()), ..other }));
+            self.candidates.extend(others.map(|other| Candidate {
+                instead_of: Some(usual.clone()),
+                ..other
+            }));
         }
     }
 
@@ -264,19 +349,33 @@ impl Planner<'_> {
         candidate: impl Fn(Usable<'t>) -> Option<Candidate>,
     ) {
         let (now, clock) = (Instant::now(), SystemTime::now());
-        let views: Vec<View> = usable.iter().map(|(target, track)| self.view(target, track, now, clock)).collect();
+        let views: Vec<View> = usable
+            .iter()
+            .map(|(target, track)| self.view(target, track, now, clock))
+            .collect();
         // Elsewhere the thoughts that the request carries would be lost.
         let is_bound = |(target, _): &Usable<'_>| {
-            self.ties.boundary.is_some_and(|boundary| **target.account.boundary() == *boundary)
+            self.ties
+                .boundary
+                .is_some_and(|boundary| **target.account.boundary() == *boundary)
         };
         let bound: Vec<bool> = usable.iter().map(is_bound).collect();
         // A request that is drawn somewhere takes nobody's turn.
-        let drawn = || bound.contains(&true).then(|| self.ties.conversation.unwrap_or_else(|| fastrand::u64(..)));
-        let drawn = self.ties.conversation.filter(|_| model.sticky).or_else(drawn);
+        let drawn = || {
+            bound
+                .contains(&true)
+                .then(|| self.ties.conversation.unwrap_or_else(|| fastrand::u64(..)))
+        };
+        let drawn = self
+            .ties
+            .conversation
+            .filter(|_| model.sticky)
+            .or_else(drawn);
         let mut order = route.demand.order(model.strategy, &views, drawn);
         order.sort_by_key(|place| bound.get(*place) != Some(&true));
         let ordered = order.into_iter().filter_map(|place| usable.get(place));
-        self.candidates.extend(ordered.filter_map(|(target, track)| candidate((target, track.clone()))));
+        self.candidates
+            .extend(ordered.filter_map(|(target, track)| candidate((target, track.clone()))));
     }
 
     /// Returns the health of the endpoint that a target's requests are sent to.
@@ -285,7 +384,9 @@ impl Planner<'_> {
             return endpoint(self.envelope.front, target, tracks).cloned();
         };
         let is_served = target.account.serves.iter().any(|(kind, _)| *kind == only);
-        is_served.then(|| self.snapshot.states.get(target.account.index))?.map(|state| state.asked(&target.model, only))
+        is_served
+            .then(|| self.snapshot.states.get(target.account.index))?
+            .map(|state| state.asked(&target.model, only))
     }
 
     /// Returns the facts that decide a target's place in the order.
@@ -311,7 +412,11 @@ impl Planner<'_> {
 }
 
 /// Returns the health of the endpoint that a target's conversations of a front door are sent to.
-fn endpoint<'t>(front: &Front, target: &Target, tracks: &'t [Arc<TargetHealth>]) -> Option<&'t Arc<TargetHealth>> {
+fn endpoint<'t>(
+    front: &Front,
+    target: &Target,
+    tracks: &'t [Arc<TargetHealth>],
+) -> Option<&'t Arc<TargetHealth>> {
     if let [only] = tracks {
         return Some(only);
     }
@@ -323,7 +428,10 @@ fn endpoint<'t>(front: &Front, target: &Target, tracks: &'t [Arc<TargetHealth>])
 /// Returns whether it matters to which conversation a request belongs, for this model or for a
 /// model that may stand in for it.
 pub fn is_sticky(catalog: &Catalog, model: &Model) -> bool {
-    model.sticky || stand_ins(model).filter_map(|(id, _)| catalog.model(id)).any(|other| other.sticky)
+    model.sticky
+        || stand_ins(model)
+            .filter_map(|(id, _)| catalog.model(id))
+            .any(|other| other.sticky)
 }
 
 /// Returns a hash that the turns of one conversation have in common. It is made of the caller's own
@@ -338,12 +446,16 @@ pub fn conversation(session: Option<&[u8]>, body: &[u8], envelope: &Envelope) ->
         return Some(strategy::hash(session.iter().take(512).copied()));
     }
     let said = |span: &&Span| span.len() > r#""""#.len();
-    let (cache_key, user) = (envelope.cache_key.as_ref().filter(said), envelope.user.as_ref().filter(said));
+    let (cache_key, user) = (
+        envelope.cache_key.as_ref().filter(said),
+        envelope.user.as_ref().filter(said),
+    );
     let span = cache_key.or(user).or(envelope.beginning.as_ref())?;
     let text = json::slice(body, span);
     let ends = [
         text.get(..ENOUGH).unwrap_or(text),
-        text.get(ENOUGH.max(text.len().saturating_sub(ENOUGH))..).unwrap_or_default(),
+        text.get(ENOUGH.max(text.len().saturating_sub(ENOUGH))..)
+            .unwrap_or_default(),
     ];
     Some(strategy::hash(ends.into_iter().flatten().copied()))
 }
@@ -354,7 +466,11 @@ mod tests {
     use dialects::front::CHAT;
 
     fn of(session: Option<&[u8]>, body: &str) -> Option<u64> {
-        conversation(session, body.as_bytes(), &(CHAT.envelope)(body.as_bytes()).expect("a request"))
+        conversation(
+            session,
+            body.as_bytes(),
+            &(CHAT.envelope)(body.as_bytes()).expect("a request"),
+        )
     }
 
     #[test]
@@ -370,10 +486,18 @@ mod tests {
         let later = turn(r#", {"role":"assistant","content":"a"},{"role":"user","content":"two"}"#);
         assert!(turn("").is_some());
         assert_eq!(turn(""), later);
-        let other =
-            of(None, r#"{"model":"m","messages":[{"role":"system","content":"S"}, {"role":"user","content":"two"}]}"#);
+        let other = of(
+            None,
+            r#"{"model":"m","messages":[{"role":"system","content":"S"}, {"role":"user","content":"two"}]}"#,
+        );
         assert_ne!(other, later);
-        assert_eq!(of(None, r#"{"model":"m","messages":[{"role":"system","content":"S"}]}"#), None);
+        assert_eq!(
+            of(
+                None,
+                r#"{"model":"m","messages":[{"role":"system","content":"S"}]}"#
+            ),
+            None
+        );
     }
 
     #[test]
@@ -381,13 +505,34 @@ mod tests {
         let body = |more: &str, text: &str| {
             format!(r#"{{"model":"m",{more}"messages":[{{"role":"user","content":"{text}"}}]}}"#)
         };
-        assert_eq!(of(None, &body(r#""user":"bob","#, "x")), of(None, &body(r#""user":"bob","#, "y")));
-        assert_ne!(of(None, &body(r#""user":"bob","#, "x")), of(None, &body(r#""user":"ann","#, "x")));
-        let keyed = |user: &str| of(None, &body(&format!(r#""user":"{user}","prompt_cache_key":"k","#), "x"));
+        assert_eq!(
+            of(None, &body(r#""user":"bob","#, "x")),
+            of(None, &body(r#""user":"bob","#, "y"))
+        );
+        assert_ne!(
+            of(None, &body(r#""user":"bob","#, "x")),
+            of(None, &body(r#""user":"ann","#, "x"))
+        );
+        let keyed = |user: &str| {
+            of(
+                None,
+                &body(&format!(r#""user":"{user}","prompt_cache_key":"k","#), "x"),
+            )
+        };
         assert_eq!(keyed("bob"), keyed("ann"));
-        assert_eq!(of(Some(b"s"), &body(r#""user":"bob","#, "x")), of(Some(b"s"), &body("", "y")));
-        assert_ne!(of(Some(b"s"), &body("", "x")), of(Some(b"t"), &body("", "x")));
-        assert_eq!(of(None, &body(r#""user":7,"#, "x")), of(None, &body("", "x")), "no text says nothing");
+        assert_eq!(
+            of(Some(b"s"), &body(r#""user":"bob","#, "x")),
+            of(Some(b"s"), &body("", "y"))
+        );
+        assert_ne!(
+            of(Some(b"s"), &body("", "x")),
+            of(Some(b"t"), &body("", "x"))
+        );
+        assert_eq!(
+            of(None, &body(r#""user":7,"#, "x")),
+            of(None, &body("", "x")),
+            "no text says nothing"
+        );
         assert_eq!(
             of(Some(b""), &body(r#""user":"","prompt_cache_key":"","#, "x")),
             of(None, &body("", "x")),

@@ -69,31 +69,55 @@ impl Process {
             return Err(problem);
         }
         let read = |tls: &ListenTls| Certificate::read_or_await(&tls.cert, &tls.key).map(Arc::new);
-        let certificates = server.listen.iter().map(|listen| listen.tls.as_ref().map(read).transpose());
+        let certificates = server
+            .listen
+            .iter()
+            .map(|listen| listen.tls.as_ref().map(read).transpose());
         let certificates: Vec<_> = certificates.collect::<Result<_, String>>()?;
         let accounts = Registry::behind(server.proxies.clone());
         let ledger = Ledger::open(&server.ledger);
-        let changes = server.store.as_ref().map(|_| Arc::new(limits::Changes::default()));
-        let limits = Arc::new(changes.clone().map(limits::Registry::shared).unwrap_or_default());
+        let changes = server
+            .store
+            .as_ref()
+            .map(|_| Arc::new(limits::Changes::default()));
+        let limits = Arc::new(
+            changes
+                .clone()
+                .map(limits::Registry::shared)
+                .unwrap_or_default(),
+        );
         let catalog = std::mem::take(&mut loaded.catalog);
-        let snapshot =
-            Snapshot::new(catalog, &accounts, &limits, &mut || ledger.past(calendar::now(), Some(&limits)), 1);
+        let snapshot = Snapshot::new(
+            catalog,
+            &accounts,
+            &limits,
+            &mut || ledger.past(calendar::now(), Some(&limits)),
+            1,
+        );
         remember_uses(&snapshot, &ledger);
         let figures = Figures::default();
         ledger.begin_callers(&figures.callers);
         lists::recall(&server, &snapshot);
         let mut metrics = Metrics::new(server.series);
         let shown = addresses.iter().zip(&certificates);
-        let shown = shown.filter_map(|(address, certificate)| Some((address.to_string(), certificate.clone()?)));
+        let shown = shown
+            .filter_map(|(address, certificate)| Some((address.to_string(), certificate.clone()?)));
         metrics.show_certificates(shown.collect());
         metrics.catalog.taken(1);
         let store = server.store.clone().zip(changes);
         let store = store.map(|(settings, changes)| {
-            Store::new(settings, &ledger.instance(), limits.clone(), changes, metrics.store())
+            Store::new(
+                settings,
+                &ledger.instance(),
+                limits.clone(),
+                changes,
+                metrics.store(),
+            )
         });
         let largest = server.limits.request_body.max(server.limits.response_body);
         let traces = server.traces.clone();
-        let traces = traces.map(|settings| Arc::new(Traces::new(settings, &server.listen, metrics.spans())));
+        let traces =
+            traces.map(|settings| Arc::new(Traces::new(settings, &server.listen, metrics.spans())));
         let descriptors: Arc<Descriptors> = Arc::default();
         let books = Arc::new(Books {
             access_log: AccessLog::open(&server.log.access, server.log.format)?,
@@ -116,11 +140,20 @@ impl Process {
         });
         let certificates: Arc<[_]> = certificates.into();
         Ok(Process {
-            watch: Arc::new(Watch::new(books.clone(), backends.clone(), server.clone(), certificates.clone())),
+            watch: Arc::new(Watch::new(
+                books.clone(),
+                backends.clone(),
+                server.clone(),
+                certificates.clone(),
+            )),
             books,
             backends,
             memory: Arc::new(Budget::new(server.limits.buffered_total, largest)),
-            spool: Arc::new(Spool::new(&spool_folder(&server), server.limits.spool_total, server.limits.upload)),
+            spool: Arc::new(Spool::new(
+                &spool_folder(&server),
+                server.limits.spool_total,
+                server.limits.upload,
+            )),
             settings: server,
             certificates,
             started: Instant::now(),
@@ -129,31 +162,64 @@ impl Process {
 
     /// Returns the proxy, for any Pingora server.
     pub fn gateway(&self) -> Desk {
-        let Process { settings, books, backends, memory, spool, .. } = self.clone();
-        Desk { settings, books, backends, memory, spool }
+        let Process {
+            settings,
+            books,
+            backends,
+            memory,
+            spool,
+            ..
+        } = self.clone();
+        Desk {
+            settings,
+            books,
+            backends,
+            memory,
+            spool,
+        }
     }
 
     /// Returns the admin service.
     pub fn admin(&self) -> Admin {
-        Admin::new(self.books.clone(), self.backends.clone(), self.watch.clone(), self.started)
+        Admin::new(
+            self.books.clone(),
+            self.backends.clone(),
+            self.watch.clone(),
+            self.started,
+        )
     }
 
     /// Returns the most connections of callers at once: as many as the settings allow, and as the
     /// process may have open.
     pub fn connections(&self) -> usize {
-        self.settings.limits.connections_within(self.books.descriptors.limit())
+        self.settings
+            .limits
+            .connections_within(self.books.descriptors.limit())
     }
 
     /// Returns the part that makes catalogs live.
     pub fn publisher(&self) -> Publisher {
-        let Books { ledger, metrics, live, .. } = &*self.books;
-        Publisher { live: live.clone(), ledger: ledger.clone(), metrics: metrics.clone() }
+        let Books {
+            ledger,
+            metrics,
+            live,
+            ..
+        } = &*self.books;
+        Publisher {
+            live: live.clone(),
+            ledger: ledger.clone(),
+            metrics: metrics.clone(),
+        }
     }
 }
 
 /// Returns the folder for uploads: that of the ledger, which is on a disk, or the system's.
 fn spool_folder(server: &Server) -> PathBuf {
-    let of_ledger = server.ledger.path.parent().filter(|_| server.ledger.enabled);
+    let of_ledger = server
+        .ledger
+        .path
+        .parent()
+        .filter(|_| server.ledger.enabled);
     match of_ledger {
         Some(folder) if folder.as_os_str().is_empty() => PathBuf::from("."),
         Some(folder) => folder.to_owned(),

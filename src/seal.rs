@@ -55,19 +55,37 @@ pub type WrittenThought = (String, Option<String>, Option<String>, bool);
 /// Returns a thought as it is written.
 pub fn written(thought: &Thought<'_>) -> WrittenThought {
     let owned = |text: &str| text.to_owned();
-    let Thought { text, signature, redacted, of_call } = thought;
-    (owned(text), signature.as_deref().map(owned), redacted.as_deref().map(owned), *of_call)
+    let Thought {
+        text,
+        signature,
+        redacted,
+        of_call,
+    } = thought;
+    (
+        owned(text),
+        signature.as_deref().map(owned),
+        redacted.as_deref().map(owned),
+        *of_call,
+    )
 }
 
 /// Returns the thought that was written.
 pub fn read((text, signature, redacted, of_call): WrittenThought) -> Thought<'static> {
-    Thought { text: text.into(), signature: signature.map(Into::into), redacted: redacted.map(Into::into), of_call }
+    Thought {
+        text: text.into(),
+        signature: signature.map(Into::into),
+        redacted: redacted.map(Into::into),
+        of_call,
+    }
 }
 
 impl Seals {
     /// Makes the seals of a process. Without a key they have one that ends with the process.
     pub fn new(secrets: &[Secret]) -> Result<Seals, String> {
-        let mut keys: Vec<_> = secrets.iter().map(|key| hmac::Key::new(HMAC_SHA256, key.expose().as_bytes())).collect();
+        let mut keys: Vec<_> = secrets
+            .iter()
+            .map(|key| hmac::Key::new(HMAC_SHA256, key.expose().as_bytes()))
+            .collect();
         if keys.is_empty() {
             let key = hmac::Key::generate(HMAC_SHA256, &SystemRandom::new())
                 .map_err(|_| "the system gives no random bytes")?;
@@ -108,26 +126,41 @@ impl Seals {
         let master = self.keys.first()?;
         let salt = salt(master, caller, &plain);
         let salt = salt.as_ref().get(..SALT)?;
-        key(master, salt)?.seal_in_place_append_tag(nonce(), aad(caller), &mut plain).ok()?;
+        key(master, salt)?
+            .seal_in_place_append_tag(nonce(), aad(caller), &mut plain)
+            .ok()?;
         let mut text = MARK.to_owned();
         BASE64.encode_string([salt, &plain].concat(), &mut text);
         Some(text)
     }
 
     fn open(&self, caller: &str, text: &str, now: u64) -> Option<SealedThoughts> {
-        let sealed: SealedThoughts = self.open_bytes(caller, text, |plain| serde_json::from_slice(plain).ok())?;
+        let sealed: SealedThoughts =
+            self.open_bytes(caller, text, |plain| serde_json::from_slice(plain).ok())?;
         (now.abs_diff(sealed.at) < KEPT_FOR).then_some(sealed)
     }
 
     /// Opens a text with the first key that does, and reads it.
-    fn open_bytes<T>(&self, caller: &str, text: &str, read: impl Fn(&[u8]) -> Option<T>) -> Option<T> {
-        let text = text.trim().strip_prefix(MARK).filter(|text| text.len() <= LONGEST)?;
+    fn open_bytes<T>(
+        &self,
+        caller: &str,
+        text: &str,
+        read: impl Fn(&[u8]) -> Option<T>,
+    ) -> Option<T> {
+        let text = text
+            .trim()
+            .strip_prefix(MARK)
+            .filter(|text| text.len() <= LONGEST)?;
         // Some programs write the other alphabet of base64.
-        let bytes = BASE64.decode(text.replace('-', "+").replace('_', "/")).ok()?;
+        let bytes = BASE64
+            .decode(text.replace('-', "+").replace('_', "/"))
+            .ok()?;
         let (salt, closed) = bytes.split_at_checked(SALT)?;
         self.keys.iter().find_map(|master| {
             let mut closed = closed.to_vec();
-            let plain = key(master, salt)?.open_in_place(nonce(), aad(caller), &mut closed).ok()?;
+            let plain = key(master, salt)?
+                .open_in_place(nonce(), aad(caller), &mut closed)
+                .ok()?;
             read(plain)
         })
     }
@@ -145,7 +178,9 @@ fn salt(master: &hmac::Key, caller: &str, plain: &[u8]) -> hmac::Tag {
 /// Returns the key of one text.
 fn key(master: &hmac::Key, salt: &[u8]) -> Option<LessSafeKey> {
     let bytes = hmac::sign(master, salt);
-    UnboundKey::new(&AES_256_GCM, bytes.as_ref()).ok().map(LessSafeKey::new)
+    UnboundKey::new(&AES_256_GCM, bytes.as_ref())
+        .ok()
+        .map(LessSafeKey::new)
 }
 
 /// Returns the nonce, which is always the same: no key is used twice.
@@ -170,9 +205,20 @@ pub struct AccountSeal {
 
 impl AccountSeal {
     /// Returns the seal of a caller's thoughts of this family at an account.
-    pub fn new(seals: &Arc<Seals>, caller: &Arc<str>, family: Family, account: &Account) -> AccountSeal {
+    pub fn new(
+        seals: &Arc<Seals>,
+        caller: &Arc<str>,
+        family: Family,
+        account: &Account,
+    ) -> AccountSeal {
         let (seals, caller) = (seals.clone(), caller.clone());
-        AccountSeal { seals, caller, family, boundary: account.boundary().clone(), at: calendar::now() }
+        AccountSeal {
+            seals,
+            caller,
+            family,
+            boundary: account.boundary().clone(),
+            at: calendar::now(),
+        }
     }
 }
 
@@ -196,7 +242,10 @@ impl Seal for AccountSeal {
         let sealed = self.seals.open(&self.caller, text, self.at)?;
         let is_own = sealed.family == self.family.name() && *sealed.boundary == *self.boundary;
         let thoughts = sealed.thoughts.into_iter().map(read).collect();
-        is_own.then_some(Kept { call: sealed.call, thoughts })
+        is_own.then_some(Kept {
+            call: sealed.call,
+            thoughts,
+        })
     }
 }
 
@@ -211,13 +260,30 @@ mod tests {
     }
 
     fn thoughts(text: &str) -> SealedThoughts {
-        let thought = Thought { text: text.to_owned().into(), signature: Some("sig==".into()), ..Thought::default() };
+        let thought = Thought {
+            text: text.to_owned().into(),
+            signature: Some("sig==".into()),
+            ..Thought::default()
+        };
         let (family, boundary, call) = ("claude".to_owned(), "b".to_owned(), "call_1".to_owned());
-        SealedThoughts { at: NOW, family, boundary, call, thoughts: vec![written(&thought)] }
+        SealedThoughts {
+            at: NOW,
+            family,
+            boundary,
+            call,
+            thoughts: vec![written(&thought)],
+        }
     }
 
     fn opened(seals: &Seals, caller: &str, text: &str, now: u64) -> Option<Vec<Thought<'static>>> {
-        Some(seals.open(caller, text, now)?.thoughts.into_iter().map(read).collect())
+        Some(
+            seals
+                .open(caller, text, now)?
+                .thoughts
+                .into_iter()
+                .map(read)
+                .collect(),
+        )
     }
 
     #[test]
@@ -227,7 +293,10 @@ mod tests {
         assert!(text.starts_with(MARK) && text.len() % 4 == 0, "{text}");
         assert!(!text.contains("hm"));
         let found = opened(&old, "acme", &text, NOW + KEPT_FOR - 1).unwrap();
-        assert_eq!((&*found[0].text, found[0].signature.as_deref()), ("hm", Some("sig==")));
+        assert_eq!(
+            (&*found[0].text, found[0].signature.as_deref()),
+            ("hm", Some("sig=="))
+        );
         assert_eq!(opened(&both, "acme", &text, NOW), Some(found.clone()));
         assert_eq!(
             opened(&both, "acme", &format!(" \n{text}\t"), NOW),
@@ -236,26 +305,44 @@ mod tests {
         );
         let by_first = both.seal("acme", &thoughts("hm")).unwrap();
         assert_eq!(opened(&new, "acme", &by_first, NOW), Some(found));
-        for (seals, caller, now) in
-            [(&new, "acme", NOW), (&old, "other", NOW), (&old, "", NOW), (&old, "acme", NOW + KEPT_FOR)]
-        {
+        for (seals, caller, now) in [
+            (&new, "acme", NOW),
+            (&old, "other", NOW),
+            (&old, "", NOW),
+            (&old, "acme", NOW + KEPT_FOR),
+        ] {
             assert_eq!(opened(seals, caller, &text, now), None, "{caller} {now}");
         }
         let (one, other) = (seals(&[]), seals(&[]));
         let text = one.seal("acme", &thoughts("hm")).unwrap();
-        assert!(opened(&one, "acme", &text, NOW).is_some() && opened(&other, "acme", &text, NOW).is_none());
+        assert!(
+            opened(&one, "acme", &text, NOW).is_some()
+                && opened(&other, "acme", &text, NOW).is_none()
+        );
     }
 
     #[test]
     fn the_same_thoughts_of_one_answer_become_the_same_text_and_no_others_do() {
         let seals = seals(&["key"]);
         let sealed = |caller: &str, text: &str, at: u64| {
-            let text = seals.seal(caller, &SealedThoughts { at, ..thoughts(text) }).unwrap();
+            let text = seals
+                .seal(
+                    caller,
+                    &SealedThoughts {
+                        at,
+                        ..thoughts(text)
+                    },
+                )
+                .unwrap();
             BASE64.decode(text.strip_prefix(MARK).unwrap()).unwrap()[..SALT].to_vec()
         };
         let first = sealed("acme", "hm", NOW);
         assert_eq!(first, sealed("acme", "hm", NOW));
-        for other in [sealed("acme", "hn", NOW), sealed("acm", "hm", NOW), sealed("acme", "hm", NOW + 1)] {
+        for other in [
+            sealed("acme", "hn", NOW),
+            sealed("acm", "hm", NOW),
+            sealed("acme", "hm", NOW + 1),
+        ] {
             assert_ne!(first, other, "the salt, and so the key");
         }
     }
@@ -268,14 +355,21 @@ mod tests {
         for at in 0..bytes.len() * 8 {
             let mut changed = bytes.clone();
             changed[at / 8] ^= 1 << (at % 8);
-            assert_eq!(opened(&seals, "acme", &BASE64.encode(changed), NOW), None, "bit {at}");
+            assert_eq!(
+                opened(&seals, "acme", &BASE64.encode(changed), NOW),
+                None,
+                "bit {at}"
+            );
         }
         for end in 0..text.len() {
             assert_eq!(opened(&seals, "acme", &text[..end], NOW), None, "{end}");
         }
-        for text in
-            [MARK.to_owned(), format!("{MARK}!"), format!("{text}AAAA"), format!("{MARK}{}", "A".repeat(10 << 20))]
-        {
+        for text in [
+            MARK.to_owned(),
+            format!("{MARK}!"),
+            format!("{text}AAAA"),
+            format!("{MARK}{}", "A".repeat(10 << 20)),
+        ] {
             assert_eq!(opened(&seals, "acme", &text, NOW), None);
         }
     }
@@ -283,39 +377,92 @@ mod tests {
     #[test]
     fn what_was_closed_for_somebody_opens_for_nobody_else() {
         let (one, other) = (seals(&["key"]), seals(&["other", "key"]));
-        let sealed = one.close("item acme/prod msg_1", br#"{"id":"msg_1"}"#).unwrap();
+        let sealed = one
+            .close("item acme/prod msg_1", br#"{"id":"msg_1"}"#)
+            .unwrap();
         assert!(!sealed.contains("msg_1"), "{sealed}");
         let reopened = other.reopen("item acme/prod msg_1", sealed.as_bytes());
         assert_eq!(reopened.as_deref(), Some(&br#"{"id":"msg_1"}"#[..]));
         assert_eq!(one.reopen("item other/prod msg_1", sealed.as_bytes()), None);
-        assert_eq!(seals(&["new"]).reopen("item acme/prod msg_1", sealed.as_bytes()), None);
+        assert_eq!(
+            seals(&["new"]).reopen("item acme/prod msg_1", sealed.as_bytes()),
+            None
+        );
     }
 
     #[test]
     fn what_is_too_long_is_not_sealed() {
         let seals = seals(&["key"]);
         assert!(seals.seal("acme", &thoughts(&"x".repeat(MOST))).is_none());
-        let long = seals.seal("acme", &thoughts(&"x".repeat(MOST - 200))).unwrap();
-        assert_eq!(opened(&seals, "acme", &long, NOW).unwrap()[0].text.len(), MOST - 200);
+        let long = seals
+            .seal("acme", &thoughts(&"x".repeat(MOST - 200)))
+            .unwrap();
+        assert_eq!(
+            opened(&seals, "acme", &long, NOW).unwrap()[0].text.len(),
+            MOST - 200
+        );
     }
 
     #[test]
     fn the_other_alphabet_and_escaped_slashes_are_read_too() {
         let seals = seals(&["key"]);
-        let tries = (0..).map(|at| seals.seal("acme", &SealedThoughts { at: NOW + at, ..thoughts("hm") }).unwrap());
-        let text = tries.into_iter().find(|text| text.contains('/') && text.contains('+')).unwrap();
-        assert!(opened(&seals, "acme", &text.replace('+', "-").replace('/', "_"), NOW).is_some());
-        let sealed = SealedThoughts { at: calendar::now(), ..thoughts("hm") };
-        let text =
-            (0..).map(|at| seals.seal("acme", &SealedThoughts { at: sealed.at - at, ..thoughts("hm") }).unwrap());
-        let text = text.into_iter().find(|text| text.contains('/') && text.contains('+')).unwrap();
+        let tries = (0..).map(|at| {
+            seals
+                .seal(
+                    "acme",
+                    &SealedThoughts {
+                        at: NOW + at,
+                        ..thoughts("hm")
+                    },
+                )
+                .unwrap()
+        });
+        let text = tries
+            .into_iter()
+            .find(|text| text.contains('/') && text.contains('+'))
+            .unwrap();
+        assert!(
+            opened(
+                &seals,
+                "acme",
+                &text.replace('+', "-").replace('/', "_"),
+                NOW
+            )
+            .is_some()
+        );
+        let sealed = SealedThoughts {
+            at: calendar::now(),
+            ..thoughts("hm")
+        };
+        let text = (0..).map(|at| {
+            seals
+                .seal(
+                    "acme",
+                    &SealedThoughts {
+                        at: sealed.at - at,
+                        ..thoughts("hm")
+                    },
+                )
+                .unwrap()
+        });
+        let text = text
+            .into_iter()
+            .find(|text| text.contains('/') && text.contains('+'))
+            .unwrap();
         let forged = format!("{MARK}AAAA");
         for body in [
             format!(r#"{{"signature":"{text}"}}"#),
             format!(r#"{{"signature":"{text}","data":"{forged}"}}"#),
-            format!(r#"{{"signature":"{}"}}"#, text.replace('/', "\\/").replace('+', "\\u002B")),
+            format!(
+                r#"{{"signature":"{}"}}"#,
+                text.replace('/', "\\/").replace('+', "\\u002B")
+            ),
         ] {
-            assert_eq!(seals.newest("acme", body.as_bytes()).as_deref(), Some("b"), "{body}");
+            assert_eq!(
+                seals.newest("acme", body.as_bytes()).as_deref(),
+                Some("b"),
+                "{body}"
+            );
             assert_eq!(seals.newest("other", body.as_bytes()), None);
         }
         assert_eq!(seals.newest("acme", forged.repeat(9).as_bytes()), None);
@@ -327,9 +474,19 @@ mod tests {
                     c: {dialect: anthropic, key: two}\n  d: {dialect: anthropic, key: one, base_url: 'https://x.example/v1'}\n\
                     models: {}\ncallers: {}\n";
         let files = [("catalog.yaml".to_owned(), text.to_owned())];
-        let catalog = crate::catalog::resolve::resolve(&files, &mut |_| Err(String::new())).unwrap();
-        let found: Vec<_> = catalog.accounts().iter().map(|account| account.boundary()).collect();
-        assert!(found[0] == found[1] && found[0] != found[2] && found[0] != found[3] && found[2] != found[3]);
+        let catalog =
+            crate::catalog::resolve::resolve(&files, &mut |_| Err(String::new())).unwrap();
+        let found: Vec<_> = catalog
+            .accounts()
+            .iter()
+            .map(|account| account.boundary())
+            .collect();
+        assert!(
+            found[0] == found[1]
+                && found[0] != found[2]
+                && found[0] != found[3]
+                && found[2] != found[3]
+        );
         assert!(found.iter().all(|hash| hash.len() == 32));
     }
 }

@@ -32,7 +32,10 @@ impl Step {
     pub fn of(now: Instant) -> Step {
         let since = now.saturating_duration_since(*FIRST);
         let at_ms = since.as_secs() * 1_000 + u64::from(since.subsec_millis());
-        Step { number: at_ms / STEP_MS, at_ms }
+        Step {
+            number: at_ms / STEP_MS,
+            at_ms,
+        }
     }
 
     /// Returns the milliseconds since the beginning of the first step.
@@ -88,7 +91,10 @@ impl Sums {
 
     /// Returns the number of all failures.
     pub fn failed(&self) -> u32 {
-        let by_somebody = self.by_caller.saturating_add(self.by_upstream).saturating_add(self.by_ours);
+        let by_somebody = self
+            .by_caller
+            .saturating_add(self.by_upstream)
+            .saturating_add(self.by_ours);
         by_somebody.saturating_add(self.given_up)
     }
 
@@ -156,7 +162,11 @@ impl FaultCounts {
     /// Returns how many requests came since the last failure. `is_given_up` says whether that one
     /// was given up by its caller.
     pub fn asked_since(&self, is_given_up: bool) -> u64 {
-        if is_given_up { self.given_up.asked } else { self.by_upstream.asked }
+        if is_given_up {
+            self.given_up.asked
+        } else {
+            self.by_upstream.asked
+        }
     }
 
     fn add(&mut self, more: &Sums, at_ms: u64) {
@@ -169,7 +179,11 @@ impl FaultCounts {
         ] {
             if failed > 0 {
                 let total = fault.total.saturating_add(failed.into());
-                *fault = FaultCount { total, last: Some(at_ms), ..FaultCount::default() };
+                *fault = FaultCount {
+                    total,
+                    last: Some(at_ms),
+                    ..FaultCount::default()
+                };
             } else if fault.last.is_some() {
                 fault.asked = fault.asked.saturating_add(more.requests.into());
                 if is_good {
@@ -182,7 +196,12 @@ impl FaultCounts {
 
     /// Takes one request out again.
     fn take_back(&mut self) {
-        for fault in [&mut self.by_caller, &mut self.by_upstream, &mut self.by_us, &mut self.given_up] {
+        for fault in [
+            &mut self.by_caller,
+            &mut self.by_upstream,
+            &mut self.by_us,
+            &mut self.given_up,
+        ] {
             fault.asked = fault.asked.saturating_sub(1);
             fault.good = fault.good.saturating_sub(1);
             fault.good_since = fault.good_since.filter(|_| fault.good > 0);
@@ -243,10 +262,17 @@ impl Series {
 
     /// Sums the steps of the last time, the one that still fills included.
     pub fn last(&self, time: Duration, now: Instant) -> Sums {
-        let (step, most) = (Step::of(now).number, time.as_secs().div_ceil(STEP.as_secs()).max(1));
+        let (step, most) = (
+            Step::of(now).number,
+            time.as_secs().div_ceil(STEP.as_secs()).max(1),
+        );
         let mut sums = Sums::default();
         let counted = self.0.lock();
-        let recent = counted.buckets.iter().rev().take_while(|bucket| bucket.step.saturating_add(most) > step);
+        let recent = counted
+            .buckets
+            .iter()
+            .rev()
+            .take_while(|bucket| bucket.step.saturating_add(most) > step);
         recent.for_each(|bucket| sums.add(&bucket.sums));
         sums
     }
@@ -254,7 +280,8 @@ impl Series {
     /// Returns how much of the last time [`Series::last`] sums: the step that fills is not whole.
     pub fn covered(time: Duration, now: Instant) -> Duration {
         let steps = u32::try_from(time.as_secs().div_ceil(STEP.as_secs())).unwrap_or(u32::MAX);
-        STEP.saturating_mul(steps.saturating_sub(1)).saturating_add(Step::age(now))
+        STEP.saturating_mul(steps.saturating_sub(1))
+            .saturating_add(Step::age(now))
     }
 
     /// Returns the last steps, the oldest first. The last one still fills.
@@ -264,7 +291,10 @@ impl Series {
         for bucket in &self.0.lock().buckets {
             // A bucket of the next step belongs to this one: the clock was read before.
             let age = usize::try_from(step.saturating_sub(bucket.step)).unwrap_or(usize::MAX);
-            if let Some(place) = count.checked_sub(age.saturating_add(1)).and_then(|place| all.get_mut(place)) {
+            if let Some(place) = count
+                .checked_sub(age.saturating_add(1))
+                .and_then(|place| all.get_mut(place))
+            {
                 *place = bucket.clone();
             }
         }
@@ -289,7 +319,11 @@ impl Series {
     pub fn sweep(&self, now: Instant) {
         let step = Step::of(now).number;
         let mut counted = self.0.lock();
-        if counted.buckets.back().is_some_and(|last| is_over(last, step)) {
+        if counted
+            .buckets
+            .back()
+            .is_some_and(|last| is_over(last, step))
+        {
             counted.buckets = VecDeque::new();
         }
     }
@@ -300,9 +334,16 @@ impl Counted {
     fn bucket(&mut self, step: u64) -> Option<&mut Bucket> {
         // Of two threads, the one that looked at the clock first may come last.
         if self.buckets.back().is_none_or(|last| last.step < step) {
-            let old = self.buckets.iter().take_while(|bucket| is_over(bucket, step)).count();
+            let old = self
+                .buckets
+                .iter()
+                .take_while(|bucket| is_over(bucket, step))
+                .count();
             self.buckets.drain(..old);
-            self.buckets.push_back(Bucket { step, ..Bucket::default() });
+            self.buckets.push_back(Bucket {
+                step,
+                ..Bucket::default()
+            });
         }
         self.buckets.back_mut()
     }
@@ -320,7 +361,10 @@ impl Bucket {
 fn halves_and_most(counts: &[u64; BUCKETS]) -> Option<[Duration; 2]> {
     let total = counts.iter().sum();
     let each = || counts.iter().copied();
-    Some([quantile(each(), total, 0.5)?, quantile(each(), total, 0.99)?])
+    Some([
+        quantile(each(), total, 0.5)?,
+        quantile(each(), total, 0.99)?,
+    ])
 }
 
 fn is_over(bucket: &Bucket, step: u64) -> bool {

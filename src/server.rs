@@ -81,9 +81,17 @@ pub fn run(dir: &Path, mut loaded: Loaded) -> Result<(), String> {
     // The watch of the catalog has its own copy of the texts, and drops each when it is replaced.
     drop(loaded);
     let supervisor = Arc::new(Supervisor::of_environment());
-    let told = Told { process: process.clone(), supervisor: supervisor.clone() };
+    let told = Told {
+        process: process.clone(),
+        supervisor: supervisor.clone(),
+    };
     server.add_service(background_service("supervisor", told));
-    server.run(RunArgs { shutdown_signal: Box::new(Signals { process, supervisor }) });
+    server.run(RunArgs {
+        shutdown_signal: Box::new(Signals {
+            process,
+            supervisor,
+        }),
+    });
     Ok(())
 }
 
@@ -92,7 +100,11 @@ fn tell_connections(process: &Process) {
     let (most, wanted) = (process.connections(), process.settings.limits.connections);
     if most < wanted {
         // Ten connections fewer are nobody's concern.
-        let level = if most < wanted / 2 { log::Level::Warn } else { log::Level::Info };
+        let level = if most < wanted / 2 {
+            log::Level::Warn
+        } else {
+            log::Level::Info
+        };
         log::log!(
             level,
             "the process may have {} files open: so callers may have up to {most} connections at once, and not the {wanted} of \
@@ -107,14 +119,26 @@ fn tell_connections(process: &Process) {
 /// alive without its listener, or abort.
 fn ports(server: &config::Server) -> Result<(), String> {
     let mut held: Vec<(SocketAddr, TcpListener)> = Vec::new();
-    for address in server.listen.iter().map(|l| l.address).chain([server.admin.address]) {
+    for address in server
+        .listen
+        .iter()
+        .map(|l| l.address)
+        .chain([server.admin.address])
+    {
         // All listeners are held until each is bound, since two of them may exclude each other.
         let listener = TcpListener::bind(address).map_err(|e| {
-            let (by, hint) = match held.iter().find(|(other, _)| other.port() == address.port()) {
-                Some((other, _)) => {
-                    (format!(": {other} has the same port;"), ", or --listen, name the same port twice")
-                }
-                None => (". Does another process listen there?".to_owned(), " set the address"),
+            let (by, hint) = match held
+                .iter()
+                .find(|(other, _)| other.port() == address.port())
+            {
+                Some((other, _)) => (
+                    format!(": {other} has the same port;"),
+                    ", or --listen, name the same port twice",
+                ),
+                None => (
+                    ". Does another process listen there?".to_owned(),
+                    " set the address",
+                ),
             };
             format!("cannot listen on {address}: {e}{by} `listen` and `admin` in server.yaml{hint}")
         })?;
@@ -128,12 +152,18 @@ type Callers = Connections<HttpProxy<Desk>>;
 
 /// Returns a service for plain listeners and one for those with h2c, since h2c is an option of a
 /// service, not of a listener; and the door for requests from within the process.
-fn services(process: &Process, conf: &Arc<ServerConf>) -> Result<(Vec<Service<Callers>>, Inside), String> {
+fn services(
+    process: &Process,
+    conf: &Arc<ServerConf>,
+) -> Result<(Vec<Service<Callers>>, Inside), String> {
     let places = Arc::new(Semaphore::new(process.connections()));
     let home = Home::default();
     let connections = |h2c| {
-        let Process { settings, books, .. } = process.clone();
-        Connections::new(proxy(process, conf, h2c), places.clone(), settings, books).at(home.clone())
+        let Process {
+            settings, books, ..
+        } = process.clone();
+        Connections::new(proxy(process, conf, h2c), places.clone(), settings, books)
+            .at(home.clone())
     };
     let mut services = Vec::new();
     for h2c in [false, true] {
@@ -147,11 +177,12 @@ fn services(process: &Process, conf: &Arc<ServerConf>) -> Result<(Vec<Service<Ca
             // What is read goes into Pingora's buffer of a head or a body, and what is written
             // waits in ours. Buffers of the connection's would be held as long as it is open.
             let address = listen.address.to_string();
-            let mut endpoint = ListenerConfig::tcp(address).l4_buffer(L4BufferSettings::unbuffered());
+            let mut endpoint =
+                ListenerConfig::tcp(address).l4_buffer(L4BufferSettings::unbuffered());
             if let Some((tls, certificate)) = listen.tls.as_ref().zip(certificate.as_ref()) {
                 let text = |path: &Path| path.to_string_lossy().into_owned();
-                let mut settings =
-                    TlsSettings::intermediate(&text(&tls.cert), &text(&tls.key)).map_err(|e| e.to_string())?;
+                let mut settings = TlsSettings::intermediate(&text(&tls.cert), &text(&tls.key))
+                    .map_err(|e| e.to_string())?;
                 settings.set_cert_resolver(certificate.clone());
                 settings.enable_h2();
                 endpoint = endpoint.tls(settings);
@@ -177,10 +208,24 @@ fn proxy(process: &Process, conf: &Arc<ServerConf>, h2c: bool) -> HttpProxy<Desk
 
 /// Makes the service for everything that runs beside the exchanges: it watches the catalog,
 /// resolves names, closes idle connections, handles SIGHUP, and becomes ready.
-pub fn background(process: &Process, dir: &Path, loaded: &Loaded) -> Result<GenBackgroundService<Background>, String> {
-    process.backends.store.as_ref().map_or(Ok(()), Store::start)?;
+pub fn background(
+    process: &Process,
+    dir: &Path,
+    loaded: &Loaded,
+) -> Result<GenBackgroundService<Background>, String> {
+    process
+        .backends
+        .store
+        .as_ref()
+        .map_or(Ok(()), Store::start)?;
     let nudge = live::watch(process.publisher(), dir, loaded)?;
-    Ok(background_service("background", Background { process: process.clone(), nudge }))
+    Ok(background_service(
+        "background",
+        Background {
+            process: process.clone(),
+            nudge,
+        },
+    ))
 }
 
 /// The service that [`background`] makes.
@@ -199,8 +244,17 @@ impl BackgroundService for Background {
             self.resolve(),
             self.sweep(),
             self.hints(),
-            probe(&self.process.books.live, &self.process.backends, &self.process.memory, &self.process.books.metrics),
-            lists::keep(&self.process.books.live, &self.process.backends, &self.process.books.metrics),
+            probe(
+                &self.process.books.live,
+                &self.process.backends,
+                &self.process.memory,
+                &self.process.books.metrics
+            ),
+            lists::keep(
+                &self.process.books.live,
+                &self.process.backends,
+                &self.process.books.metrics
+            ),
             self.process.watch.keep(),
             self.notify(),
             self.traces(),
@@ -214,20 +268,39 @@ impl Background {
     /// Waits until each address accepts connections, and one of them can be used, and then becomes
     /// ready.
     async fn become_ready(&self) {
-        let Process { settings, books, certificates, .. } = &self.process;
-        let is_awaited = |one: &Option<Arc<Certificate>>| one.as_ref().is_some_and(|one| one.awaited().is_some());
+        let Process {
+            settings,
+            books,
+            certificates,
+            ..
+        } = &self.process;
+        let is_awaited = |one: &Option<Arc<Certificate>>| {
+            one.as_ref().is_some_and(|one| one.awaited().is_some())
+        };
         while certificates.iter().all(is_awaited) {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         for listen in &settings.listen {
-            while tokio::net::TcpStream::connect(reachable(listen.address)).await.is_err() {
+            while tokio::net::TcpStream::connect(reachable(listen.address))
+                .await
+                .is_err()
+            {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         }
         books.drain.enter(Phase::Serving);
         let catalog = &books.live.load().catalog;
-        let scheme = |listen: &Listen| if listen.tls.is_some() { "https" } else { "http" };
-        let at = settings.listen.iter().map(|listen| format!("{}://{}", scheme(listen), listen.address));
+        let scheme = |listen: &Listen| {
+            if listen.tls.is_some() {
+                "https"
+            } else {
+                "http"
+            }
+        };
+        let at = settings
+            .listen
+            .iter()
+            .map(|listen| format!("{}://{}", scheme(listen), listen.address));
         log::info!(
             "serving on {} (admin on http://{}): {}",
             at.collect::<Vec<_>>().join(", "),
@@ -245,18 +318,36 @@ impl Background {
                 loop {
                     let place = next.lock().next();
                     let Some(place) = place else { return };
-                    place.state.addresses.refresh(&place.account, place.hop()).await;
+                    place
+                        .state
+                        .addresses
+                        .refresh(&place.account, place.hop())
+                        .await;
                 }
             };
-            tokio::join!(some(), some(), some(), some(), some(), some(), some(), some());
+            tokio::join!(
+                some(),
+                some(),
+                some(),
+                some(),
+                some(),
+                some(),
+                some(),
+                some()
+            );
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     }
 
     async fn sweep(&self) {
-        let Books { descriptors, live, .. } = &*self.process.books;
+        let Books {
+            descriptors, live, ..
+        } = &*self.process.books;
         loop {
-            if tokio::time::timeout(SWEEP, descriptors.lack()).await.is_ok() {
+            if tokio::time::timeout(SWEEP, descriptors.lack())
+                .await
+                .is_ok()
+            {
                 // Many lacks are answered together.
                 live.accounts.close_idle();
                 tokio::time::sleep(SWEEP_SOON).await;
@@ -266,8 +357,16 @@ impl Background {
             let now = Instant::now();
             self.process.backends.vault.sweep(now);
             self.process.backends.items.sweep(now);
-            self.process.books.live.accounts.sweep(&snapshot.catalog, now);
-            for issuer in snapshot.places.iter().filter_map(|place| place.issuer.as_ref()) {
+            self.process
+                .books
+                .live
+                .accounts
+                .sweep(&snapshot.catalog, now);
+            for issuer in snapshot
+                .places
+                .iter()
+                .filter_map(|place| place.issuer.as_ref())
+            {
                 issuer.state.sweep(Some(issuer.account.fingerprint), now);
             }
         }
@@ -275,14 +374,21 @@ impl Background {
 
     /// Takes over which targets other instances found broken: this instance also tries them last.
     async fn hints(&self) {
-        let Some(store) = &self.process.backends.store else { return };
+        let Some(store) = &self.process.backends.store else {
+            return;
+        };
         loop {
             let hints = store.hints().await;
             let snapshot = self.process.books.live.load_full();
             let now = Instant::now();
             for (account, tracks) in snapshot.catalog.accounts().iter().zip(snapshot.targets()) {
                 for (model, track) in tracks {
-                    track.hint(hints.get(&(account.id.clone(), track.name(&model))).copied(), now);
+                    track.hint(
+                        hints
+                            .get(&(account.id.clone(), track.name(&model)))
+                            .copied(),
+                        now,
+                    );
                 }
             }
         }
@@ -290,7 +396,13 @@ impl Background {
 
     /// Tells of problems that come and go, if the settings say to whom.
     async fn notify(&self) {
-        let Process { settings, books, backends, watch, .. } = &self.process;
+        let Process {
+            settings,
+            books,
+            backends,
+            watch,
+            ..
+        } = &self.process;
         if let Some(settings) = &settings.notify {
             notify::keep(settings, watch, backends, &books.ledger.instance()).await;
         }
@@ -298,7 +410,9 @@ impl Background {
 
     /// Sends traces, if the settings say where to.
     async fn traces(&self) {
-        let Process { books, backends, .. } = &self.process;
+        let Process {
+            books, backends, ..
+        } = &self.process;
         if let Some(traces) = &books.traces {
             traces::keep(traces, backends, &books.ledger.instance()).await;
         }
@@ -318,22 +432,41 @@ impl Background {
             self.process.books.drain.idle().await;
             self.process.books.access_log.flush();
             self.process.books.ledger.flush();
-            self.process.books.traces.iter().for_each(|traces| traces.hurry());
+            self.process
+                .books
+                .traces
+                .iter()
+                .for_each(|traces| traces.hurry());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
 
     /// Reads the certificates that were pipes at the start, until each listener has its own.
     async fn await_certificates(&self) {
-        let Process { settings, certificates, .. } = &self.process;
-        let awaited = settings.listen.iter().zip(&**certificates).filter_map(|(listen, certificate)| {
-            let certificate = certificate.clone()?;
-            let why = certificate.awaited()?;
-            log::error!("the listener {} waits for its certificate: {why}", listen.address);
-            Some((listen.address, certificate))
-        });
+        let Process {
+            settings,
+            certificates,
+            ..
+        } = &self.process;
+        let awaited =
+            settings
+                .listen
+                .iter()
+                .zip(&**certificates)
+                .filter_map(|(listen, certificate)| {
+                    let certificate = certificate.clone()?;
+                    let why = certificate.awaited()?;
+                    log::error!(
+                        "the listener {} waits for its certificate: {why}",
+                        listen.address
+                    );
+                    Some((listen.address, certificate))
+                });
         let awaited: Arc<[_]> = awaited.collect();
-        while awaited.iter().any(|(_, certificate)| certificate.awaited().is_some()) {
+        while awaited
+            .iter()
+            .any(|(_, certificate)| certificate.awaited().is_some())
+        {
             tokio::time::sleep(CATCH_UP).await;
             let awaited = awaited.clone();
             // A disk that is away may let a read wait for ever, and nothing else waits for that.
@@ -345,10 +478,14 @@ impl Background {
     }
 
     async fn hang_ups(&self) {
-        let Ok(mut hang_ups) = signal(SignalKind::hangup()) else { return };
+        let Ok(mut hang_ups) = signal(SignalKind::hangup()) else {
+            return;
+        };
         let reader = CertificateReader::default();
         while hang_ups.recv().await.is_some() {
-            log::info!("SIGHUP: reading the catalog and certificates again, reopening the access log");
+            log::info!(
+                "SIGHUP: reading the catalog and certificates again, reopening the access log"
+            );
             self.process.books.access_log.reopen();
             self.nudge.now();
             reader.read_again(&self.process.certificates);
@@ -379,20 +516,29 @@ impl CertificateReader {
             return;
         }
         if self.is_reading.swap(true, Ordering::AcqRel) {
-            log::error!("the certificates are not read again: the last reading of them still waits for the disk");
+            log::error!(
+                "the certificates are not read again: the last reading of them still waits for the disk"
+            );
             return;
         }
         let (certificates, is_reading) = (certificates.clone(), self.is_reading.clone());
         let read = move || {
             // What is awaited is read every second anyway.
-            for certificate in certificates.iter().flatten().filter(|one| one.awaited().is_none()) {
+            for certificate in certificates
+                .iter()
+                .flatten()
+                .filter(|one| one.awaited().is_none())
+            {
                 if let Err(why) = certificate.reload() {
                     log::error!("{why}; the gateway still uses the old certificate");
                 }
             }
             is_reading.store(false, Ordering::Release);
         };
-        if let Err(why) = std::thread::Builder::new().name("certificates".to_owned()).spawn(read) {
+        if let Err(why) = std::thread::Builder::new()
+            .name("certificates".to_owned())
+            .spawn(read)
+        {
             self.is_reading.store(false, Ordering::Release);
             log::error!("the certificates are not read again: {why}");
         }
@@ -410,6 +556,8 @@ struct Told {
 impl BackgroundService for Told {
     async fn start(&self, _: ShutdownWatch) {
         // This goes on during a drain.
-        self.supervisor.follow(&self.process.books.live, &self.process.books.drain).await;
+        self.supervisor
+            .follow(&self.process.books.live, &self.process.books.drain)
+            .await;
     }
 }

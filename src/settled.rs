@@ -224,17 +224,26 @@ pub struct Tried {
 impl Tried {
     /// Returns how many attempts these were, behind this text, or nothing if it was one.
     pub fn often(&self, before: &str) -> String {
-        if self.times == 1 { String::new() } else { format!("{before}{} times", self.times) }
+        if self.times == 1 {
+            String::new()
+        } else {
+            format!("{before}{} times", self.times)
+        }
     }
 
     /// Adds another attempt that ended in the same way.
     fn sum(&mut self, other: &Tried) {
-        let sum =
-            |one: Option<u64>, other: Option<u64>| one.map(|one| one.saturating_add(other.unwrap_or(0))).or(other);
+        let sum = |one: Option<u64>, other: Option<u64>| {
+            one.map(|one| one.saturating_add(other.unwrap_or(0)))
+                .or(other)
+        };
         self.times = self.times.saturating_add(other.times);
         self.resent = self.resent.saturating_add(other.resent);
         (self.at_ms, self.ms) = (self.at_ms.min(other.at_ms), self.ms.max(other.ms));
-        (self.connect_ms, self.first_ms) = (self.connect_ms.max(other.connect_ms), self.first_ms.max(other.first_ms));
+        (self.connect_ms, self.first_ms) = (
+            self.connect_ms.max(other.connect_ms),
+            self.first_ms.max(other.first_ms),
+        );
         self.prompt_tokens = sum(self.prompt_tokens, other.prompt_tokens);
         self.completion_tokens = sum(self.completion_tokens, other.completion_tokens);
         self.is_paid |= other.is_paid;
@@ -249,13 +258,28 @@ impl Attempts {
     /// Begins the attempts of a request that is cut into slices. With traces, the first of them are
     /// kept each of its own.
     pub fn of_slices(is_traced: bool) -> Attempts {
-        Attempts { is_sliced: true, room: if is_traced { PARTS } else { 0 }, ..Attempts::default() }
+        Attempts {
+            is_sliced: true,
+            room: if is_traced { PARTS } else { 0 },
+            ..Attempts::default()
+        }
     }
 
     /// Adds an attempt of a slice: to those that ended in the same way, if there are some.
     pub fn add(&mut self, tried: Tried) {
-        let facts = |one: &Tried| (one.account.clone(), one.model.clone(), one.outcome, one.status);
-        let Some(same) = self.trail.iter_mut().find(|one| facts(one) == facts(&tried)) else {
+        let facts = |one: &Tried| {
+            (
+                one.account.clone(),
+                one.model.clone(),
+                one.outcome,
+                one.status,
+            )
+        };
+        let Some(same) = self
+            .trail
+            .iter_mut()
+            .find(|one| facts(one) == facts(&tried))
+        else {
             return self.trail.push(tried);
         };
         if same.parts.is_empty() && self.room > 1 {
@@ -263,7 +287,9 @@ impl Attempts {
             self.room -= 1;
         }
         same.sum(&tried);
-        let Some(last) = same.parts.last_mut() else { return };
+        let Some(last) = same.parts.last_mut() else {
+            return;
+        };
         if self.room > 0 {
             same.parts.push(tried);
             self.room -= 1;
@@ -283,7 +309,9 @@ impl Attempts {
 
     /// Returns the number of attempts.
     pub fn count(&self) -> u32 {
-        self.trail.iter().fold(0, |sum, tried| sum.saturating_add(tried.times))
+        self.trail
+            .iter()
+            .fold(0, |sum, tried| sum.saturating_add(tried.times))
     }
 }
 
@@ -327,7 +355,10 @@ pub struct Unused {
 
 impl Default for Unused {
     fn default() -> Unused {
-        Unused { tokens: 0, cost: Some(Usd::ZERO) }
+        Unused {
+            tokens: 0,
+            cost: Some(Usd::ZERO),
+        }
     }
 }
 
@@ -337,7 +368,10 @@ impl Unused {
         let mut unused = Unused::default();
         for tried in trail {
             let Some(cost) = tried.cost else { continue };
-            let tokens = tried.prompt_tokens.unwrap_or(0).saturating_add(tried.completion_tokens.unwrap_or(0));
+            let tokens = tried
+                .prompt_tokens
+                .unwrap_or(0)
+                .saturating_add(tried.completion_tokens.unwrap_or(0));
             unused.add(tokens, cost);
         }
         unused
@@ -386,45 +420,126 @@ mod tests {
             detail: None,
             ..Tried::default()
         };
-        let failed = Tried { outcome: "cut", prompt_tokens: Some(5), cost: Some(Some(Usd(2))), ..one.clone() };
-        let unpriced = Tried { cost: Some(None), account: "b".into(), ..failed.clone() };
-        let slow = Tried { at_ms: 2, ms: 9, connect_ms: Some(1), first_ms: None, ..one.clone() };
+        let failed = Tried {
+            outcome: "cut",
+            prompt_tokens: Some(5),
+            cost: Some(Some(Usd(2))),
+            ..one.clone()
+        };
+        let unpriced = Tried {
+            cost: Some(None),
+            account: "b".into(),
+            ..failed.clone()
+        };
+        let slow = Tried {
+            at_ms: 2,
+            ms: 9,
+            connect_ms: Some(1),
+            first_ms: None,
+            ..one.clone()
+        };
         let mut attempts = Attempts::of_slices(true);
         for tried in [&one, &failed, &slow, &failed, &unpriced, &one] {
             attempts.add(tried.clone());
         }
         assert_eq!(attempts.count(), 6);
         // Each is still known of its own.
-        let each: Vec<_> = attempts.each().map(|tried| (tried.at_ms, tried.outcome, tried.times)).collect();
-        assert_eq!(each, [(4, "ok", 1), (2, "ok", 1), (4, "ok", 1), (4, "cut", 1), (4, "cut", 1), (4, "cut", 1)]);
-        let shown =
-            |tried: &Tried| (tried.times, tried.at_ms, tried.ms, tried.connect_ms, tried.first_ms, tried.prompt_tokens);
+        let each: Vec<_> = attempts
+            .each()
+            .map(|tried| (tried.at_ms, tried.outcome, tried.times))
+            .collect();
+        assert_eq!(
+            each,
+            [
+                (4, "ok", 1),
+                (2, "ok", 1),
+                (4, "ok", 1),
+                (4, "cut", 1),
+                (4, "cut", 1),
+                (4, "cut", 1)
+            ]
+        );
+        let shown = |tried: &Tried| {
+            (
+                tried.times,
+                tried.at_ms,
+                tried.ms,
+                tried.connect_ms,
+                tried.first_ms,
+                tried.prompt_tokens,
+            )
+        };
         assert_eq!(
             attempts.trail.iter().map(shown).collect::<Vec<_>>(),
-            [(3, 2, 9, Some(1), Some(3), None), (2, 4, 7, None, Some(3), Some(10)), (1, 4, 7, None, Some(3), Some(5))]
+            [
+                (3, 2, 9, Some(1), Some(3), None),
+                (2, 4, 7, None, Some(3), Some(10)),
+                (1, 4, 7, None, Some(3), Some(5))
+            ]
         );
-        assert_eq!(Unused::of(&attempts.trail[..2]), Unused { tokens: 10, cost: Some(Usd(4)) });
-        assert_eq!(Unused::of(&attempts.trail), Unused { tokens: 15, cost: None });
-        assert_eq!((&*attempts.trail[0].often(";"), &*attempts.trail[2].often(";")), (";3 times", ""));
+        assert_eq!(
+            Unused::of(&attempts.trail[..2]),
+            Unused {
+                tokens: 10,
+                cost: Some(Usd(4))
+            }
+        );
+        assert_eq!(
+            Unused::of(&attempts.trail),
+            Unused {
+                tokens: 15,
+                cost: None
+            }
+        );
+        assert_eq!(
+            (
+                &*attempts.trail[0].often(";"),
+                &*attempts.trail[2].often(";")
+            ),
+            (";3 times", "")
+        );
     }
 
     #[test]
     fn attempts_of_slices_are_kept_each_of_its_own_for_traces_only_and_not_without_end() {
-        let slice = |at_ms| Tried { times: 1, at_ms, prompt_tokens: Some(1), ..Tried::default() };
+        let slice = |at_ms| Tried {
+            times: 1,
+            at_ms,
+            prompt_tokens: Some(1),
+            ..Tried::default()
+        };
         let all = |is_traced, times| {
             let mut attempts = Attempts::of_slices(is_traced);
             (0..times).for_each(|at_ms| attempts.add(slice(at_ms)));
             // Those that ended in another way have no room of their own.
-            (0..2).for_each(|at_ms| attempts.add(Tried { outcome: "cut", ..slice(at_ms) }));
-            let parts: usize = attempts.trail.iter().map(|tried| tried.parts.capacity().min(1)).sum();
-            let each: Vec<_> = attempts.each().map(|tried| (tried.times, tried.prompt_tokens)).collect();
+            (0..2).for_each(|at_ms| {
+                attempts.add(Tried {
+                    outcome: "cut",
+                    ..slice(at_ms)
+                })
+            });
+            let parts: usize = attempts
+                .trail
+                .iter()
+                .map(|tried| tried.parts.capacity().min(1))
+                .sum();
+            let each: Vec<_> = attempts
+                .each()
+                .map(|tried| (tried.times, tried.prompt_tokens))
+                .collect();
             (attempts.count(), parts, each)
         };
-        assert_eq!(all(false, 2_048), (2_050, 0, vec![(2_048, Some(2_048)), (2, Some(2))]));
+        assert_eq!(
+            all(false, 2_048),
+            (2_050, 0, vec![(2_048, Some(2_048)), (2, Some(2))])
+        );
         let (count, _, each) = all(true, 2_048);
         let most = usize::from(PARTS);
         assert_eq!((count, each.len()), (2_050, most + 1));
-        assert_eq!(each[most - 2..], [(1, Some(1)), (1_793, Some(1_793)), (2, Some(2))]);
+        assert_eq!(
+            each[most - 2..],
+            [(1, Some(1)), (1_793, Some(1_793)), (2, Some(2))]
+        );
         assert_eq!(each.iter().map(|(times, _)| times).sum::<u32>(), count);
     }
 }

@@ -442,12 +442,17 @@ mod tests {
         let page = json!({ "accounts": [], "models": [], "phase": "serving", "store": null });
         let read: Status = serde_json::from_value(page).expect("a status");
         assert!(read.problems.is_empty() && read.more_problems == 0);
-        for (old, new) in [("disabled", AccountState::Off), ("cooling_credential", AccountState::Out)] {
-            assert_eq!(serde_json::from_value::<AccountState>(json!(old)).expect("a state"), new);
+        for (old, new) in [
+            ("disabled", AccountState::Off),
+            ("cooling_credential", AccountState::Out),
+        ] {
+            assert_eq!(
+                serde_json::from_value::<AccountState>(json!(old)).expect("a state"),
+                new
+            );
         }
         // A newer one may know more of a problem, and other rules.
-        let problem =
-            json!({ "rule": "new", "severity": "warning", "subject": { "kind": "k", "name": "n" }, "more": 1 });
+        let problem = json!({ "rule": "new", "severity": "warning", "subject": { "kind": "k", "name": "n" }, "more": 1 });
         let read: ProblemReport = serde_json::from_value(problem).expect("a problem");
         assert_eq!((&*read.rule, read.requests, read.part), ("new", None, None));
     }

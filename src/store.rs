@@ -127,7 +127,10 @@ impl Store {
             hints: Lock::default(),
             hinted: Notify::new(),
         };
-        Store { core: Arc::new(core), ended: Lock::default() }
+        Store {
+            core: Arc::new(core),
+            ended: Lock::default(),
+        }
     }
 
     /// Connects and stays connected, on a thread of its own: so nothing else in the process makes
@@ -135,12 +138,16 @@ impl Store {
     pub fn start(&self) -> Result<(), String> {
         let core = self.core.clone();
         let (ends, ended): (Sender<()>, Receiver<()>) = channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         let runtime = runtime.map_err(|why| format!("cannot start the store's runtime: {why}"))?;
-        let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || {
-            runtime.block_on(drive::drive(&core));
-            drop(ends);
-        });
+        let thread = std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || {
+                runtime.block_on(drive::drive(&core));
+                drop(ends);
+            });
         thread.map_err(|why| format!("cannot start the store's thread: {why}"))?;
         *self.ended.lock() = Some(ended);
         Ok(())
@@ -173,7 +180,9 @@ impl Store {
         };
         core.meters.seconds.observe(began.elapsed().as_secs_f64());
         // The connection is lost.
-        let Some(decision) = decision else { return core.without(StoreState::Down, bounds, ask, now_ms) };
+        let Some(decision) = decision else {
+            return core.without(StoreState::Down, bounds, ask, now_ms);
+        };
         core.inbox.lock().circuit.answered();
         match decision {
             Some(admitted) => admission(admitted),
@@ -253,11 +262,18 @@ impl Core {
     }
 
     /// Puts a request for an admission into the inbox, if the store decides.
-    fn ask(&self, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<oneshot::Receiver<Decision>, StoreState> {
+    fn ask(
+        &self,
+        bounds: &Bounds<'_>,
+        ask: Ask,
+        now_ms: u64,
+    ) -> Result<oneshot::Receiver<Decision>, StoreState> {
         let (request, answer) = AdmissionRequest::new(bounds, ask, now_ms);
         let mut inbox = self.inbox.lock();
         match inbox.state {
-            StoreState::Up if inbox.admissions.len() >= MOST_WAITING => return Err(StoreState::Down),
+            StoreState::Up if inbox.admissions.len() >= MOST_WAITING => {
+                return Err(StoreState::Down);
+            }
             StoreState::Up => inbox.admissions.push_back(request),
             StoreState::Joining | StoreState::Down => return Err(inbox.state),
         }
@@ -271,7 +287,10 @@ impl Core {
     fn without(&self, state: StoreState, bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Admission {
         match (state, self.settings.on_store_down) {
             (StoreState::Down, OnStoreDown::Refuse) => Admission::Down,
-            (StoreState::Down | StoreState::Joining | StoreState::Up, OnStoreDown::Local | OnStoreDown::Refuse) => {
+            (
+                StoreState::Down | StoreState::Joining | StoreState::Up,
+                OnStoreDown::Local | OnStoreDown::Refuse,
+            ) => {
                 let admitted = limits::admit(bounds, ask, now_ms, self.settings.instances);
                 if admitted.is_ok() {
                     self.alone.fetch_add(1, Ordering::Relaxed);
@@ -295,7 +314,11 @@ impl Core {
     /// Counts a request that had no answer in time. Too many in a row take the store out.
     fn missed(&self) {
         self.meters.errors.inc();
-        let too_many = self.inbox.lock().circuit.missed(Instant::now(), fastrand::f64());
+        let too_many = self
+            .inbox
+            .lock()
+            .circuit
+            .missed(Instant::now(), fastrand::f64());
         if too_many {
             self.too_slow();
         }

@@ -39,11 +39,20 @@ impl Supervisor {
         let Some(name) = env::var_os("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
             return Supervisor::default();
         };
-        let socket = open(&name)
-            .inspect_err(|why| log::warn!("NOTIFY_SOCKET: the service manager cannot be told anything: {why}"));
+        let socket = open(&name).inspect_err(|why| {
+            log::warn!("NOTIFY_SOCKET: the service manager cannot be told anything: {why}")
+        });
         let text = |name| env::var(name).ok();
-        let watchdog = watchdog(text("WATCHDOG_USEC").as_deref(), text("WATCHDOG_PID").as_deref(), std::process::id());
-        Supervisor { socket: socket.ok(), watchdog, is_deaf: Lock::default() }
+        let watchdog = watchdog(
+            text("WATCHDOG_USEC").as_deref(),
+            text("WATCHDOG_PID").as_deref(),
+            std::process::id(),
+        );
+        Supervisor {
+            socket: socket.ok(),
+            watchdog,
+            is_deaf: Lock::default(),
+        }
     }
 
     /// Tells that the process serves, then what it serves, and that it is alive. Goes on until the
@@ -53,7 +62,9 @@ impl Supervisor {
             return;
         }
         drain.reached(Phase::Serving).await;
-        let tick = self.watchdog.map_or(TICK, |time| (time / 2).clamp(LEAST, TICK));
+        let tick = self
+            .watchdog
+            .map_or(TICK, |time| (time / 2).clamp(LEAST, TICK));
         let mut said = String::new();
         // A process that is stopped before it serves was never ready.
         let mut first = if drain.ready() { "READY=1\n" } else { "" };
@@ -73,15 +84,21 @@ impl Supervisor {
     /// Tells that the process stops, and asks for as much time as its drain may take.
     pub fn stops(&self, drain: Duration) {
         let time = (drain + LAST_WORK).as_micros();
-        self.tell(&format!("STOPPING=1\nEXTEND_TIMEOUT_USEC={time}\nSTATUS=stopping"));
+        self.tell(&format!(
+            "STOPPING=1\nEXTEND_TIMEOUT_USEC={time}\nSTATUS=stopping"
+        ));
     }
 
     fn tell(&self, what: &str) {
-        let Some((socket, address)) = &self.socket else { return };
+        let Some((socket, address)) = &self.socket else {
+            return;
+        };
         let told = socket.send_to_addr(what.as_bytes(), address);
         let was_deaf = std::mem::replace(&mut *self.is_deaf.lock(), told.is_err());
         if let (Err(why), false) = (told, was_deaf) {
-            log::warn!("NOTIFY_SOCKET: the service manager could not be told how the process is: {why}");
+            log::warn!(
+                "NOTIFY_SOCKET: the service manager could not be told how the process is: {why}"
+            );
         }
     }
 }
@@ -105,7 +122,11 @@ fn open(name: &OsStr) -> io::Result<(UnixDatagram, SocketAddr)> {
 /// Returns the time within which the service manager must hear from this process, if it wants to.
 fn watchdog(microseconds: Option<&str>, pid: Option<&str>, own: u32) -> Option<Duration> {
     let is_ours = pid.is_none_or(|pid| pid.parse() == Ok(own));
-    let time = microseconds?.parse().ok().filter(|time| *time > 0).map(Duration::from_micros);
+    let time = microseconds?
+        .parse()
+        .ok()
+        .filter(|time| *time > 0)
+        .map(Duration::from_micros);
     time.filter(|_| is_ours)
 }
 
@@ -115,7 +136,11 @@ fn status(live: &Live, drain: &Drain) -> String {
         Phase::Starting | Phase::Serving => {
             let snapshot = live.load();
             let models = snapshot.catalog.models().len();
-            format!("serving {models} model{}, catalog {}", if models == 1 { "" } else { "s" }, snapshot.generation)
+            format!(
+                "serving {models} model{}, catalog {}",
+                if models == 1 { "" } else { "s" },
+                snapshot.generation
+            )
         }
         Phase::Delaying | Phase::Draining | Phase::Cutting => {
             let run = drain.exchanges();
@@ -138,7 +163,13 @@ mod tests {
             assert!(open(OsStr::new(good)).is_ok(), "{good}");
         }
         let long = format!("/{}", "x".repeat(200));
-        for wrong in ["", "run/notify", "vsock:2:1234", &long, &long.replace('/', "@")] {
+        for wrong in [
+            "",
+            "run/notify",
+            "vsock:2:1234",
+            &long,
+            &long.replace('/', "@"),
+        ] {
             assert!(open(OsStr::new(wrong)).is_err(), "{wrong}");
         }
     }

@@ -43,12 +43,20 @@ impl Certificate {
     /// Reads the certificate and its key. If either is a pipe, the certificate is awaited.
     pub fn read_or_await(cert: &Path, key: &Path) -> Result<Certificate, String> {
         Certificate::read(cert, key).or_else(|why| {
-            if is_pipe(cert) || is_pipe(key) { Ok(Certificate::new(cert, key, Err(why))) } else { Err(why) }
+            if is_pipe(cert) || is_pipe(key) {
+                Ok(Certificate::new(cert, key, Err(why)))
+            } else {
+                Err(why)
+            }
         })
     }
 
     fn new(cert: &Path, key: &Path, present: Result<Arc<CertifiedKey>, String>) -> Certificate {
-        Certificate { cert: cert.to_owned(), key: key.to_owned(), present: ArcSwap::from_pointee(present) }
+        Certificate {
+            cert: cert.to_owned(),
+            key: key.to_owned(),
+            present: ArcSwap::from_pointee(present),
+        }
     }
 
     /// Returns why there is no certificate yet, if there is none.
@@ -78,12 +86,18 @@ impl Certificate {
     /// cannot be read are left out.
     pub fn terms(&self) -> Vec<Term> {
         let present = self.present.load();
-        present.as_ref().iter().flat_map(|present| &present.cert).filter_map(|der| Term::of(der)).collect()
+        present
+            .as_ref()
+            .iter()
+            .flat_map(|present| &present.cert)
+            .filter_map(|der| Term::of(der))
+            .collect()
     }
 
     /// Reads the certificate and its key again.
     pub fn reload(&self) -> Result<(), String> {
-        self.present.store(Arc::new(Ok(read(&self.cert, &self.key)?)));
+        self.present
+            .store(Arc::new(Ok(read(&self.cert, &self.key)?)));
         Ok(())
     }
 }
@@ -104,7 +118,8 @@ impl Term {
     pub fn of(der: &[u8]) -> Option<Term> {
         let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
         let time = |time: x509_parser::time::ASN1Time| {
-            SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default())
+            SystemTime::UNIX_EPOCH
+                + Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default())
         };
         let names = certificate.subject_alternative_name().ok().flatten();
         let address = |bytes: &[u8]| -> Option<IpAddr> {
@@ -115,7 +130,11 @@ impl Term {
             if let GeneralName::DNSName(name) = name {
                 return Some((*name).to_owned());
             }
-            if let GeneralName::IPAddress(bytes) = name { Some(address(bytes)?.to_string()) } else { None }
+            if let GeneralName::IPAddress(bytes) = name {
+                Some(address(bytes)?.to_string())
+            } else {
+                None
+            }
         };
         let names = names.map(|names| names.value.general_names.iter().filter_map(name).collect());
         let validity = certificate.validity();
@@ -134,10 +153,12 @@ impl ResolvesServerCert for Certificate {
 }
 
 fn read(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
-    let unreadable = |path: &Path, why: io::Error| format!("{} cannot be read: {why}", path.display());
+    let unreadable =
+        |path: &Path, why: io::Error| format!("{} cannot be read: {why}", path.display());
     let pem = contents(cert).map_err(|why| unreadable(cert, why))?;
-    let chain: Vec<CertificateDer<'static>> =
-        CertificateDer::pem_slice_iter(&pem).collect::<Result<_, _>>().map_err(|e| {
+    let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<_, _>>()
+        .map_err(|e| {
             let why = if matches!(e, pem::Error::MissingSectionEnd { .. }) {
                 "it is cut off in the middle of a certificate".to_owned()
             } else {
@@ -154,9 +175,15 @@ fn read(cert: &Path, key: &Path) -> Result<Arc<CertifiedKey>, String> {
     let key_der = PrivateKeyDer::from_pem_slice(&pem)
         .map_err(|_| format!("{} holds no private key that can be read", key.display()))?;
     let provider = CryptoProvider::get_default().ok_or("no TLS provider is installed")?;
-    CertifiedKey::from_der(chain, key_der, provider).map(Arc::new).map_err(|e| {
-        format!("the certificate {} and the key {} do not belong together: {e}", cert.display(), key.display())
-    })
+    CertifiedKey::from_der(chain, key_der, provider)
+        .map(Arc::new)
+        .map_err(|e| {
+            format!(
+                "the certificate {} and the key {} do not belong together: {e}",
+                cert.display(),
+                key.display()
+            )
+        })
 }
 
 /// Returns whether a path leads to a pipe.
@@ -168,7 +195,10 @@ pub fn is_pipe(path: &Path) -> bool {
 fn contents(path: &Path) -> io::Result<Vec<u8>> {
     match std::fs::metadata(path)?.is_file() {
         true => std::fs::read(path),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )),
     }
 }
 

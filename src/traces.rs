@@ -57,7 +57,10 @@ impl Traces {
         Traces {
             sampler: Sampler::new(settings.sampling),
             settings,
-            listeners: listen.iter().map(|listen| (listen.address, listen.tls.is_some())).collect(),
+            listeners: listen
+                .iter()
+                .map(|listen| (listen.address, listen.tls.is_some()))
+                .collect(),
             queue: SpanQueue::default(),
             metrics,
         }
@@ -65,7 +68,8 @@ impl Traces {
 
     /// Takes a settled exchange, if it is to be sent.
     pub fn take(&self, settled: &Settled, snapshot: Option<&Snapshot>) {
-        if !words::is_traced(settled.request.door) || !self.sampler.keeps(settled, calendar::now()) {
+        if !words::is_traced(settled.request.door) || !self.sampler.keeps(settled, calendar::now())
+        {
             return;
         }
         let catalog = snapshot.map(|snapshot| &snapshot.catalog);
@@ -105,17 +109,39 @@ pub fn begin(
     if traces.is_none() && !has_parent {
         return None;
     }
-    let lines = |name| headers.get_all(name).into_iter().map(http::HeaderValue::as_bytes);
-    let read = has_parent.then(|| trace_context::read(lines(&TRACEPARENT), lines(&TRACESTATE))).flatten();
+    let lines = |name| {
+        headers
+            .get_all(name)
+            .into_iter()
+            .map(http::HeaderValue::as_bytes)
+    };
+    let read = has_parent
+        .then(|| trace_context::read(lines(&TRACEPARENT), lines(&TRACESTATE)))
+        .flatten();
     let (trace, parent) = match read {
         Some((trace, parent)) => (trace, Some(parent)),
         // A request id that was made here is a trace id, too: who has one has the other.
-        None => (made.filter(|_| traces.is_some()).unwrap_or_else(Uuid::now_v7).into_bytes(), None),
+        None => (
+            made.filter(|_| traces.is_some())
+                .unwrap_or_else(Uuid::now_v7)
+                .into_bytes(),
+            None,
+        ),
     };
     let Some(traces) = traces else {
         let parent = parent?;
-        return Some(Arc::new(TraceContext { trace, parent: Some(parent), is_sampled: false, at: None }));
+        return Some(Arc::new(TraceContext {
+            trace,
+            parent: Some(parent),
+            is_sampled: false,
+            at: None,
+        }));
     };
     let is_sampled = traces.sampler.begins(parent.as_ref());
-    Some(Arc::new(TraceContext { trace, parent, is_sampled, at: at() }))
+    Some(Arc::new(TraceContext {
+        trace,
+        parent,
+        is_sampled,
+        at: at(),
+    }))
 }

@@ -16,8 +16,11 @@ use dialects::Family;
 use dialects::neutral::{Kept, Thought};
 
 /// How long and how much is kept. After a longer pause, the model thinks again from the start.
-const BOUNDS: ShelfBounds =
-    ShelfBounds { kept_for: Duration::from_secs(6 * 3600), most: 64 << 20, most_of_a_key: 8 << 20 };
+const BOUNDS: ShelfBounds = ShelfBounds {
+    kept_for: Duration::from_secs(6 * 3600),
+    most: 64 << 20,
+    most_of_a_key: 8 << 20,
+};
 
 /// The signed thoughts of all keys, by the family of models and the call's id.
 pub struct Vault {
@@ -26,13 +29,21 @@ pub struct Vault {
 
 impl Default for Vault {
     fn default() -> Vault {
-        Vault { shelves: Shelves::new(BOUNDS) }
+        Vault {
+            shelves: Shelves::new(BOUNDS),
+        }
     }
 }
 
 impl Vault {
     /// Keeps the thoughts that led to a call.
-    pub fn put(&self, key: &Arc<str>, call: (Family, &str), thoughts: Vec<Thought<'static>>, now: Instant) {
+    pub fn put(
+        &self,
+        key: &Arc<str>,
+        call: (Family, &str),
+        thoughts: Vec<Thought<'static>>,
+        now: Instant,
+    ) {
         let (family, call) = call;
         let weight = |thought: &Thought<'_>| {
             thought.text.len()
@@ -40,7 +51,15 @@ impl Vault {
                 + thought.redacted.as_deref().map_or(0, str::len)
         };
         let bytes = OVERHEAD + call.len() + thoughts.iter().map(weight).sum::<usize>();
-        self.shelves.put(key, (family, call.into()), SizedValue { value: thoughts.into(), bytes }, now);
+        self.shelves.put(
+            key,
+            (family, call.into()),
+            SizedValue {
+                value: thoughts.into(),
+                bytes,
+            },
+            now,
+        );
     }
 
     /// Returns the thoughts that led to a call, if they are still there.
@@ -62,15 +81,25 @@ mod tests {
     fn only_the_same_key_and_family_find_it() {
         let (vault, now) = (Vault::default(), Instant::now());
         let (a, b): (Arc<str>, Arc<str>) = ("acme/prod".into(), "other/prod".into());
-        let thought = Thought { text: "one".into(), signature: Some("sig".into()), ..Thought::default() };
+        let thought = Thought {
+            text: "one".into(),
+            signature: Some("sig".into()),
+            ..Thought::default()
+        };
         vault.put(&a, (Family::Claude, "call_1"), vec![thought], now);
         let found = |key: &Arc<str>, family: Family, call: &str| {
-            vault.find(key, family, call, now).map(|kept| kept[0].text.to_string())
+            vault
+                .find(key, family, call, now)
+                .map(|kept| kept[0].text.to_string())
         };
         assert_eq!(found(&a, Family::Claude, "call_1").as_deref(), Some("one"));
         assert_eq!(found(&b, Family::Claude, "call_1"), None);
         assert_eq!(found(&a, Family::Gemini, "call_1"), None);
         assert_eq!(found(&a, Family::Claude, "call_2"), None);
-        assert!(vault.find(&a, Family::Claude, "call_1", now + BOUNDS.kept_for).is_none());
+        assert!(
+            vault
+                .find(&a, Family::Claude, "call_1", now + BOUNDS.kept_for)
+                .is_none()
+        );
     }
 }

@@ -26,11 +26,22 @@ pub struct Case {
 
 enum Kind {
     /// A whole answer to a whole request.
-    Whole { path: &'static str, body: &'static str, answer: &'static str },
+    Whole {
+        path: &'static str,
+        body: &'static str,
+        answer: &'static str,
+    },
     /// An answer that the gateway gives by itself.
-    Own { key: &'static str, request: &'static str, status: &'static str },
+    Own {
+        key: &'static str,
+        request: &'static str,
+        status: &'static str,
+    },
     /// A stream. The parts are its beginning, a chunk, and its end.
-    Stream { body: &'static str, parts: [&'static str; 3] },
+    Stream {
+        body: &'static str,
+        parts: [&'static str; 3],
+    },
     /// A whole answer to a plain request, of a gateway that sends a trace of each to a receiver.
     Traced,
     /// A row of the ledger.
@@ -38,23 +49,109 @@ enum Kind {
 }
 
 pub const CASES: [Case; 14] = [
-    Case { name: "plain request", kind: PLAIN },
-    Case { name: "plain request with a trace", kind: Kind::Traced },
-    Case { name: "chunk", kind: Kind::Stream { body: STREAMED, parts: CHAT_STREAM } },
-    Case { name: "request to Anthropic", kind: Kind::Whole { path: CHAT, body: TO_CLAUDE, answer: CLAUDE } },
-    Case { name: "chunk of Anthropic", kind: Kind::Stream { body: STREAMED_TO_CLAUDE, parts: CLAUDE_STREAM } },
-    Case { name: "request to Gemini", kind: Kind::Whole { path: CHAT, body: TO_GEMINI, answer: GEMINI } },
-    Case { name: "chunk of Gemini", kind: Kind::Stream { body: STREAMED_TO_GEMINI, parts: GEMINI_STREAM } },
-    Case { name: "request to Cohere", kind: Kind::Whole { path: CHAT, body: TO_COHERE, answer: COHERE } },
-    Case { name: "chunk of Cohere", kind: Kind::Stream { body: STREAMED_TO_COHERE, parts: COHERE_STREAM } },
-    Case { name: "embedding", kind: Kind::Whole { path: "embeddings", body: TO_VECTORS, answer: VECTORS } },
-    Case { name: "list of models", kind: Kind::Own { key: FREE, request: "GET /v1/models", status: "200" } },
-    Case { name: "no valid key", kind: Kind::Own { key: "sk-nobodys", request: ASKED, status: "401" } },
-    Case { name: "no room in a limit", kind: Kind::Own { key: LIMITED, request: ASKED, status: "429" } },
-    Case { name: "row of the ledger", kind: Kind::Row },
+    Case {
+        name: "plain request",
+        kind: PLAIN,
+    },
+    Case {
+        name: "plain request with a trace",
+        kind: Kind::Traced,
+    },
+    Case {
+        name: "chunk",
+        kind: Kind::Stream {
+            body: STREAMED,
+            parts: CHAT_STREAM,
+        },
+    },
+    Case {
+        name: "request to Anthropic",
+        kind: Kind::Whole {
+            path: CHAT,
+            body: TO_CLAUDE,
+            answer: CLAUDE,
+        },
+    },
+    Case {
+        name: "chunk of Anthropic",
+        kind: Kind::Stream {
+            body: STREAMED_TO_CLAUDE,
+            parts: CLAUDE_STREAM,
+        },
+    },
+    Case {
+        name: "request to Gemini",
+        kind: Kind::Whole {
+            path: CHAT,
+            body: TO_GEMINI,
+            answer: GEMINI,
+        },
+    },
+    Case {
+        name: "chunk of Gemini",
+        kind: Kind::Stream {
+            body: STREAMED_TO_GEMINI,
+            parts: GEMINI_STREAM,
+        },
+    },
+    Case {
+        name: "request to Cohere",
+        kind: Kind::Whole {
+            path: CHAT,
+            body: TO_COHERE,
+            answer: COHERE,
+        },
+    },
+    Case {
+        name: "chunk of Cohere",
+        kind: Kind::Stream {
+            body: STREAMED_TO_COHERE,
+            parts: COHERE_STREAM,
+        },
+    },
+    Case {
+        name: "embedding",
+        kind: Kind::Whole {
+            path: "embeddings",
+            body: TO_VECTORS,
+            answer: VECTORS,
+        },
+    },
+    Case {
+        name: "list of models",
+        kind: Kind::Own {
+            key: FREE,
+            request: "GET /v1/models",
+            status: "200",
+        },
+    },
+    Case {
+        name: "no valid key",
+        kind: Kind::Own {
+            key: "sk-nobodys",
+            request: ASKED,
+            status: "401",
+        },
+    },
+    Case {
+        name: "no room in a limit",
+        kind: Kind::Own {
+            key: LIMITED,
+            request: ASKED,
+            status: "429",
+        },
+    },
+    Case {
+        name: "row of the ledger",
+        kind: Kind::Row,
+    },
 ];
 
-const PLAIN: Kind = Kind::Whole { path: CHAT, body: TO_CHAT, answer: ANSWER };
+const PLAIN: Kind = Kind::Whole {
+    path: CHAT,
+    body: TO_CHAT,
+    answer: ANSWER,
+};
 const CHAT: &str = "chat/completions";
 const ASKED: &str = "POST /v1/chat/completions";
 
@@ -80,7 +177,8 @@ const TO_GEMINI: &str = chat!("gemini", "");
 const STREAMED_TO_GEMINI: &str = chat!("gemini", r#","stream":true"#);
 const TO_COHERE: &str = chat!("command", "");
 const STREAMED_TO_COHERE: &str = chat!("command", r#","stream":true"#);
-const TO_VECTORS: &str = r#"{"model":"vectors","input":"A gateway keeps its connections.","encoding_format":"base64"}"#;
+const TO_VECTORS: &str =
+    r#"{"model":"vectors","input":"A gateway keeps its connections.","encoding_format":"base64"}"#;
 
 const ANSWER: &str = r#"{"id":"chatcmpl-CTv9XjE2mXHn1nTQy0sS8M1Uu3kPq","object":"chat.completion","created":1790000000,"model":"gpt-4o-mini-2024-07-18","choices":[{"index":0,"message":{"role":"assistant","content":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports.","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":48,"completion_tokens":34,"total_tokens":82,"prompt_tokens_details":{"cached_tokens":0},"completion_tokens_details":{"reasoning_tokens":0}},"service_tier":"default","system_fingerprint":"fp_560af6e559"}"#;
 const CLAUDE: &str = r#"{"id":"msg_01XFDUDYJgAACzvnptvVoYEL","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[{"type":"text","text":"Opening a connection costs a round trip, and with TLS two more, which a kept one has behind it. Without keeping them a busy proxy runs out of ports."}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":48,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":34}}"#;
@@ -93,7 +191,16 @@ macro_rules! floats {
         "zczMPc3MzL0K1yM8CtcjvClcjz0pXI+9j8J1Po/Cdb4AAIA+AACAvs3MTD7NzEy+"
     };
     (512) => {
-        concat!(floats!(64), floats!(64), floats!(64), floats!(64), floats!(64), floats!(64), floats!(64), floats!(64))
+        concat!(
+            floats!(64),
+            floats!(64),
+            floats!(64),
+            floats!(64),
+            floats!(64),
+            floats!(64),
+            floats!(64),
+            floats!(64)
+        )
     };
     (4096) => {
         concat!(
@@ -131,7 +238,10 @@ macro_rules! piece {
 }
 
 const CHAT_STREAM: [&str; 3] = [
-    piece!(r#"{"role":"assistant","content":"","refusal":null}"#, "null"),
+    piece!(
+        r#"{"role":"assistant","content":"","refusal":null}"#,
+        "null"
+    ),
     piece!(r#"{"content":" gateway"}"#, "null"),
     concat!(piece!("{}", r#""stop""#), "data: [DONE]\n\n"),
 ];
@@ -163,8 +273,11 @@ macro_rules! candidate {
     };
 }
 
-const GEMINI_STREAM: [&str; 3] =
-    [candidate!("A", ""), candidate!(" gateway", ""), candidate!(".", r#""finishReason":"STOP","#)];
+const GEMINI_STREAM: [&str; 3] = [
+    candidate!("A", ""),
+    candidate!(" gateway", ""),
+    candidate!(".", r#""finishReason":"STOP","#),
+];
 
 const COHERE_STREAM: [&str; 3] = [
     "event: message-start\ndata: {\"id\":\"29f14a5a-11de-4cae-9800-25e4747408ea\",\"type\":\"message-start\",\
@@ -190,7 +303,10 @@ impl Case {
             let folder = folder.join(format!("{} {times}", self.name).replace(' ', "-"));
             // Somebody else may take a port between our look for a free one and the start.
             let again = |_| self.run(&folder, times);
-            self.run(&folder, times).or_else(again).or_else(again).map_err(|why| format!("{}: {why}", self.name))
+            self.run(&folder, times)
+                .or_else(again)
+                .or_else(again)
+                .map_err(|why| format!("{}: {why}", self.name))
         };
         let (few_count, many_count) = (run(few)?, run(many)?);
         Ok(many_count.saturating_sub(few_count) / ((many - few) * parts))
@@ -201,13 +317,22 @@ impl Case {
         if let Kind::Row = self.kind {
             let program = std::env::current_exe().map_err(|e| e.to_string())?;
             let mut command = counted(folder, &program)?;
-            command.arg("rows").arg(folder).arg(times.to_string()).stderr(Stdio::null());
+            command
+                .arg("rows")
+                .arg(folder)
+                .arg(times.to_string())
+                .stderr(Stdio::null());
             let status = command.status().map_err(|e| e.to_string())?;
-            return if status.success() { total(folder, WRITES) } else { Err("the rows are not written".to_owned()) };
+            return if status.success() {
+                total(folder, WRITES)
+            } else {
+                Err("the rows are not written".to_owned())
+            };
         }
         let receiver = matches!(self.kind, Kind::Traced).then(Receiver::start);
-        let traces =
-            receiver.as_ref().map(|receiver| format!("traces: {{ endpoint: \"http://{}\" }}\n", receiver.address));
+        let traces = receiver
+            .as_ref()
+            .map(|receiver| format!("traces: {{ endpoint: \"http://{}\" }}\n", receiver.address));
         let mut gateway = Gateway::start(folder, &traces.unwrap_or_default())?;
         // Everything that is made once is made by this, and it uses the limit up.
         for key in [FREE, LIMITED] {
@@ -217,11 +342,16 @@ impl Case {
             self.kind.once(&mut gateway, FREE)?;
         }
         gateway.end()?;
-        let Some(receiver) = receiver else { return total(folder, SERVES) };
+        let Some(receiver) = receiver else {
+            return total(folder, SERVES);
+        };
         // The two at the beginning have traces, too.
         match receiver.end() {
             traces if traces == times + 2 => total(folder, SERVES),
-            traces => Err(format!("the receiver has {traces} traces of {} requests", times + 2)),
+            traces => Err(format!(
+                "the receiver has {traces} traces of {} requests",
+                times + 2
+            )),
         }
     }
 }
@@ -235,16 +365,29 @@ impl Kind {
             Kind::Whole { path, body, answer } => {
                 let (caller, upstream) = gateway.ends(body);
                 ask(caller, key, &format!("POST /v1/{path}"), body)?;
-                upstream.request()?.send(message("application/json", answer).as_bytes())?;
+                upstream
+                    .request()?
+                    .send(message("application/json", answer).as_bytes())?;
                 expect(&caller.message()?, "200")
             }
-            Kind::Own { key, request, status } => {
-                let body = if request.starts_with("GET") { "" } else { TO_CHAT };
+            Kind::Own {
+                key,
+                request,
+                status,
+            } => {
+                let body = if request.starts_with("GET") {
+                    ""
+                } else {
+                    TO_CHAT
+                };
                 let (caller, _) = gateway.ends(body);
                 ask(caller, key, request, body)?;
                 expect(&caller.message()?, status)
             }
-            Kind::Stream { body, parts: [begin, chunk, end] } => {
+            Kind::Stream {
+                body,
+                parts: [begin, chunk, end],
+            } => {
                 let (caller, upstream) = gateway.ends(body);
                 ask(caller, key, ASKED, body)?;
                 let answer = upstream.request()?;
@@ -280,7 +423,10 @@ fn ask(caller: &mut End, key: &str, request: &str, body: &str) -> Result<(), Str
 }
 
 fn message(kind: &str, body: &str) -> String {
-    format!("{HEAD}content-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "{HEAD}content-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 fn framed(data: &str) -> String {
@@ -288,5 +434,9 @@ fn framed(data: &str) -> String {
 }
 
 fn expect(answer: &str, what: &str) -> Result<(), String> {
-    if answer.contains(what) { Ok(()) } else { Err(format!("no {what} in: {answer}")) }
+    if answer.contains(what) {
+        Ok(())
+    } else {
+        Err(format!("no {what} in: {answer}"))
+    }
 }

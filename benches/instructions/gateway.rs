@@ -36,7 +36,9 @@ impl Gateway {
     /// caller.
     pub fn start(folder: &Path, more: &str) -> Result<Gateway, String> {
         let upstreams = ACCOUNTS.map(|_| Upstream::new());
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).map_err(|e| e.to_string())?;
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|free| free.local_addr())
+            .map_err(|e| e.to_string())?;
         let conf = folder.join("conf");
         fs::create_dir_all(&conf).map_err(|e| e.to_string())?;
         let dir = folder.display();
@@ -48,34 +50,55 @@ impl Gateway {
         fs::write(conf.join("catalog.yaml"), catalog(&upstreams)).map_err(|e| e.to_string())?;
         let log = folder.join("stderr");
         let mut command = counted(folder, Path::new(env!("CARGO_BIN_EXE_portcullis")))?;
-        command.args(["serve", "--conf"]).arg(&conf).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .args(["serve", "--conf"])
+            .arg(&conf)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         command.stderr(fs::File::create(&log).map_err(|e| e.to_string())?);
-        let mut process = command.spawn().map_err(|e| format!("valgrind does not start: {e}"))?;
+        let mut process = command
+            .spawn()
+            .map_err(|e| format!("valgrind does not start: {e}"))?;
         let start = Instant::now();
         // Whoever tries to connect before may meet somebody else, who looks for a free port.
-        while !fs::read_to_string(&log).unwrap_or_default().contains("serving on") {
+        while !fs::read_to_string(&log)
+            .unwrap_or_default()
+            .contains("serving on")
+        {
             if start.elapsed() > PATIENCE || !matches!(process.try_wait(), Ok(None)) {
                 let _ = process.kill();
-                return Err(format!("the gateway does not listen: {}", fs::read_to_string(&log).unwrap_or_default()));
+                return Err(format!(
+                    "the gateway does not listen: {}",
+                    fs::read_to_string(&log).unwrap_or_default()
+                ));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         let caller = End::connect(port)?;
-        Ok(Gateway { process, caller, upstreams })
+        Ok(Gateway {
+            process,
+            caller,
+            upstreams,
+        })
     }
 
     /// Returns the caller, and the upstream of the model that a body asks for. That is the first
     /// one if it has no other's.
     pub fn ends(&mut self, body: &str) -> (&mut End, &mut Upstream) {
         let asked = |model: &str| body.contains(&format!("\"model\":\"{model}\""));
-        let place = ACCOUNTS.iter().position(|(_, model, ..)| asked(model)).unwrap_or(0);
+        let place = ACCOUNTS
+            .iter()
+            .position(|(_, model, ..)| asked(model))
+            .unwrap_or(0);
         (&mut self.caller, &mut self.upstreams[place])
     }
 
     /// Ends the gateway. Only then are the counts written.
     pub fn end(mut self) -> Result<(), String> {
         // The crate forbids the unsafe code that the system call would need.
-        let _ = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.process.id())]).status();
+        let _ = Command::new("sh")
+            .args(["-c", &format!("kill -TERM {}", self.process.id())])
+            .status();
         self.process.wait().map(drop).map_err(|e| e.to_string())
     }
 }

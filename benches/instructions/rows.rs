@@ -14,12 +14,20 @@ pub const PORTION: u64 = 512;
 
 /// `rows FOLDER NUMBER`: writes so many rows, a multiple of the portion.
 pub fn write(arguments: &[String]) -> Result<(), String> {
-    let [folder, rows] = arguments else { return Err("rows FOLDER NUMBER".to_owned()) };
+    let [folder, rows] = arguments else {
+        return Err("rows FOLDER NUMBER".to_owned());
+    };
     let rows: u64 = rows.parse().map_err(|_| "how many rows?")?;
     let path = Path::new(folder).join("ledger.sqlite");
-    let config = config::Ledger { enabled: true, path, retention: Duration::from_secs(90 * 86_400) };
+    let config = config::Ledger {
+        enabled: true,
+        path,
+        retention: Duration::from_secs(90 * 86_400),
+    };
     // This thread must not run SQLite: the threads that do are counted, and this one adds the rows.
-    let ledger = std::thread::spawn(move || Ledger::open(&config)).join().map_err(|_| "the ledger does not open")?;
+    let ledger = std::thread::spawn(move || Ledger::open(&config))
+        .join()
+        .map_err(|_| "the ledger does not open")?;
     let today = start_of(day_of(now()));
     let callers = ["one", "two", "three", "four", "five"].map(row);
     // Each portion is written in one transaction, since it does not wait for more.
@@ -30,12 +38,20 @@ pub fn write(arguments: &[String]) -> Result<(), String> {
         }
     }
     let told = ledger.status();
-    if told.rows == rows { Ok(()) } else { Err(format!("not all is written: {told:?}")) }
+    if told.rows == rows {
+        Ok(())
+    } else {
+        Err(format!("not all is written: {told:?}"))
+    }
 }
 
 /// Returns the row of an exchange. What differs between exchanges differs here, too.
 fn once(row: &Row, at: u64, number: u64) -> Row {
-    let usage = Usage { prompt: 48 + number % 101, completion: 34 + number % 97, ..row.usage };
+    let usage = Usage {
+        prompt: 48 + number % 101,
+        completion: 34 + number % 97,
+        ..row.usage
+    };
     Row {
         at,
         request_id: format!("01a1fc21-16ef-7125-9927-{number:012x}"),
@@ -56,7 +72,10 @@ fn row(caller: &str) -> Row {
         model: "chat".into(),
         account: Some("openai".into()),
         upstream_model: Some("gpt-4o-mini".into()),
-        usage: Usage { source: Source::Reported, ..Usage::default() },
+        usage: Usage {
+            source: Source::Reported,
+            ..Usage::default()
+        },
         outcome: "ok",
         attempts: 1,
         status: 200,

@@ -22,12 +22,17 @@ impl End {
     fn new(stream: TcpStream) -> End {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        End { stream, waiting: Vec::new() }
+        End {
+            stream,
+            waiting: Vec::new(),
+        }
     }
 
     /// Connects as a caller.
     pub fn connect(to: SocketAddr) -> Result<End, String> {
-        TcpStream::connect(to).map(End::new).map_err(|e| e.to_string())
+        TcpStream::connect(to)
+            .map(End::new)
+            .map_err(|e| e.to_string())
     }
 
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -37,7 +42,10 @@ impl End {
     /// Takes everything up to the end of this text.
     pub fn until(&mut self, mark: &str) -> Result<String, String> {
         loop {
-            let at = self.waiting.windows(mark.len()).position(|window| window == mark.as_bytes());
+            let at = self
+                .waiting
+                .windows(mark.len())
+                .position(|window| window == mark.as_bytes());
             if let Some(at) = at {
                 return Ok(self.take(at + mark.len()));
             }
@@ -48,9 +56,13 @@ impl End {
     /// Takes a message: a head, and a body of the length that it says.
     pub fn message(&mut self) -> Result<String, String> {
         let head = self.until("\r\n\r\n")?;
-        let length = head
-            .lines()
-            .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length:")?.trim().parse().ok());
+        let length = head.lines().find_map(|line| {
+            line.to_ascii_lowercase()
+                .strip_prefix("content-length:")?
+                .trim()
+                .parse()
+                .ok()
+        });
         let length: usize = length.unwrap_or(0);
         while self.waiting.len() < length {
             self.more()?;
@@ -65,7 +77,10 @@ impl End {
     fn more(&mut self) -> Result<(), String> {
         let mut bytes = [0; 65_536];
         match self.stream.read(&mut bytes) {
-            Ok(0) => Err(format!("the gateway closed the connection; it had sent: {}", self.take(self.waiting.len()))),
+            Ok(0) => Err(format!(
+                "the gateway closed the connection; it had sent: {}",
+                self.take(self.waiting.len())
+            )),
             Ok(length) => {
                 self.waiting.extend(&bytes[..length]);
                 Ok(())
@@ -85,7 +100,10 @@ impl Upstream {
     pub fn new() -> Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
-        Upstream { listener, end: None }
+        Upstream {
+            listener,
+            end: None,
+        }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -140,13 +158,22 @@ impl Receiver {
                 let mut gateway = End::new(stream.unwrap());
                 gateway.stream.set_read_timeout(None).unwrap();
                 while let Ok(spans) = gateway.message() {
-                    let found = spans.as_bytes().windows(TRACE.len()).filter(|window| *window == TRACE).count();
+                    let found = spans
+                        .as_bytes()
+                        .windows(TRACE.len())
+                        .filter(|window| *window == TRACE)
+                        .count();
                     count.fetch_add(found as u64, Ordering::Release);
                     let _ = gateway.send(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
                 }
             }
         });
-        Receiver { address, traces, is_over, thread }
+        Receiver {
+            address,
+            traces,
+            is_over,
+            thread,
+        }
     }
 
     /// Ends it. Returns the number of traces that have come.

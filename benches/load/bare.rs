@@ -34,10 +34,19 @@ impl ProxyHttp for Bare {
     }
 
     async fn upstream_peer(&self, _: &mut Session, (): &mut ()) -> Result<Box<HttpPeer>> {
-        Ok(Box::new(HttpPeer::new(&self.upstream, false, String::new())))
+        Ok(Box::new(HttpPeer::new(
+            &self.upstream,
+            false,
+            String::new(),
+        )))
     }
 
-    async fn upstream_request_filter(&self, _: &mut Session, request: &mut RequestHeader, (): &mut ()) -> Result<()> {
+    async fn upstream_request_filter(
+        &self,
+        _: &mut Session,
+        request: &mut RequestHeader,
+        (): &mut (),
+    ) -> Result<()> {
         request.insert_header("authorization", &self.credential)
     }
 }
@@ -50,7 +59,11 @@ pub fn run(arguments: &[&str]) -> ExitCode {
         return ExitCode::FAILURE;
     };
     let threads = workers.parse().expect("a number of workers");
-    let conf = ServerConf { threads, upstream_keepalive_pool_size: KEPT, ..ServerConf::default() };
+    let conf = ServerConf {
+        threads,
+        upstream_keepalive_pool_size: KEPT,
+        ..ServerConf::default()
+    };
     let mut server = Server::new_with_opt_and_conf(None, conf);
     server.bootstrap();
     let bare = Bare {

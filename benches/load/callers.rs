@@ -134,7 +134,10 @@ impl Load {
                 let took = start.elapsed();
                 Ok((took, first, (!close).then_some(kept)))
             };
-            match timeout(PATIENCE, one).await.unwrap_or_else(|_| Err("no whole answer in time".to_owned())) {
+            match timeout(PATIENCE, one)
+                .await
+                .unwrap_or_else(|_| Err("no whole answer in time".to_owned()))
+            {
                 Ok((took, first, kept)) => {
                     outcome.took.push(took);
                     outcome.first.extend(first);
@@ -157,14 +160,23 @@ impl Load {
         text: &mut Vec<u8>,
         start: Instant,
     ) -> Result<(bool, Option<Duration>), String> {
-        let Head { length, chunked, close, .. } = self.begin(wire).await?;
+        let Head {
+            length,
+            chunked,
+            close,
+            ..
+        } = self.begin(wire).await?;
         let lost = |why| format!("in an answer: {why}");
         match self.kind {
             Kind::Plain => {
                 let length = length.ok_or("an answer without content-length")?;
                 let body = wire.take(length).await.map_err(lost)?;
                 let whole = body.starts_with(b"{") && body.ends_with(b"}") && length > 500;
-                if whole { Ok((close, None)) } else { Err("an answer that is not what the mock sent".to_owned()) }
+                if whole {
+                    Ok((close, None))
+                } else {
+                    Err("an answer that is not what the mock sent".to_owned())
+                }
             }
             Kind::Stream { chunks, .. } => {
                 if !chunked {
@@ -182,30 +194,56 @@ impl Load {
                         first = Some(start.elapsed());
                     }
                 }
-                let events = text.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"data: {")).count();
+                let events = text
+                    .split(|byte| *byte == b'\n')
+                    .filter(|line| line.starts_with(b"data: {"))
+                    .count();
                 // Besides the chunks there are the one with the role, the last, and perhaps one
                 // with the usage.
-                let whole = (chunks + 2..=chunks + 3).contains(&events) && text.ends_with(b"data: [DONE]\n\n");
-                if whole { Ok((close, first)) } else { Err(format!("a stream of {events} events that is not whole")) }
+                let whole = (chunks + 2..=chunks + 3).contains(&events)
+                    && text.ends_with(b"data: [DONE]\n\n");
+                if whole {
+                    Ok((close, first))
+                } else {
+                    Err(format!("a stream of {events} events that is not whole"))
+                }
             }
         }
     }
 
     /// Sends the request and reads the answer's head.
     pub async fn begin(&self, wire: &mut Wire) -> Result<Head, String> {
-        wire.send(&self.request).await.map_err(|e| format!("cannot send: {e}"))?;
-        let head = wire.head().await.map_err(|e| format!("no answer: {e}"))?.ok_or("closed instead of an answer")?;
-        if head.first.starts_with("HTTP/1.1 200 ") { Ok(head) } else { Err(head.first) }
+        wire.send(&self.request)
+            .await
+            .map_err(|e| format!("cannot send: {e}"))?;
+        let head = wire
+            .head()
+            .await
+            .map_err(|e| format!("no answer: {e}"))?
+            .ok_or("closed instead of an answer")?;
+        if head.first.starts_with("HTTP/1.1 200 ") {
+            Ok(head)
+        } else {
+            Err(head.first)
+        }
     }
 
     pub async fn connect(&self) -> Result<Wire, String> {
-        Wire::connect(self.to).await.map_err(|e| format!("cannot connect: {e}"))
+        Wire::connect(self.to)
+            .await
+            .map_err(|e| format!("cannot connect: {e}"))
     }
 
     /// Makes one request on a connection of its own.
     pub async fn once(&self) -> Result<(), String> {
-        let asked = async { self.ask(&mut self.connect().await?, &mut Vec::new(), Instant::now()).await.map(drop) };
-        timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err("no whole answer in time".to_owned()))
+        let asked = async {
+            self.ask(&mut self.connect().await?, &mut Vec::new(), Instant::now())
+                .await
+                .map(drop)
+        };
+        timeout(PATIENCE, asked)
+            .await
+            .unwrap_or_else(|_| Err("no whole answer in time".to_owned()))
     }
 
     /// Begins a stream on a connection of its own, and reads it up to the first event.
@@ -213,9 +251,13 @@ impl Load {
         let begun = async {
             let mut wire = self.connect().await?;
             self.begin(&mut wire).await?;
-            wire.chunk().await.map_err(|e| format!("no first event: {e}"))?;
+            wire.chunk()
+                .await
+                .map_err(|e| format!("no first event: {e}"))?;
             Ok(wire)
         };
-        timeout(PATIENCE, begun).await.unwrap_or_else(|_| Err("no first event in time".to_owned()))
+        timeout(PATIENCE, begun)
+            .await
+            .unwrap_or_else(|_| Err("no first event in time".to_owned()))
     }
 }

@@ -40,10 +40,29 @@ struct Size {
 
 impl Size {
     fn of(plan: &Plan) -> Size {
-        let full = Size { streams: 10_000, ramp: 5, late: 5, measured: 15 };
-        let wanted = if plan.quick { Size { streams: 500, ramp: 1, late: 2, measured: 5 } } else { full };
+        let full = Size {
+            streams: 10_000,
+            ramp: 5,
+            late: 5,
+            measured: 15,
+        };
+        let wanted = if plan.quick {
+            Size {
+                streams: 500,
+                ramp: 1,
+                late: 2,
+                measured: 5,
+            }
+        } else {
+            full
+        };
         // The gateway has two connections for each stream.
-        Size { streams: wanted.streams.min(process::open_files().saturating_sub(OTHER_FILES) / 2), ..wanted }
+        Size {
+            streams: wanted
+                .streams
+                .min(process::open_files().saturating_sub(OTHER_FILES) / 2),
+            ..wanted
+        }
     }
 
     /// Returns the number of events of a stream. The first stream must still be open at the end of
@@ -85,26 +104,47 @@ struct Used {
 }
 
 /// Measures the streams to the mock itself, and through the gateway.
-pub async fn of_streams(mock: &Mock, folder: &Path, plan: &Plan, report: &mut Report) -> Result<(), String> {
+pub async fn of_streams(
+    mock: &Mock,
+    folder: &Path,
+    plan: &Plan,
+    report: &mut Report,
+) -> Result<(), String> {
     let size = Size::of(plan);
-    let what = format!("{} streams, an event a second", show(Some(size.streams as f64), 0));
+    let what = format!(
+        "{} streams, an event a second",
+        show(Some(size.streams as f64), 0)
+    );
     let mut direct = None;
     for row in [Row::Direct, Row::Portcullis] {
         eprintln!("{what}: {}", row.name());
         let model = format!("stamped-{}-{}", size.events(), GAP.as_millis());
-        let subject = Subject::start(row, mock, folder, &plan.world(std::slice::from_ref(&model))).await?;
+        let subject =
+            Subject::start(row, mock, folder, &plan.world(std::slice::from_ref(&model))).await?;
         subject.warm_up(plan).await;
         sleep(settle(plan)).await;
-        let load = subject.load(&model, Kind::Stream { chunks: size.events(), gap: GAP }, size.streams, 0);
+        let load = subject.load(
+            &model,
+            Kind::Stream {
+                chunks: size.events(),
+                gap: GAP,
+            },
+            size.streams,
+            0,
+        );
         let process = subject.process.as_ref();
         let before = process.map(Process::rss);
 
         let crowd = Arc::new(Crowd::default());
-        let (mut outcome, used) = tokio::join!(all(&load, &size, &crowd), watch(process, &size, &crowd));
+        let (mut outcome, used) =
+            tokio::join!(all(&load, &size, &crowd), watch(process, &size, &crowd));
         // Otherwise the figures would be those of a few events.
         let due = size.streams * (size.measured - 1);
         if used.is_ok() && outcome.took.len() < due {
-            outcome.failed(format!("{} events where at least {due} are due", outcome.took.len()));
+            outcome.failed(format!(
+                "{} events where at least {due} are due",
+                outcome.took.len()
+            ));
         }
         let errors = outcome.complain(&format!("{what}: {}", row.name()));
         report.fail(errors);
@@ -142,7 +182,9 @@ async fn all(load: &Load, size: &Size, crowd: &Arc<Crowd>) -> Outcome {
         let limit = GAP * size.events() as u32 + PATIENCE;
         streams.spawn(async move {
             sleep(delay).await;
-            timeout(limit, one(&load, &crowd)).await.unwrap_or_else(|_| Err("no whole stream in time".to_owned()))
+            timeout(limit, one(&load, &crowd))
+                .await
+                .unwrap_or_else(|_| Err("no whole stream in time".to_owned()))
         });
     }
     let mut outcome = Outcome::default();
@@ -158,12 +200,18 @@ async fn all(load: &Load, size: &Size, crowd: &Arc<Crowd>) -> Outcome {
 
 /// Runs one stream, and returns the times that its measured events were on their way.
 async fn one(load: &Load, crowd: &Crowd) -> Result<Vec<Duration>, String> {
-    let Kind::Stream { chunks, .. } = load.kind else { return Err("not a stream".to_owned()) };
+    let Kind::Stream { chunks, .. } = load.kind else {
+        return Err("not a stream".to_owned());
+    };
     let mut wire = load.connect().await?;
     load.begin(&mut wire).await?;
-    let (mut ways, mut unread, mut next, mut done, mut open) = (Vec::new(), Vec::new(), 0, false, None);
+    let (mut ways, mut unread, mut next, mut done, mut open) =
+        (Vec::new(), Vec::new(), 0, false, None);
     loop {
-        let chunk = wire.chunk().await.map_err(|e| format!("in a stream: {e}"))?;
+        let chunk = wire
+            .chunk()
+            .await
+            .map_err(|e| format!("in a stream: {e}"))?;
         let now = now();
         if chunk.is_empty() {
             break;
@@ -176,7 +224,9 @@ async fn one(load: &Load, crowd: &Crowd) -> Result<Vec<Duration>, String> {
                 drop(open.take());
                 continue;
             }
-            let Some((number, written)) = read_stamp(&event) else { continue };
+            let Some((number, written)) = read_stamp(&event) else {
+                continue;
+            };
             if number != next {
                 return Err(format!("event {number} where {next} is due"));
             }
@@ -199,7 +249,14 @@ async fn one(load: &Load, crowd: &Crowd) -> Result<Vec<Duration>, String> {
 async fn watch(process: Option<&Process>, size: &Size, crowd: &Crowd) -> Result<Used, String> {
     let all_open = || {
         let open = crowd.open.load(Ordering::Relaxed);
-        if open == size.streams { Ok(()) } else { Err(format!("{open} of {} streams were open at once", size.streams)) }
+        if open == size.streams {
+            Ok(())
+        } else {
+            Err(format!(
+                "{open} of {} streams were open at once",
+                size.streams
+            ))
+        }
     };
     let start = Instant::now();
     while let Err(why) = all_open() {
@@ -213,7 +270,10 @@ async fn watch(process: Option<&Process>, size: &Size, crowd: &Crowd) -> Result<
     crowd.measuring.store(true, Ordering::Relaxed);
     sleep(GAP * size.measured as u32).await;
     crowd.measuring.store(false, Ordering::Relaxed);
-    let used = Used { rss: process.map_or(0, Process::rss), cpu: cpu() - began };
+    let used = Used {
+        rss: process.map_or(0, Process::rss),
+        cpu: cpu() - began,
+    };
     all_open().map(|()| used)
 }
 
@@ -223,12 +283,19 @@ pub fn stamp(number: usize) -> String {
 }
 
 fn read_stamp(event: &[u8]) -> Option<(usize, Duration)> {
-    let (_, rest) = std::str::from_utf8(event).ok()?.split_once(r#""content":"@"#)?;
+    let (_, rest) = std::str::from_utf8(event)
+        .ok()?
+        .split_once(r#""content":"@"#)?;
     let (number, written) = rest.split_once('"')?.0.split_once(' ')?;
-    Some((number.parse().ok()?, Duration::from_micros(written.parse().ok()?)))
+    Some((
+        number.parse().ok()?,
+        Duration::from_micros(written.parse().ok()?),
+    ))
 }
 
 /// Returns the time of the clock that two processes share.
 fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }

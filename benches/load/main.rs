@@ -57,10 +57,15 @@ pub struct Plan {
 
 impl Plan {
     fn read(mut arguments: impl Iterator<Item = String>) -> Result<Plan, String> {
-        let (mut quick, mut rounds, mut seconds, mut workers, mut only) = (false, None, None, 2.0, Vec::new());
+        let (mut quick, mut rounds, mut seconds, mut workers, mut only) =
+            (false, None, None, 2.0, Vec::new());
         while let Some(argument) = arguments.next() {
-            let mut number =
-                || arguments.next().and_then(|n| n.parse::<f64>().ok()).filter(|n| *n > 0.0 && *n <= 600.0);
+            let mut number = || {
+                arguments
+                    .next()
+                    .and_then(|n| n.parse::<f64>().ok())
+                    .filter(|n| *n > 0.0 && *n <= 600.0)
+            };
             match argument.as_str() {
                 // Cargo adds this one.
                 "--bench" => {}
@@ -79,12 +84,21 @@ impl Plan {
         let (usual_rounds, usual_seconds) = if quick { (1, 0.5) } else { (5, 2.0) };
         let time = Duration::from_secs_f64(seconds.unwrap_or(usual_seconds));
         let rounds = rounds.unwrap_or(usual_rounds).max(1);
-        Ok(Plan { quick, rounds, time, workers: (workers as usize).max(1), only })
+        Ok(Plan {
+            quick,
+            rounds,
+            time,
+            workers: (workers as usize).max(1),
+            only,
+        })
     }
 
     /// Returns what subjects are started with. They serve these models of the mock.
     fn world(&self, models: &[String]) -> World {
-        World { wanted: models.to_vec(), workers: self.workers }
+        World {
+            wanted: models.to_vec(),
+            workers: self.workers,
+        }
     }
 
     pub fn wants(&self, name: &str) -> bool {
@@ -100,20 +114,29 @@ fn main() -> ExitCode {
         ["bare", ref arguments @ ..] => return bare::run(arguments),
         _ => {}
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let done = process::raise_open_files().and_then(|()| Plan::read(arguments.into_iter())).and_then(|plan| {
-        runtime.block_on(async {
-            tokio::select! {
-                // Dropping the future ends everything that it has started.
-                done = run(&plan) => done,
-                name = interrupted() => Err(format!("ended by {name}")),
-            }
-        })
-    });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let done = process::raise_open_files()
+        .and_then(|()| Plan::read(arguments.into_iter()))
+        .and_then(|plan| {
+            runtime.block_on(async {
+                tokio::select! {
+                    // Dropping the future ends everything that it has started.
+                    done = run(&plan) => done,
+                    name = interrupted() => Err(format!("ended by {name}")),
+                }
+            })
+        });
     match done {
         Ok(report) => {
             print!("{report}");
-            if report.errors() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            if report.errors() == 0 {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
         }
         Err(why) => {
             eprintln!("{why}");
@@ -124,8 +147,11 @@ fn main() -> ExitCode {
 
 async fn interrupted() -> &'static str {
     let listen = |kind| signal(kind).expect("a signal handler");
-    let (mut int, mut term, mut hup) =
-        (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
+    let (mut int, mut term, mut hup) = (
+        listen(SignalKind::interrupt()),
+        listen(SignalKind::terminate()),
+        listen(SignalKind::hangup()),
+    );
     tokio::select! {
         _ = int.recv() => "SIGINT",
         _ = term.recv() => "SIGTERM",
@@ -137,7 +163,10 @@ async fn run(plan: &Plan) -> Result<Report, String> {
     let folder = Folder::new()?;
     let mock = mock::start(&folder.0)?;
     let scenarios = scenario::all(plan);
-    let models: Vec<String> = scenarios.iter().map(|scenario| scenario.model.clone()).collect();
+    let models: Vec<String> = scenarios
+        .iter()
+        .map(|scenario| scenario.model.clone())
+        .collect();
     let world = plan.world(&models);
     let mut rows = Row::installed();
     let mut report = Report::new(plan, &scenarios, &rows);
@@ -153,8 +182,10 @@ async fn run(plan: &Plan) -> Result<Report, String> {
                 started => subjects.push(started?),
             }
         }
-        let idle: Vec<Option<u64>> =
-            subjects.iter().map(|subject| subject.process.as_ref().map(process::Process::rss)).collect();
+        let idle: Vec<Option<u64>> = subjects
+            .iter()
+            .map(|subject| subject.process.as_ref().map(process::Process::rss))
+            .collect();
         for subject in &subjects {
             subject.warm_up(plan).await;
         }
@@ -193,7 +224,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Folder, String> {
-        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("load-{}", std::process::id()));
+        let path =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("load-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Folder(path))
     }

@@ -39,24 +39,37 @@ pub struct Mock {
 
 pub fn start(folder: &Path) -> Result<Mock, String> {
     let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-    command.arg("mock").stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+        .arg("mock")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let mut process = Process::start("mock", &mut command, folder)?;
     let mut line = String::new();
     let out = process.stdout().ok_or("the mock has no output")?;
-    io::BufReader::new(out).read_line(&mut line).map_err(|e| e.to_string())?;
-    let address = line.trim().parse().map_err(|_| "the mock upstream did not start")?;
+    io::BufReader::new(out)
+        .read_line(&mut line)
+        .map_err(|e| e.to_string())?;
+    let address = line
+        .trim()
+        .parse()
+        .map_err(|_| "the mock upstream did not start")?;
     Ok(Mock { address, process })
 }
 
 /// Serves until standard input ends, so that it never outlives the process that started it.
 pub fn run() -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         println!("{}", listener.local_addr().expect("an address"));
         tokio::spawn(async move {
             loop {
-                let Ok((stream, _)) = listener.accept().await else { continue };
+                let Ok((stream, _)) = listener.accept().await else {
+                    continue;
+                };
                 // A caller may leave at any time, so errors do not matter.
                 tokio::spawn(async move { serve(stream).await.ok() });
             }
@@ -69,10 +82,22 @@ pub fn run() -> ExitCode {
 
 async fn serve(stream: TcpStream) -> io::Result<()> {
     let plain = plain();
-    const WORDS: [&str; 8] = [" gateway", " a", ",", " requests", "\\n\\n", " é", " several", " \\\"quoted\\\""];
+    const WORDS: [&str; 8] = [
+        " gateway",
+        " a",
+        ",",
+        " requests",
+        "\\n\\n",
+        " é",
+        " several",
+        " \\\"quoted\\\"",
+    ];
     let (words, deltas): (Vec<_>, Vec<_>) = (WORDS.map(content).into(), WORDS.map(delta).into());
     let mut wire = Wire::new(stream)?;
-    while let Some(Head { first, key, length, .. }) = wire.head().await? {
+    while let Some(Head {
+        first, key, length, ..
+    }) = wire.head().await?
+    {
         let body = wire.take(length.unwrap_or(0)).await?;
         let usage = contains(body, br#""include_usage":true"#);
         let model = model(body).unwrap_or_default().to_owned();
@@ -84,12 +109,18 @@ async fn serve(stream: TcpStream) -> io::Result<()> {
             wire.send(&[HEAD, &words[0]].concat()).await?;
             let _ = timeout(HELD, wire.closed()).await;
             return Ok(());
-        } else if let Some((chunks, _)) = stream_of(&model).filter(|_| first.contains("/messages ")) {
+        } else if let Some((chunks, _)) = stream_of(&model).filter(|_| first.contains("/messages "))
+        {
             claude_to(&mut wire, chunks, &deltas).await?;
         } else if let Some((chunks, gap)) = stream_of(&model) {
             let stamped = model.starts_with("stamped-");
-            let word =
-                |n| if stamped { content(&crowd::stamp(n)).into() } else { Cow::Borrowed(&*words[n % words.len()]) };
+            let word = |n| {
+                if stamped {
+                    content(&crowd::stamp(n)).into()
+                } else {
+                    Cow::Borrowed(&*words[n % words.len()])
+                }
+            };
             stream_to(&mut wire, chunks, gap, usage, word).await?;
         } else {
             wire.send(&refusal("404 Not Found")).await?;
@@ -123,11 +154,17 @@ async fn stream_to<'a>(
         }
         wire.send(&word(index)).await?;
     }
-    let mut end = event(r#"{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}"#, "null");
+    let mut end = event(
+        r#"{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}"#,
+        "null",
+    );
     if usage {
         end.extend(event(
             "",
-            &format!(r#"{{"prompt_tokens":48,"completion_tokens":{chunks},"total_tokens":{}}}"#, chunks + 48),
+            &format!(
+                r#"{{"prompt_tokens":48,"completion_tokens":{chunks},"total_tokens":{}}}"#,
+                chunks + 48
+            ),
         ));
     }
     end.extend(framed("data: [DONE]\n\n"));
@@ -149,7 +186,10 @@ async fn claude_to(wire: &mut Wire, chunks: usize, deltas: &[Vec<u8>]) -> io::Re
     for delta in deltas.iter().cycle().take(chunks) {
         wire.send(delta).await?;
     }
-    let mut end = named("content_block_stop", r#"{"type":"content_block_stop","index":0}"#);
+    let mut end = named(
+        "content_block_stop",
+        r#"{"type":"content_block_stop","index":0}"#,
+    );
     let finish = format!(
         r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn","stop_sequence":null}},"usage":{{"output_tokens":{chunks}}}}}"#
     );
@@ -162,7 +202,9 @@ async fn claude_to(wire: &mut Wire, chunks: usize, deltas: &[Vec<u8>]) -> io::Re
 fn delta(word: &str) -> Vec<u8> {
     named(
         "content_block_delta",
-        &format!(r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{word}"}}}}"#),
+        &format!(
+            r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{word}"}}}}"#
+        ),
     )
 }
 
@@ -171,7 +213,12 @@ fn named(name: &str, data: &str) -> Vec<u8> {
 }
 
 fn content(word: &str) -> Vec<u8> {
-    event(&format!(r#"{{"index":0,"delta":{{"content":"{word}"}},"logprobs":null,"finish_reason":null}}"#), "null")
+    event(
+        &format!(
+            r#"{{"index":0,"delta":{{"content":"{word}"}},"logprobs":null,"finish_reason":null}}"#
+        ),
+        "null",
+    )
 }
 
 /// Writes a chunk as OpenAI sends it: some 250 bytes.
@@ -208,8 +255,10 @@ fn answer(status: &str, body: &str) -> Vec<u8> {
 
 /// Reads a name such as `stream-200-20`.
 fn stream_of(model: &str) -> Option<(usize, u64)> {
-    let (chunks, gap) =
-        ["stream-", "stamped-", "claude-"].iter().find_map(|kind| model.strip_prefix(kind))?.split_once('-')?;
+    let (chunks, gap) = ["stream-", "stamped-", "claude-"]
+        .iter()
+        .find_map(|kind| model.strip_prefix(kind))?
+        .split_once('-')?;
     Some((chunks.parse().ok()?, gap.parse().ok()?))
 }
 

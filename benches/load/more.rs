@@ -28,15 +28,30 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub async fn of_streams(subject: &Subject, plan: &Plan, report: &mut Report) -> Result<(), String> {
     // The stream is paced. Otherwise mock and gateway fill both of two cores, and the caller waits
     // for one of them.
-    let kind = Kind::Stream { chunks: 5, gap: Duration::from_millis(2) };
-    let mut outcome = subject.load("stream-5-2", kind, 1, 0).run(plan.time / 3).await;
+    let kind = Kind::Stream {
+        chunks: 5,
+        gap: Duration::from_millis(2),
+    };
+    let mut outcome = subject
+        .load("stream-5-2", kind, 1, 0)
+        .run(plan.time / 3)
+        .await;
     outcome.first.sort_unstable();
     report.fail(outcome.complain(&format!("{} first event", subject.row.name())));
-    for (part, what) in [(0.5, "first event of a stream: p50, ms"), (0.9, "first event of a stream: p90, ms")] {
-        report.more(what, subject.row, at(&outcome.first, part).as_secs_f64() * 1e3);
+    for (part, what) in [
+        (0.5, "first event of a stream: p50, ms"),
+        (0.9, "first event of a stream: p90, ms"),
+    ] {
+        report.more(
+            what,
+            subject.row,
+            at(&outcome.first, part).as_secs_f64() * 1e3,
+        );
     }
 
-    let Some(process) = &subject.process else { return Ok(()) };
+    let Some(process) = &subject.process else {
+        return Ok(());
+    };
     let load = subject.load("held", kind, 1, 0);
     let mut held = vec![load.hold().await?];
     // Memory that belongs to earlier load must not be given back, or taken, meanwhile.
@@ -47,7 +62,11 @@ pub async fn of_streams(subject: &Subject, plan: &Plan, report: &mut Report) -> 
     }
     sleep(settle(plan)).await;
     let more = process.rss().saturating_sub(before) as f64;
-    report.more("RSS per idle open stream of 1,000, KiB", subject.row, more / HELD as f64 / 1024.0);
+    report.more(
+        "RSS per idle open stream of 1,000, KiB",
+        subject.row,
+        more / HELD as f64 / 1024.0,
+    );
     Ok(())
 }
 
@@ -56,7 +75,12 @@ pub fn settle(plan: &Plan) -> Duration {
 }
 
 /// Measures the time in which a large catalog is read, and its effect on the traffic.
-pub async fn of_a_large_catalog(mock: &Mock, folder: &Path, plan: &Plan, report: &mut Report) -> Result<(), String> {
+pub async fn of_a_large_catalog(
+    mock: &Mock,
+    folder: &Path,
+    plan: &Plan,
+    report: &mut Report,
+) -> Result<(), String> {
     let subject = Subject::start(Row::Portcullis, mock, folder, &plan.world(&[])).await?;
     subject.warm_up(plan).await;
     let conf = subject.folder.join("conf");
@@ -68,16 +92,32 @@ pub async fn of_a_large_catalog(mock: &Mock, folder: &Path, plan: &Plan, report:
     }
     let start = Instant::now();
     let mut command = Command::new(BINARY);
-    command.args(["check", "--conf"]).arg(&checked).env(KEY_VARIABLE, mock::KEY).stdin(Stdio::null());
+    command
+        .args(["check", "--conf"])
+        .arg(&checked)
+        .env(KEY_VARIABLE, mock::KEY)
+        .stdin(Stdio::null());
     let check = command.output().map_err(|e| e.to_string())?;
     let took = start.elapsed();
     if !check.status.success() {
-        return Err(format!("the large catalog is refused: {}", String::from_utf8_lossy(&check.stderr)));
+        return Err(format!(
+            "the large catalog is refused: {}",
+            String::from_utf8_lossy(&check.stderr)
+        ));
     }
-    report.more("`check` of 1,000 accounts, 10,000 models, 100,000 keys, s", Row::Portcullis, took.as_secs_f64());
+    report.more(
+        "`check` of 1,000 accounts, 10,000 models, 100,000 keys, s",
+        Row::Portcullis,
+        took.as_secs_f64(),
+    );
 
     let load = subject.load("plain", Kind::Plain, 32, 0);
-    let cpu = || subject.process.as_ref().map_or(Duration::ZERO, crate::process::Process::cpu);
+    let cpu = || {
+        subject
+            .process
+            .as_ref()
+            .map_or(Duration::ZERO, crate::process::Process::cpu)
+    };
     let mut told = |when: &str, outcome: &mut Outcome, cpu: Duration| {
         outcome.took.sort_unstable();
         report.fail(outcome.complain(&format!("{when} the swap")));
@@ -87,7 +127,11 @@ pub async fn of_a_large_catalog(mock: &Mock, folder: &Path, plan: &Plan, report:
             at(&outcome.took, 0.99).as_secs_f64() * 1e3,
         );
         let each = cpu.as_secs_f64() / outcome.took.len().max(1) as f64;
-        report.more(&format!("plain-c32 {when} it is swapped in: CPU, µs"), Row::Portcullis, each * 1e6);
+        report.more(
+            &format!("plain-c32 {when} it is swapped in: CPU, µs"),
+            Row::Portcullis,
+            each * 1e6,
+        );
     };
     let began = cpu();
     let mut before = load.run(plan.time).await;
@@ -96,7 +140,8 @@ pub async fn of_a_large_catalog(mock: &Mock, folder: &Path, plan: &Plan, report:
     let began = cpu();
     let stop = Arc::new(AtomicBool::new(false));
     let swap = async {
-        fs::rename(&large, conf.join("catalog.d/large.yaml")).map_err(|e| format!("{}: {e}", large.display()))?;
+        fs::rename(&large, conf.join("catalog.d/large.yaml"))
+            .map_err(|e| format!("{}: {e}", large.display()))?;
         let live = live(&subject, &format!("large-{}", LARGE[1] - 1)).await;
         stop.store(true, Ordering::Relaxed);
         live
@@ -108,7 +153,11 @@ pub async fn of_a_large_catalog(mock: &Mock, folder: &Path, plan: &Plan, report:
     let began = cpu();
     let mut after = load.run(plan.time).await;
     told("after", &mut after, cpu() - began);
-    report.more("from the file's change until it is live, s", Row::Portcullis, live.as_secs_f64());
+    report.more(
+        "from the file's change until it is live, s",
+        Row::Portcullis,
+        live.as_secs_f64(),
+    );
     Ok(())
 }
 
@@ -116,17 +165,28 @@ pub async fn of_a_large_catalog(mock: &Mock, folder: &Path, plan: &Plan, report:
 async fn live(subject: &Subject, model: &str) -> Result<Duration, String> {
     let start = Instant::now();
     let request = subject.look_up(model);
-    let mut wire = Wire::connect(subject.address).await.map_err(|e| e.to_string())?;
+    let mut wire = Wire::connect(subject.address)
+        .await
+        .map_err(|e| e.to_string())?;
     while start.elapsed() < PATIENCE {
         wire.send(&request).await.map_err(|e| e.to_string())?;
-        let head = wire.head().await.map_err(|e| e.to_string())?.ok_or("closed instead of a model")?;
-        wire.take(head.length.unwrap_or(0)).await.map_err(|e| e.to_string())?;
+        let head = wire
+            .head()
+            .await
+            .map_err(|e| e.to_string())?
+            .ok_or("closed instead of a model")?;
+        wire.take(head.length.unwrap_or(0))
+            .await
+            .map_err(|e| e.to_string())?;
         if head.first.starts_with("HTTP/1.1 200 ") {
             return Ok(start.elapsed());
         }
         sleep(Duration::from_millis(20)).await;
     }
-    Err(format!("the large catalog is not live after {} s", PATIENCE.as_secs()))
+    Err(format!(
+        "the large catalog is not live after {} s",
+        PATIENCE.as_secs()
+    ))
 }
 
 fn large_catalog() -> String {
@@ -149,11 +209,21 @@ fn large_catalog() -> String {
     text.push_str("callers:\n");
     let callers = keys / 100;
     for caller in 0..callers {
-        let _ = writeln!(text, "  large-{caller}:\n    models: [\"large-{}*\", bench-plain]\n    keys:", caller % 100);
+        let _ = writeln!(
+            text,
+            "  large-{caller}:\n    models: [\"large-{}*\", bench-plain]\n    keys:",
+            caller % 100
+        );
         for n in 0..100 {
             // Nobody uses these keys, so no key needs to have such a hash.
-            let number = ((caller * 100 + n + 1) as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
-            let _ = writeln!(text, "      k{n}: {{ hash: \"sha256:{:032x}{:032x}\" }}", number, number ^ u128::MAX);
+            let number = ((caller * 100 + n + 1) as u128)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+            let _ = writeln!(
+                text,
+                "      k{n}: {{ hash: \"sha256:{:032x}{:032x}\" }}",
+                number,
+                number ^ u128::MAX
+            );
         }
     }
     text

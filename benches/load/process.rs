@@ -25,7 +25,10 @@ impl Process {
     pub fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Process, String> {
         let log = folder.join(format!("{name}.stderr"));
         let file = fs::File::create(&log).map_err(|e| format!("{}: {e}", log.display()))?;
-        let child = command.stderr(file).spawn().map_err(|e| format!("{name} does not start: {e}"))?;
+        let child = command
+            .stderr(file)
+            .spawn()
+            .map_err(|e| format!("{name} does not start: {e}"))?;
         Ok(Process { child, log })
     }
 
@@ -37,7 +40,10 @@ impl Process {
     pub fn ended(&mut self) -> Option<String> {
         let status = self.child.try_wait().ok()??;
         let said = fs::read_to_string(&self.log).unwrap_or_default();
-        Some(format!("it ended with {status}: {}", said.lines().rev().take(5).collect::<Vec<_>>().join(" / ")))
+        Some(format!(
+            "it ended with {status}: {}",
+            said.lines().rev().take(5).collect::<Vec<_>>().join(" / ")
+        ))
     }
 
     /// Returns the processor time used so far.
@@ -65,7 +71,13 @@ impl Process {
     fn memory(&self, field: &str) -> u64 {
         let kib = |pid| -> Option<u64> {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-            status.lines().find_map(|line| line.strip_prefix(field))?.trim().trim_end_matches(" kB").parse().ok()
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(field))?
+                .trim()
+                .trim_end_matches(" kB")
+                .parse()
+                .ok()
         };
         self.family().into_iter().filter_map(kib).sum::<u64>() * 1024
     }
@@ -103,21 +115,34 @@ impl Drop for Process {
 /// Sends a signal by the shell, since the crate forbids the unsafe code that the system call would
 /// need.
 fn kill(signal: &str, pids: &[u32]) {
-    let line = pids.iter().fold(format!("kill -{signal}"), |line, pid| format!("{line} {pid}"));
-    let _ = Command::new("sh").args(["-c", &line]).stderr(Stdio::null()).status();
+    let line = pids.iter().fold(format!("kill -{signal}"), |line, pid| {
+        format!("{line} {pid}")
+    });
+    let _ = Command::new("sh")
+        .args(["-c", &line])
+        .stderr(Stdio::null())
+        .status();
 }
 
 /// Returns the processor time that one process has used.
 pub fn cpu(pid: u32) -> Duration {
     let fields = stat(pid);
-    TICK * fields.get(11..13).map_or(0, |times| times.iter().sum::<u64>()) as u32
+    TICK * fields
+        .get(11..13)
+        .map_or(0, |times| times.iter().sum::<u64>()) as u32
 }
 
 /// Returns the processor time that the whole machine has used.
 pub fn machine_cpu() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let fields: Vec<u64> =
-        text.lines().next().unwrap_or_default().split_whitespace().skip(1).flat_map(str::parse).collect();
+    let fields: Vec<u64> = text
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .skip(1)
+        .flat_map(str::parse)
+        .collect();
     // All fields count except the two for idling.
     TICK * fields
         .iter()
@@ -131,8 +156,11 @@ pub fn machine_cpu() -> Duration {
 /// Returns the fields of `/proc/PID/stat` after the name. The state is field 0.
 fn stat(pid: u32) -> Vec<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    text.rsplit_once(')')
-        .map_or(Vec::new(), |(_, rest)| rest.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect())
+    text.rsplit_once(')').map_or(Vec::new(), |(_, rest)| {
+        rest.split_whitespace()
+            .map(|field| field.parse().unwrap_or(0))
+            .collect()
+    })
 }
 
 /// Starts this program again with the hard limit of open files. The soft limit is often 1,024,
@@ -144,15 +172,22 @@ pub fn raise_open_files() -> Result<(), String> {
     }
     let script = r#"ulimit -n "$(ulimit -Hn)"; exec "$0" "$@""#;
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
-    let failed =
-        Command::new("sh").args(["-c", script]).arg(program).args(std::env::args_os().skip(1)).env(MARK, "1").exec();
+    let failed = Command::new("sh")
+        .args(["-c", script])
+        .arg(program)
+        .args(std::env::args_os().skip(1))
+        .env(MARK, "1")
+        .exec();
     Err(format!("cannot start itself: {failed}"))
 }
 
 /// Returns the number of files that a process may have open, after that.
 pub fn open_files() -> usize {
     let text = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap_or_default();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"))
+        .unwrap_or_default();
     match line.split_whitespace().next() {
         Some("unlimited") => usize::MAX,
         soft => soft.and_then(|soft| soft.parse().ok()).unwrap_or(1024),
@@ -166,7 +201,12 @@ pub fn spinners(folder: &Path) -> Result<Vec<Process>, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let spinner = |number| {
         let mut command = Command::new("chrt");
-        command.args(["--idle", "0"]).arg(&program).arg("spin").stdin(Stdio::piped()).stdout(Stdio::null());
+        command
+            .args(["--idle", "0"])
+            .arg(&program)
+            .arg("spin")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
         Process::start(&format!("spinner-{number}"), &mut command, folder)
     };
     (0..cores).map(spinner).collect()

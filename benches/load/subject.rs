@@ -19,8 +19,10 @@ pub const KEY_VARIABLE: &str = "PORTCULLIS_LOAD_UPSTREAM_KEY";
 const CALLER_KEY: &str = "sk-load-caller-0001";
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Where Debian's packages have Lua for nginx (`libnginx-mod-http-lua` and `lua-cjson`).
-const MODULES: [&str; 2] =
-    ["/usr/lib/nginx/modules/ndk_http_module.so", "/usr/lib/nginx/modules/ngx_http_lua_module.so"];
+const MODULES: [&str; 2] = [
+    "/usr/lib/nginx/modules/ndk_http_module.so",
+    "/usr/lib/nginx/modules/ngx_http_lua_module.so",
+];
 
 /// What all subjects are started with.
 pub struct World {
@@ -33,8 +35,12 @@ pub struct World {
 impl World {
     /// Returns the models that are served: those wanted, and those that everybody needs.
     fn models(&self) -> Vec<&str> {
-        let mut models: Vec<&str> =
-            self.wanted.iter().map(String::as_str).chain(["plain", "held", "stream-5-2"]).collect();
+        let mut models: Vec<&str> = self
+            .wanted
+            .iter()
+            .map(String::as_str)
+            .chain(["plain", "held", "stream-5-2"])
+            .collect();
         models.sort_unstable();
         models.dedup();
         models
@@ -68,7 +74,14 @@ impl Row {
 
     /// Returns the name of a model at this subject. Not all subjects give models other names.
     fn model(self, model: &str) -> String {
-        format!("{}-{model}", if matches!(self, Row::Portcullis | Row::Lua) { "bench" } else { "mock" })
+        format!(
+            "{}-{model}",
+            if matches!(self, Row::Portcullis | Row::Lua) {
+                "bench"
+            } else {
+                "mock"
+            }
+        )
     }
 }
 
@@ -84,7 +97,12 @@ pub struct Subject {
 
 impl Subject {
     /// Starts a subject, and waits for its first right answer.
-    pub async fn start(row: Row, mock: &Mock, folder: &Path, world: &World) -> Result<Subject, String> {
+    pub async fn start(
+        row: Row,
+        mock: &Mock,
+        folder: &Path,
+        world: &World,
+    ) -> Result<Subject, String> {
         let folder = folder.join(row.name().replace(' ', "-"));
         let failed = |why: String| format!("{}: {why}", row.name());
         // Somebody else may take a port between our check and the start.
@@ -92,7 +110,12 @@ impl Subject {
         loop {
             tries -= 1;
             fs::create_dir_all(&folder).map_err(|e| failed(e.to_string()))?;
-            let mut subject = Subject { row, address: mock.address, process: None, folder: folder.clone() };
+            let mut subject = Subject {
+                row,
+                address: mock.address,
+                process: None,
+                folder: folder.clone(),
+            };
             if row != Row::Direct {
                 let [port, admin] = free_ports().map_err(|e| failed(e.to_string()))?;
                 subject.address = port;
@@ -102,7 +125,8 @@ impl Subject {
                     _ => portcullis(&folder, [port, admin], mock.address, world),
                 }
                 .map_err(failed)?;
-                subject.process = Some(Process::start(row.name(), &mut command, &folder).map_err(failed)?);
+                subject.process =
+                    Some(Process::start(row.name(), &mut command, &folder).map_err(failed)?);
             }
             match subject.ready().await {
                 Err(why) if why.to_ascii_lowercase().contains("in use") && tries > 0 => {}
@@ -116,24 +140,35 @@ impl Subject {
         let start = Instant::now();
         let load = self.load("plain", Kind::Plain, 1, 0);
         loop {
-            let Err(why) = load.once().await else { return Ok(()) };
+            let Err(why) = load.once().await else {
+                return Ok(());
+            };
             if let Some(said) = self.process.as_mut().and_then(Process::ended) {
                 return Err(said);
             }
             if start.elapsed() > PATIENCE {
-                return Err(format!("no right answer in {} s: {why}", PATIENCE.as_secs()));
+                return Err(format!(
+                    "no right answer in {} s: {why}",
+                    PATIENCE.as_secs()
+                ));
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 
     pub async fn warm_up(&self, plan: &Plan) {
-        self.load("plain", Kind::Plain, 32, 0).run(plan.time / 3).await;
+        self.load("plain", Kind::Plain, 32, 0)
+            .run(plan.time / 3)
+            .await;
     }
 
     /// Returns the load of callers of this subject. The prompt is filled up to `prompt` bytes.
     pub fn load(&self, model: &str, kind: Kind, callers: usize, prompt: usize) -> Load {
-        let key = if self.row == Row::Direct { mock::KEY } else { CALLER_KEY };
+        let key = if self.row == Row::Direct {
+            mock::KEY
+        } else {
+            CALLER_KEY
+        };
         let filler = "The quick brown fox jumps over the lazy dog, and \\\"nobody\\\" minds.\\n";
         let body = format!(
             "{{\"model\":\"{}\",\"messages\":[{{\"role\":\"system\",\"content\":\"You are a helpful assistant. Answer briefly and do not \
@@ -141,7 +176,11 @@ impl Subject {
              connections to the upstream. {}\"}}],\"temperature\":0.2,\"max_tokens\":256{}}}",
             self.row.model(model),
             filler.repeat(prompt / filler.len()),
-            if matches!(kind, Kind::Stream { .. }) { ",\"stream\":true" } else { "" }
+            if matches!(kind, Kind::Stream { .. }) {
+                ",\"stream\":true"
+            } else {
+                ""
+            }
         );
         let request = format!(
             "POST /v1/chat/completions HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n\
@@ -149,7 +188,12 @@ impl Subject {
             self.address,
             body.len()
         );
-        Load { to: self.address, request: request.into_bytes().into(), kind, callers }
+        Load {
+            to: self.address,
+            request: request.into_bytes().into(),
+            kind,
+            callers,
+        }
     }
 
     /// Writes a request that asks whether a model is served.
@@ -185,24 +229,43 @@ fn portcullis(
         dir = folder.display(),
     );
     write(&folder.join("conf/server.yaml"), &server)?;
-    write(&folder.join("conf/catalog.yaml"), &catalog(folder, upstream, world)?)?;
+    write(
+        &folder.join("conf/catalog.yaml"),
+        &catalog(folder, upstream, world)?,
+    )?;
     fs::create_dir_all(folder.join("conf/catalog.d")).map_err(|e| e.to_string())?;
     let mut command = Command::new(BINARY);
-    command.args(["serve", "--conf"]).arg(folder.join("conf")).env(KEY_VARIABLE, mock::KEY);
+    command
+        .args(["serve", "--conf"])
+        .arg(folder.join("conf"))
+        .env(KEY_VARIABLE, mock::KEY);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     Ok(command)
 }
 
 fn catalog(folder: &Path, upstream: SocketAddr, world: &World) -> Result<String, String> {
-    let account = |model: &str| if model.starts_with("claude-") { "claude" } else { "mock" };
+    let account = |model: &str| {
+        if model.starts_with("claude-") {
+            "claude"
+        } else {
+            "mock"
+        }
+    };
     let target = |model: &&str| {
-        format!("  bench-{model}: {{ targets: [{{ account: {}, model: mock-{model} }}] }}\n", account(model))
+        format!(
+            "  bench-{model}: {{ targets: [{{ account: {}, model: mock-{model} }}] }}\n",
+            account(model)
+        )
     };
     let models: String = world.models().iter().map(target).collect();
     let key = folder.join("key");
     write(&key, CALLER_KEY)?;
     let key = fs::File::open(&key).map_err(|e| e.to_string())?;
-    let hash = Command::new(BINARY).args(["key", "hash"]).stdin(key).output().map_err(|e| e.to_string())?;
+    let hash = Command::new(BINARY)
+        .args(["key", "hash"])
+        .stdin(key)
+        .output()
+        .map_err(|e| e.to_string())?;
     Ok(format!(
         "accounts:\n  mock: {{ dialect: openai, base_url: \"http://{upstream}/v1\", key: {{ env: {KEY_VARIABLE} }} }}\n\
          \x20 claude: {{ dialect: anthropic, base_url: \"http://{upstream}/v1\", key: {{ env: {KEY_VARIABLE} }} }}\nmodels:\n{models}\
@@ -213,22 +276,39 @@ fn catalog(folder: &Path, upstream: SocketAddr, world: &World) -> Result<String,
 
 fn bare(port: SocketAddr, upstream: SocketAddr, world: &World) -> Result<Command, String> {
     let mut command = Command::new(std::env::current_exe().map_err(|e| e.to_string())?);
-    command.arg("bare").args([port, upstream].map(|address| address.to_string())).args([CALLER_KEY, mock::KEY]);
-    command.arg(world.workers.to_string()).stdin(Stdio::null()).stdout(Stdio::null());
+    command
+        .arg("bare")
+        .args([port, upstream].map(|address| address.to_string()))
+        .args([CALLER_KEY, mock::KEY]);
+    command
+        .arg(world.workers.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     Ok(command)
 }
 
 /// Configures nginx to do the core of a gateway's work in Lua: it checks the key, reads the JSON of
 /// the body, changes the model's name and the key. It logs nothing.
-fn lua(folder: &Path, port: SocketAddr, upstream: SocketAddr, world: &World) -> Result<Command, String> {
+fn lua(
+    folder: &Path,
+    port: SocketAddr,
+    upstream: SocketAddr,
+    world: &World,
+) -> Result<Command, String> {
     let dir = folder.display();
-    let modules: String = MODULES.iter().map(|module| format!("load_module {module};\n")).collect();
+    let modules: String = MODULES
+        .iter()
+        .map(|module| format!("load_module {module};\n"))
+        .collect();
     let paths: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .iter()
         .map(|of| format!("  {of}_temp_path {dir}/{of};\n"))
         .collect();
-    let models: String =
-        world.models().iter().map(|model| format!("[\"bench-{model}\"] = \"mock-{model}\", ")).collect();
+    let models: String = world
+        .models()
+        .iter()
+        .map(|model| format!("[\"bench-{model}\"] = \"mock-{model}\", "))
+        .collect();
     let conf = format!(
         "{modules}daemon off;\nworker_processes {};\npid {dir}/nginx.pid;\nerror_log {dir}/error.log warn;\n\
          events {{ worker_connections 8192; }}\nhttp {{\n  access_log off;\n{paths}  keepalive_requests 10000000;\n\
@@ -248,17 +328,28 @@ fn lua(folder: &Path, port: SocketAddr, upstream: SocketAddr, world: &World) -> 
     let path = folder.join("nginx.conf");
     write(&path, &conf)?;
     let mut command = Command::new("nginx");
-    command.arg("-e").arg(folder.join("start.log")).arg("-p").arg(folder).arg("-c").arg(path);
+    command
+        .arg("-e")
+        .arg(folder.join("start.log"))
+        .arg("-p")
+        .arg(folder)
+        .arg("-c")
+        .arg(path);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     Ok(command)
 }
 
 pub fn write(path: &Path, text: &str) -> Result<(), String> {
     let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder).and_then(|()| fs::write(path, text)).map_err(|e| format!("{}: {e}", path.display()))
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(path, text))
+        .map_err(|e| format!("{}: {e}", path.display()))
 }
 
 fn free_ports() -> std::io::Result<[SocketAddr; 2]> {
-    let (one, other) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
+    let (one, other) = (
+        TcpListener::bind("127.0.0.1:0")?,
+        TcpListener::bind("127.0.0.1:0")?,
+    );
     Ok([one.local_addr()?, other.local_addr()?])
 }

@@ -31,7 +31,11 @@ impl Wire {
 
     pub fn new(stream: TcpStream) -> io::Result<Wire> {
         stream.set_nodelay(true)?;
-        Ok(Wire { stream, buffer: Vec::with_capacity(64 << 10), used: 0 })
+        Ok(Wire {
+            stream,
+            buffer: Vec::with_capacity(64 << 10),
+            used: 0,
+        })
     }
 
     pub async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -43,27 +47,45 @@ impl Wire {
         let mut seen = 0;
         let length = loop {
             let unread = self.unread();
-            if let Some(at) = unread[seen..].windows(4).position(|four| four == b"\r\n\r\n") {
+            if let Some(at) = unread[seen..]
+                .windows(4)
+                .position(|four| four == b"\r\n\r\n")
+            {
                 break seen + at + 4;
             }
             seen = unread.len().saturating_sub(3);
             match self.more().await {
-                Err(why) if why.kind() == io::ErrorKind::UnexpectedEof && self.unread().is_empty() => return Ok(None),
+                Err(why)
+                    if why.kind() == io::ErrorKind::UnexpectedEof && self.unread().is_empty() =>
+                {
+                    return Ok(None);
+                }
                 other => other?,
             }
         };
-        let text = std::str::from_utf8(&self.unread()[..length]).map_err(|_| broken("a head that is not UTF-8"))?;
+        let text = std::str::from_utf8(&self.unread()[..length])
+            .map_err(|_| broken("a head that is not UTF-8"))?;
         let mut lines = text.split("\r\n");
         let first = lines.next().unwrap_or_default().to_owned();
-        let mut head = Head { first, key: None, length: None, chunked: false, close: false };
+        let mut head = Head {
+            first,
+            key: None,
+            length: None,
+            chunked: false,
+            close: false,
+        };
         for (name, value) in lines.filter_map(|line| line.split_once(':')) {
             let value = value.trim();
             match name {
-                _ if name.eq_ignore_ascii_case("content-length") => head.length = value.parse().ok(),
+                _ if name.eq_ignore_ascii_case("content-length") => {
+                    head.length = value.parse().ok()
+                }
                 _ if name.eq_ignore_ascii_case("transfer-encoding") => {
                     head.chunked = value.eq_ignore_ascii_case("chunked")
                 }
-                _ if name.eq_ignore_ascii_case("connection") => head.close = value.eq_ignore_ascii_case("close"),
+                _ if name.eq_ignore_ascii_case("connection") => {
+                    head.close = value.eq_ignore_ascii_case("close")
+                }
                 _ if name.eq_ignore_ascii_case("authorization") => {
                     head.key = value.strip_prefix("Bearer ").map(str::to_owned)
                 }
@@ -87,7 +109,12 @@ impl Wire {
     /// Reads the next chunk of a chunked body; it is empty at the body's end.
     pub async fn chunk(&mut self) -> io::Result<&[u8]> {
         let line = loop {
-            if let Some(at) = self.unread().windows(2).take(20).position(|two| two == b"\r\n") {
+            if let Some(at) = self
+                .unread()
+                .windows(2)
+                .take(20)
+                .position(|two| two == b"\r\n")
+            {
                 break at;
             }
             if self.unread().len() > 20 {
@@ -95,9 +122,12 @@ impl Wire {
             }
             self.more().await?;
         };
-        let size =
-            std::str::from_utf8(&self.unread()[..line]).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
-        let size = size.filter(|size| *size < 64 << 20).ok_or_else(|| broken("a chunk size that is no number"))?;
+        let size = std::str::from_utf8(&self.unread()[..line])
+            .ok()
+            .and_then(|text| usize::from_str_radix(text, 16).ok());
+        let size = size
+            .filter(|size| *size < 64 << 20)
+            .ok_or_else(|| broken("a chunk size that is no number"))?;
         let framed = self.take(line + 2 + size + 2).await?;
         Ok(&framed[line + 2..line + 2 + size])
     }

@@ -142,7 +142,11 @@ struct Gateway<'w> {
 pub fn run(manner: AnswerOptions, episodes: &[Episode], seed: u64, figures: &mut Figures) {
     let mut gateway = Gateway {
         manner,
-        world: World { episodes, quotas: [(0.0, 0.0); ACCOUNTS.len()], random: Rng::with_seed(seed ^ 1 << 32) },
+        world: World {
+            episodes,
+            quotas: [(0.0, 0.0); ACCOUNTS.len()],
+            random: Rng::with_seed(seed ^ 1 << 32),
+        },
         targets: Default::default(),
         model: "m".into(),
         smooth: Smooth::default(),
@@ -171,13 +175,20 @@ pub fn run(manner: AnswerOptions, episodes: &[Episode], seed: u64, figures: &mut
             Event::Head => gateway.head(now),
         }
     }
-    assert!(gateway.targets.iter().all(|target| target.in_flight == 0 && target.awaited == 0), "places were lost");
+    assert!(
+        gateway
+            .targets
+            .iter()
+            .all(|target| target.in_flight == 0 && target.awaited == 0),
+        "places were lost"
+    );
 }
 
 impl Gateway<'_> {
     fn at(&mut self, time: Time, event: Event) {
         self.numbers += 1;
-        self.events.push(Reverse(((time * 1e9) as u64, self.numbers, event)));
+        self.events
+            .push(Reverse(((time * 1e9) as u64, self.numbers, event)));
     }
 
     fn instant(&self, now: Time) -> Instant {
@@ -201,7 +212,13 @@ impl Gateway<'_> {
         self.retries.request(instant);
         self.hedges.request(instant);
         let request = self.requests.len();
-        self.requests.push(Request { arrived: now, order: Vec::new(), tries: 0, running: Vec::new(), answered: false });
+        self.requests.push(Request {
+            arrived: now,
+            order: Vec::new(),
+            tries: 0,
+            running: Vec::new(),
+            answered: false,
+        });
         self.second(request).requests += 1.0;
         if self.queue.is_empty() && self.start(request, now) {
             return;
@@ -233,12 +250,17 @@ impl Gateway<'_> {
 
     /// Begins the first attempt, if any target can be asked.
     fn start(&mut self, request: usize, now: Time) -> bool {
-        let views: Vec<View> = (0..ACCOUNTS.len()).map(|place| self.view(place, now)).collect();
+        let views: Vec<View> = (0..ACCOUNTS.len())
+            .map(|place| self.view(place, now))
+            .collect();
         // If no target is known to be busy, the strategy "least busy" draws at random by weight.
         let strategy = self.manner.strategy().unwrap_or(Strategy::LeastBusy);
         let random = &mut self.random;
         self.requests[request].order =
-            strategy::order(strategy, &views, None, &mut self.smooth, || random.f64()).into_iter().map(Some).collect();
+            strategy::order(strategy, &views, None, &mut self.smooth, || random.f64())
+                .into_iter()
+                .map(Some)
+                .collect();
         let instant = self.instant(now);
         let began = self.attempt(request, now);
         if began {
@@ -285,11 +307,17 @@ impl Gateway<'_> {
     }
 
     fn is_fit(&self, place: usize, now: Time) -> bool {
-        self.targets[place].breaker.state(self.instant(now)).admits() && self.is_awake(place, now)
+        self.targets[place]
+            .breaker
+            .state(self.instant(now))
+            .admits()
+            && self.is_awake(place, now)
     }
 
     fn is_awake(&self, place: usize, now: Time) -> bool {
-        self.targets[place].rest.is_none_or(|until| until <= self.instant(now))
+        self.targets[place]
+            .rest
+            .is_none_or(|until| until <= self.instant(now))
     }
 
     /// Begins the next attempt that may be made. If no fit target is left, one that its breaker
@@ -302,7 +330,9 @@ impl Gateway<'_> {
     fn next(&mut self, request: usize, now: Time, alone: bool) -> bool {
         let instant = self.instant(now);
         for turn in 0..ACCOUNTS.len() {
-            let Some(place) = self.requests[request].order[turn].filter(|place| self.has_room(*place)) else {
+            let Some(place) =
+                self.requests[request].order[turn].filter(|place| self.has_room(*place))
+            else {
                 continue;
             };
             if !self.learns() {
@@ -320,7 +350,8 @@ impl Gateway<'_> {
                 Admission::RefuseUntil(_) => continue,
             };
             // A hedge has a budget of its own.
-            let again = self.requests[request].tries > 0 && self.requests[request].running.is_empty();
+            let again =
+                self.requests[request].tries > 0 && self.requests[request].running.is_empty();
             if again && !free && !self.retries.retry(instant) {
                 breaker.settle(pass, Outcome::Neutral, instant, 0.0);
                 self.second(request).spared += 1.0;
@@ -338,7 +369,14 @@ impl Gateway<'_> {
         self.targets[place].in_flight += 1;
         self.targets[place].awaited += 1;
         let attempt = self.attempts.len();
-        self.attempts.push(Attempt { request, target: place, pass, began: now, end, cancelled: false });
+        self.attempts.push(Attempt {
+            request,
+            target: place,
+            pass,
+            began: now,
+            end,
+            cancelled: false,
+        });
         let (End::Token(after, _) | End::Failed(after, ..)) = end;
         self.at(now + after, Event::Turn(attempt));
         self.requests[request].tries += 1;
@@ -347,21 +385,46 @@ impl Gateway<'_> {
     }
 
     fn hedge(&mut self, request: usize, now: Time) {
-        let Request { order, tries: 1, running, answered: false, .. } = &self.requests[request] else { return };
-        let other = order.iter().flatten().any(|place| self.has_room(*place) && self.is_fit(*place, now));
+        let Request {
+            order,
+            tries: 1,
+            running,
+            answered: false,
+            ..
+        } = &self.requests[request]
+        else {
+            return;
+        };
+        let other = order
+            .iter()
+            .flatten()
+            .any(|place| self.has_room(*place) && self.is_fit(*place, now));
         let instant = self.instant(now);
-        if running.len() == 1 && other && self.hedges.retry_within(0.05, instant) && self.next(request, now, false) {
+        if running.len() == 1
+            && other
+            && self.hedges.retry_within(0.05, instant)
+            && self.next(request, now, false)
+        {
             self.second(request).hedged += 1.0;
         }
     }
 
     /// Handles the first token of an attempt, or its failure.
     fn turn(&mut self, index: usize, now: Time) {
-        let &Attempt { request, target: place, began, end, cancelled, .. } = &self.attempts[index];
+        let &Attempt {
+            request,
+            target: place,
+            began,
+            end,
+            cancelled,
+            ..
+        } = &self.attempts[index];
         if cancelled {
             return;
         }
-        self.requests[request].running.retain(|running| *running != index);
+        self.requests[request]
+            .running
+            .retain(|running| *running != index);
         let took = Duration::from_secs_f64(now - began);
         let instant = self.instant(now);
         let target = &mut self.targets[place];
@@ -369,7 +432,10 @@ impl Gateway<'_> {
             End::Token(_, rest) => {
                 let told = self.world.told(place, now);
                 let lookup = |name: &str| {
-                    told.iter().flatten().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+                    told.iter()
+                        .flatten()
+                        .find(|(known, _)| *known == name)
+                        .map(|(_, value)| value.as_str())
                 };
                 target.headroom = quota::headroom(lookup, clock(now)).or(target.headroom);
                 target.peak.observe(took, instant);
@@ -387,7 +453,8 @@ impl Gateway<'_> {
                 let text = retry_after.map(|seconds| seconds.to_string());
                 let lookup = |name: &str| text.as_deref().filter(|_| name == "retry-after");
                 if class == Class::Rate {
-                    target.rest = Some(instant + rate_cool(quota::retry_after(lookup, clock(now)))).max(target.rest);
+                    target.rest = Some(instant + rate_cool(quota::retry_after(lookup, clock(now))))
+                        .max(target.rest);
                 }
                 self.settle(index, Outcome::Failed(class), now);
                 if self.requests[request].running.is_empty() {
@@ -404,7 +471,11 @@ impl Gateway<'_> {
         self.second(request).in_time += f64::from(first <= IN_TIME);
         self.requests[request].answered = true;
         for slower in std::mem::take(&mut self.requests[request].running) {
-            let &Attempt { target: place, began, .. } = &self.attempts[slower];
+            let &Attempt {
+                target: place,
+                began,
+                ..
+            } = &self.attempts[slower];
             let (waited, instant) = (Duration::from_secs_f64(now - began), self.instant(now));
             self.targets[place].peak.waited(waited, instant);
             self.rolling.record(waited, instant);
@@ -415,7 +486,11 @@ impl Gateway<'_> {
 
     fn settle(&mut self, index: usize, outcome: Outcome, now: Time) {
         let (instant, random) = (self.instant(now), self.random.f64());
-        let &Attempt { target: place, pass, .. } = &self.attempts[index];
+        let &Attempt {
+            target: place,
+            pass,
+            ..
+        } = &self.attempts[index];
         let target = &mut self.targets[place];
         target.awaited -= 1;
         target.in_flight -= 1;

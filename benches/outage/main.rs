@@ -43,7 +43,10 @@ const ATTEMPTS: f64 = 1.1;
 const ATTEMPTS_ALL_OUT: f64 = 0.5;
 
 fn main() -> ExitCode {
-    let seed: u64 = std::env::args().skip(1).find_map(|word| word.parse().ok()).unwrap_or(1);
+    let seed: u64 = std::env::args()
+        .skip(1)
+        .find_map(|word| word.parse().ok())
+        .unwrap_or(1);
     let worlds: Vec<Vec<Episode>> = (seed..seed + WORLDS).map(world::episodes).collect();
     println!(
         "{PER_SECOND:.0} requests a second for {:.0} virtual minutes, in {WORLDS} worlds from seed {seed}.",
@@ -65,7 +68,10 @@ fn main() -> ExitCode {
     println!("\n| | {} |", HEAD.join(" | "));
     println!("|---|{}", "---:|".repeat(HEAD.len()));
     let through = |name: &str, manner: AnswerOptions| {
-        let mut figures = Figures { seconds: vec![Second::default(); LENGTH as usize], firsts: Vec::new() };
+        let mut figures = Figures {
+            seconds: vec![Second::default(); LENGTH as usize],
+            firsts: Vec::new(),
+        };
         for (episodes, seed) in worlds.iter().zip(seed..) {
             gateway::run(manner, episodes, seed, &mut figures);
         }
@@ -76,34 +82,80 @@ fn main() -> ExitCode {
     let plain = through("plain weighted retry", AnswerOptions::Plain);
     let mut missed = Vec::new();
     for (name, manner, more_in_time) in [
-        ("weighted", AnswerOptions::By(Strategy::Weighted), MORE_IN_TIME_BY_SHARES),
-        ("priority", AnswerOptions::By(Strategy::Priority), MORE_IN_TIME),
-        ("least_busy", AnswerOptions::By(Strategy::LeastBusy), MORE_IN_TIME),
-        ("fastest", AnswerOptions::By(Strategy::Fastest), MORE_IN_TIME),
-        ("fastest, hedged", AnswerOptions::Hedged(Strategy::Fastest), MORE_IN_TIME),
+        (
+            "weighted",
+            AnswerOptions::By(Strategy::Weighted),
+            MORE_IN_TIME_BY_SHARES,
+        ),
+        (
+            "priority",
+            AnswerOptions::By(Strategy::Priority),
+            MORE_IN_TIME,
+        ),
+        (
+            "least_busy",
+            AnswerOptions::By(Strategy::LeastBusy),
+            MORE_IN_TIME,
+        ),
+        (
+            "fastest",
+            AnswerOptions::By(Strategy::Fastest),
+            MORE_IN_TIME,
+        ),
+        (
+            "fastest, hedged",
+            AnswerOptions::Hedged(Strategy::Fastest),
+            MORE_IN_TIME,
+        ),
     ] {
         let own = through(name, manner);
-        let more = |of: fn(&Figures, Count) -> f64, which: Count| 100.0 * (of(&own, which) - of(&plain, which));
-        let (answered, in_time) = (more(Figures::each, ANSWERED), more(Figures::each, IN_TIME_OF));
+        let more = |of: fn(&Figures, Count) -> f64, which: Count| {
+            100.0 * (of(&own, which) - of(&plain, which))
+        };
+        let (answered, in_time) = (
+            more(Figures::each, ANSWERED),
+            more(Figures::each, IN_TIME_OF),
+        );
         let while_up = more(Figures::each_while_up, ANSWERED);
         let (attempts, all_out) = (own.each(ATTEMPTS_OF), own.each_while_out(ATTEMPTS_OF));
         for (holds, what) in [
-            (answered >= MORE_ANSWERED, format!("{answered:.2} points more answered")),
-            (while_up >= -LESS_ANSWERED, format!("{while_up:.2} points more answered while somebody works")),
-            (in_time >= more_in_time, format!("{in_time:.2} points more in time")),
-            (attempts <= ATTEMPTS, format!("{attempts:.3} attempts a request")),
-            (all_out <= ATTEMPTS_ALL_OUT, format!("{all_out:.3} attempts a request while all are out")),
+            (
+                answered >= MORE_ANSWERED,
+                format!("{answered:.2} points more answered"),
+            ),
+            (
+                while_up >= -LESS_ANSWERED,
+                format!("{while_up:.2} points more answered while somebody works"),
+            ),
+            (
+                in_time >= more_in_time,
+                format!("{in_time:.2} points more in time"),
+            ),
+            (
+                attempts <= ATTEMPTS,
+                format!("{attempts:.3} attempts a request"),
+            ),
+            (
+                all_out <= ATTEMPTS_ALL_OUT,
+                format!("{all_out:.3} attempts a request while all are out"),
+            ),
         ] {
             if !holds {
                 missed.push(format!("{name}: {what}"));
             }
         }
     }
-    println!("\np50 and p99: of answers, to the first token. All are out for {} s of {LENGTH:.0}.", ALL_OUT.len());
+    println!(
+        "\np50 and p99: of answers, to the first token. All are out for {} s of {LENGTH:.0}.",
+        ALL_OUT.len()
+    );
     if missed.is_empty() {
         return ExitCode::SUCCESS;
     }
-    eprintln!("\nThe advantage that docs/src/performance.md states does not hold:\n  {}", missed.join("\n  "));
+    eprintln!(
+        "\nThe advantage that docs/src/performance.md states does not hold:\n  {}",
+        missed.join("\n  ")
+    );
     ExitCode::FAILURE
 }
 
@@ -130,8 +182,15 @@ const HEAD: [&str; 12] = [
 impl Figures {
     fn row(&self) -> [String; HEAD.len()] {
         let percent = |share: f64| format!("{:.2} %", 100.0 * share);
-        let quantile = |q: f64| format!("{:.2} s", self.firsts[(q * self.firsts.len() as f64) as usize]);
-        let back = self.seconds[ALL_OUT.end..].iter().position(|second| second.answered >= 0.95 * second.requests);
+        let quantile = |q: f64| {
+            format!(
+                "{:.2} s",
+                self.firsts[(q * self.firsts.len() as f64) as usize]
+            )
+        };
+        let back = self.seconds[ALL_OUT.end..]
+            .iter()
+            .position(|second| second.answered >= 0.95 * second.requests);
         [
             percent(self.each(ANSWERED)),
             percent(self.each(IN_TIME_OF)),
@@ -160,12 +219,18 @@ impl Figures {
 
     /// Returns the mean for all other requests.
     fn each_while_up(&self, which: Count) -> f64 {
-        mean(self.seconds[..ALL_OUT.start].iter().chain(&self.seconds[ALL_OUT.end..]), which)
+        mean(
+            self.seconds[..ALL_OUT.start]
+                .iter()
+                .chain(&self.seconds[ALL_OUT.end..]),
+            which,
+        )
     }
 }
 
 fn mean<'s>(seconds: impl Iterator<Item = &'s Second>, which: Count) -> f64 {
-    let (sum, requests) =
-        seconds.fold((0.0, 0.0), |(sum, requests), second| (sum + which(second), requests + second.requests));
+    let (sum, requests) = seconds.fold((0.0, 0.0), |(sum, requests), second| {
+        (sum + which(second), requests + second.requests)
+    });
     sum / requests
 }

@@ -33,9 +33,33 @@ pub struct Account {
 }
 
 pub const ACCOUNTS: [Account; 3] = [
-    Account { name: "swift", weight: 4, capacity: 2000, median: 0.25, spread: 0.35, price: 0.03, quota: None },
-    Account { name: "steady", weight: 3, capacity: 1800, median: 0.45, spread: 0.25, price: 0.4, quota: None },
-    Account { name: "frugal", weight: 3, capacity: 1800, median: 0.7, spread: 0.6, price: 1.5, quota: Some(600.0) },
+    Account {
+        name: "swift",
+        weight: 4,
+        capacity: 2000,
+        median: 0.25,
+        spread: 0.35,
+        price: 0.03,
+        quota: None,
+    },
+    Account {
+        name: "steady",
+        weight: 3,
+        capacity: 1800,
+        median: 0.45,
+        spread: 0.25,
+        price: 0.4,
+        quota: None,
+    },
+    Account {
+        name: "frugal",
+        weight: 3,
+        capacity: 1800,
+        median: 0.7,
+        spread: 0.6,
+        price: 1.5,
+        quota: Some(600.0),
+    },
 ];
 
 /// A fault that an account has for a while.
@@ -86,7 +110,12 @@ pub fn episodes(seed: u64) -> Vec<Episode> {
                 3 => Trouble::Slow(4.0 + 12.0 * random.f64()),
                 _ => Trouble::Limited(20.0 + 180.0 * random.f64()),
             };
-            episodes.push(Episode { account, from, to, trouble });
+            episodes.push(Episode {
+                account,
+                from,
+                to,
+                trouble,
+            });
             from = to;
         }
     }
@@ -112,7 +141,10 @@ pub struct World<'w> {
 
 impl World<'_> {
     fn trouble(&self, account: usize, now: Time) -> Option<Trouble> {
-        self.episodes.iter().find(|e| e.account == account && (e.from..e.to).contains(&now)).map(|e| e.trouble)
+        self.episodes
+            .iter()
+            .find(|e| e.account == account && (e.from..e.to).contains(&now))
+            .map(|e| e.trouble)
     }
 
     /// Asks an account that has `in_flight` requests in flight.
@@ -126,7 +158,11 @@ impl World<'_> {
             }
             Some(Trouble::Errors(_) | Trouble::Slow(_) | Trouble::Limited(_)) | None => {}
         }
-        let limit = if let Some(Trouble::Limited(limit)) = trouble { Some(limit) } else { account.quota };
+        let limit = if let Some(Trouble::Limited(limit)) = trouble {
+            Some(limit)
+        } else {
+            account.quota
+        };
         if let Some(limit) = limit {
             let (left, at) = self.quotas[place];
             let left = (left + (now - at) * limit).min(limit * 10.0);
@@ -140,7 +176,11 @@ impl World<'_> {
         if self.random.f64() < 0.002 {
             return End::Failed(account.price, Class::Transient, None);
         }
-        let slow = if let Some(Trouble::Slow(times)) = trouble { times } else { 1.0 };
+        let slow = if let Some(Trouble::Slow(times)) = trouble {
+            times
+        } else {
+            1.0
+        };
         let first = account.median
             * (account.spread * normal(&mut self.random)).exp()
             * slow
@@ -159,7 +199,10 @@ impl World<'_> {
         Some([
             ("x-ratelimit-limit-requests", format!("{limit}")),
             ("x-ratelimit-remaining-requests", format!("{left:.0}")),
-            ("x-ratelimit-reset-requests", format!("{:.0}ms", (limit - left).max(0.0) / limit * 10_000.0)),
+            (
+                "x-ratelimit-reset-requests",
+                format!("{:.0}ms", (limit - left).max(0.0) / limit * 10_000.0),
+            ),
         ])
     }
 }

@@ -21,7 +21,9 @@ use portcullis::exchange::http1::{AnswerReader, HeadFault};
 use tokio::io::{AsyncWrite, duplex};
 
 fuzz_target!(|input: &[u8]| {
-    let [length, ends, sent @ ..] = input else { return };
+    let [length, ends, sent @ ..] = input else {
+        return;
+    };
     compare(sent, &[usize::from(*length).max(1)], ends % 2 == 0);
 });
 
@@ -61,14 +63,25 @@ pub(crate) fn compare(sent: &[u8], sizes: &[usize], ends: bool) {
     let mut theirs = drive(sent, sizes, ends, read_with_pingoras);
     let raw = std::mem::take(&mut theirs.raw);
     if theirs.end == Some(End::Switched) {
-        assert_eq!(ours.end, Some(End::Nonsense), "nobody asked for another protocol");
+        assert_eq!(
+            ours.end,
+            Some(End::Nonsense),
+            "nobody asked for another protocol"
+        );
         return;
     }
-    assert_eq!((ours.status, &ours.headers), (theirs.status, &theirs.headers));
+    assert_eq!(
+        (ours.status, &ours.headers),
+        (theirs.status, &theirs.headers)
+    );
     let head = Head(raw.to_ascii_lowercase());
     let has_body = !matches!(ours.status, None | Some(204 | 304));
     if has_body && theirs.is_chunked && is_lax(&sent[raw.len()..]) {
-        assert_eq!(ours.end, Some(End::Cut), "chunks that may be read in two ways");
+        assert_eq!(
+            ours.end,
+            Some(End::Cut),
+            "chunks that may be read in two ways"
+        );
         assert!(ours.body.starts_with(&theirs.body) || theirs.body.starts_with(&ours.body));
         return;
     }
@@ -79,15 +92,30 @@ pub(crate) fn compare(sent: &[u8], sizes: &[usize], ends: bool) {
     } else {
         assert_eq!(ours.body, theirs.body);
     }
-    assert!(theirs.keeps || !ours.keeps, "it keeps no connection that Pingora closes");
+    assert!(
+        theirs.keeps || !ours.keeps,
+        "it keeps no connection that Pingora closes"
+    );
     if theirs.keeps && !ours.keeps {
-        let is_plain = head.0.windows(29).any(|part| part == b"\r\ntransfer-encoding: chunked\r\n");
+        let is_plain = head
+            .0
+            .windows(29)
+            .any(|part| part == b"\r\ntransfer-encoding: chunked\r\n");
         let is_odd = head.says("transfer-encoding")
-            && (!is_plain || head.says("content-length") || head.count("transfer-encoding") > 1 || !has_body);
+            && (!is_plain
+                || head.says("content-length")
+                || head.count("transfer-encoding") > 1
+                || !has_body);
         let is_odd = is_odd || !has_body && head.says("content-length");
         // A folded line, or a blank before a colon.
-        let is_odd = is_odd || ["\n ", "\n\t", " :", "\t:"].iter().any(|part| head.says(part));
-        assert!(is_odd || (head.says("connection") && head.says("close")), "nothing speaks against it");
+        let is_odd = is_odd
+            || ["\n ", "\n\t", " :", "\t:"]
+                .iter()
+                .any(|part| head.says(part));
+        assert!(
+            is_odd || (head.says("connection") && head.says("close")),
+            "nothing speaks against it"
+        );
     }
 }
 
@@ -96,7 +124,10 @@ struct Head(Vec<u8>);
 
 impl Head {
     fn count(&self, word: &str) -> usize {
-        self.0.windows(word.len()).filter(|part| *part == word.as_bytes()).count()
+        self.0
+            .windows(word.len())
+            .filter(|part| *part == word.as_bytes())
+            .count()
     }
 
     fn says(&self, word: &str) -> bool {
@@ -108,21 +139,32 @@ impl Head {
 /// Pingora takes the first for the end of the body, waits for the second, and ignores the third.
 fn is_lax(mut body: &[u8]) -> bool {
     loop {
-        let digits = body.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+        let digits = body
+            .iter()
+            .take_while(|byte| byte.is_ascii_hexdigit())
+            .count();
         if digits == 0 {
             return matches!(body.first(), Some(b';' | b' ' | b'\t' | b'\r'));
         }
-        let size = std::str::from_utf8(&body[..digits]).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
+        let size = std::str::from_utf8(&body[..digits])
+            .ok()
+            .and_then(|text| u64::from_str_radix(text, 16).ok());
         if digits <= 16 && size.is_some_and(|size| size >> 63 != 0) {
             return true;
         }
-        let Some(end) = body.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else { return false };
+        let Some(end) = body.iter().position(|byte| matches!(byte, b'\r' | b'\n')) else {
+            return false;
+        };
         if body[end] == b'\n' {
             return body[..end].contains(&b';');
         }
-        let size = size.and_then(|size| usize::try_from(size).ok()).filter(|size| *size > 0);
+        let size = size
+            .and_then(|size| usize::try_from(size).ok())
+            .filter(|size| *size > 0);
         let next = size.and_then(|size| size.checked_add(end + 4));
-        let Some(rest) = next.and_then(|next| body.get(next..)) else { return false };
+        let Some(rest) = next.and_then(|next| body.get(next..)) else {
+            return false;
+        };
         body = rest;
     }
 }
@@ -154,7 +196,10 @@ fn drive<F: Future<Output = ()>>(
     }
     if !is_over && ends {
         drop(far);
-        assert!(reading.as_mut().poll(&mut context).is_ready(), "it waits at the end of the connection");
+        assert!(
+            reading.as_mut().poll(&mut context).is_ready(),
+            "it waits at the end of the connection"
+        );
     }
     found.take()
 }
@@ -163,7 +208,11 @@ fn drive<F: Future<Output = ()>>(
 async fn read_with_ours(stream: Stream, found: Rc<RefCell<Found>>) {
     let mut answer = AnswerReader::new(stream);
     if let Err(fault) = poll_fn(|context| pin!(answer.read_head()).poll(context)).await {
-        let end = if fault == HeadFault::Cut { End::NoHead } else { End::Nonsense };
+        let end = if fault == HeadFault::Cut {
+            End::NoHead
+        } else {
+            End::Nonsense
+        };
         found.borrow_mut().end = Some(end);
         return;
     }
@@ -207,11 +256,21 @@ async fn read_with_pingoras(stream: Stream, found: Rc<RefCell<Found>>) {
     let mut session = HttpSession::new(stream);
     for informational in 0.. {
         if let Err(error) = session.read_response().await {
-            let is_nonsense = matches!(error.etype(), ErrorType::InvalidHTTPHeader | ErrorType::H1Error);
-            found.borrow_mut().end = Some(if is_nonsense { End::Nonsense } else { End::NoHead });
+            let is_nonsense = matches!(
+                error.etype(),
+                ErrorType::InvalidHTTPHeader | ErrorType::H1Error
+            );
+            found.borrow_mut().end = Some(if is_nonsense {
+                End::Nonsense
+            } else {
+                End::NoHead
+            });
             return;
         }
-        found.borrow_mut().raw.extend_from_slice(&session.get_headers_raw_bytes());
+        found
+            .borrow_mut()
+            .raw
+            .extend_from_slice(&session.get_headers_raw_bytes());
         let status = session.get_status().expect("a head");
         if status.as_u16() == 101 {
             found.borrow_mut().end = Some(End::Switched);
@@ -226,16 +285,28 @@ async fn read_with_pingoras(stream: Stream, found: Rc<RefCell<Found>>) {
         }
     }
     {
-        let (mut found, head) = (found.borrow_mut(), session.resp_header().expect("it was read"));
+        let (mut found, head) = (
+            found.borrow_mut(),
+            session.resp_header().expect("it was read"),
+        );
         found.status = Some(head.status.as_u16());
         for name in head.headers.keys() {
-            found.headers.push((name.as_str().to_owned(), squeezed(head.headers[name].as_bytes())));
+            found.headers.push((
+                name.as_str().to_owned(),
+                squeezed(head.headers[name].as_bytes()),
+            ));
         }
         found.headers.retain(|(name, _)| name != "content-length");
         found.headers.sort();
-        let encodings = head.headers.get_all("transfer-encoding").iter().next_back().map(|value| value.as_bytes());
+        let encodings = head
+            .headers
+            .get_all("transfer-encoding")
+            .iter()
+            .next_back()
+            .map(|value| value.as_bytes());
         let last = encodings.and_then(|all| all.rsplit(|byte| *byte == b',').next());
-        found.is_chunked = last.is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked"));
+        found.is_chunked =
+            last.is_some_and(|last| last.trim_ascii().eq_ignore_ascii_case(b"chunked"));
     }
     loop {
         match session.read_body_ref().await {
@@ -255,6 +326,8 @@ async fn read_with_pingoras(stream: Stream, found: Rc<RefCell<Found>>) {
 
 /// Returns the value with one space for each run of them: a folded line is written in many ways.
 fn squeezed(value: &[u8]) -> Vec<u8> {
-    let words = value.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
+    let words = value
+        .split(|byte| matches!(byte, b' ' | b'\t'))
+        .filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(&b' ')
 }

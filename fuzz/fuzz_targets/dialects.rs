@@ -30,7 +30,9 @@ fuzz_target!(|input: &[u8]| {
         Dialect::from(&cohere::PROTOCOL),
         Dialect::from(&ollama::PROTOCOL),
     ];
-    let Some(dialect) = dialects.get(usize::from(*which) % dialects.len()) else { return };
+    let Some(dialect) = dialects.get(usize::from(*which) % dialects.len()) else {
+        return;
+    };
     let face = AnswerHeader {
         model: "m".to_owned(),
         id: "chatcmpl-1".to_owned(),
@@ -42,20 +44,40 @@ fuzz_target!(|input: &[u8]| {
     let whole = stream(dialect, &face, bytes, bytes.len().max(1));
     // A faulty stream may break off at another place of the same event.
     if whole.1.is_ok() {
-        assert_eq!(stream(dialect, &face, bytes, usize::from(*length).max(1)), whole);
+        assert_eq!(
+            stream(dialect, &face, bytes, usize::from(*length).max(1)),
+            whole
+        );
         assert_eq!(stream(dialect, &face, bytes, 1), whole);
     }
     let to = recipient(&face);
-    for told in [dialect.answer(MODEL, &to, bytes), dialect.converted(MODEL, &to, bytes)].into_iter().flatten() {
+    for told in [
+        dialect.answer(MODEL, &to, bytes),
+        dialect.converted(MODEL, &to, bytes),
+    ]
+    .into_iter()
+    .flatten()
+    {
         assert!(!told.0.body.is_empty());
     }
-    let head = ErrorHead { status: 400 + u16::from(*length), content_type: None, error_type: None };
+    let head = ErrorHead {
+        status: 400 + u16::from(*length),
+        content_type: None,
+        error_type: None,
+    };
     assert!(dialect.error(&CHAT, &head, bytes).message.len() < 8192);
 });
 
 fn recipient(header: &AnswerHeader) -> Recipient<'_> {
-    let options = AnswerOptions { keep_thoughts: true, ..AnswerOptions::default() };
-    Recipient { front: &CHAT, header, options }
+    let options = AnswerOptions {
+        keep_thoughts: true,
+        ..AnswerOptions::default()
+    };
+    Recipient {
+        front: &CHAT,
+        header,
+        options,
+    }
 }
 
 fn stream(

@@ -9,7 +9,9 @@ use serde_json::Value;
 fuzz_target!(|body: &[u8]| match (CHAT.envelope)(body) {
     Ok(envelope) => {
         assert_eq!(body.get(envelope.places.open), Some(&b'{'));
-        let model: &[u8] = body.get(envelope.places.model.clone()).expect("a span of the body");
+        let model: &[u8] = body
+            .get(envelope.places.model.clone())
+            .expect("a span of the body");
         assert!(model.starts_with(b"\"") && model.ends_with(b"\""));
         assert!(envelope.prompt_bytes < body.len());
         // serde_json refuses some things that the envelope keeps as text: numbers beyond f64, lone
@@ -20,8 +22,15 @@ fuzz_target!(|body: &[u8]| match (CHAT.envelope)(body) {
         let flag = |value: &Value| value.as_bool().unwrap_or(false);
         assert_eq!(value["model"].as_str(), Some(envelope.model.as_str()));
         assert_eq!(flag(&value["stream"]), envelope.stream);
-        assert_eq!(flag(&value["stream_options"]["include_usage"]), envelope.include_usage);
-        assert!(value["messages"].as_array().is_some_and(|messages| !messages.is_empty()));
+        assert_eq!(
+            flag(&value["stream_options"]["include_usage"]),
+            envelope.include_usage
+        );
+        assert!(
+            value["messages"]
+                .as_array()
+                .is_some_and(|messages| !messages.is_empty())
+        );
     }
     Err(fault) => {
         assert!(fault.message.len() < 300);

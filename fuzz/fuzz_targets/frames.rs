@@ -15,8 +15,14 @@ use libfuzzer_sys::fuzz_target;
 type Events = Vec<(Vec<u8>, Vec<u8>)>;
 
 fuzz_target!(|input: &[u8]| {
-    let [limit, length, broken, stream @ ..] = input else { return };
-    let limit = if *limit == 0 { 1 << 20 } else { usize::from(*limit) };
+    let [limit, length, broken, stream @ ..] = input else {
+        return;
+    };
+    let limit = if *limit == 0 {
+        1 << 20
+    } else {
+        usize::from(*limit)
+    };
     let length = usize::from(*length).max(1);
     let whole = of_lines(limit, stream, stream.len().max(1));
     assert_eq!(of_lines(limit, stream, length), whole);
@@ -27,9 +33,18 @@ fuzz_target!(|input: &[u8]| {
     let payloads: Vec<&[u8]> = stream.split(|byte| *byte == b'|').collect();
     let mut framed: Vec<u8> = payloads.iter().flat_map(|payload| frame(payload)).collect();
     let (events, end) = same_however_cut(limit, &framed, length);
-    let fit = payloads.iter().take_while(|payload| payload.len() <= limit).count();
+    let fit = payloads
+        .iter()
+        .take_while(|payload| payload.len() <= limit)
+        .count();
     let got: Vec<&[u8]> = events.iter().map(|(_, data)| &**data).collect();
-    assert_eq!((got, end.is_ok()), (payloads.get(..fit).unwrap_or_default().to_vec(), fit == payloads.len()));
+    assert_eq!(
+        (got, end.is_ok()),
+        (
+            payloads.get(..fit).unwrap_or_default().to_vec(),
+            fit == payloads.len()
+        )
+    );
     let at = usize::from(*broken) * framed.len() / 256;
     if let Some(byte) = framed.get_mut(at) {
         *byte ^= 1 << (at % 8);
@@ -58,7 +73,11 @@ fn of_lines(limit: usize, stream: &[u8], length: usize) -> (Events, bool) {
 }
 
 /// Returns the events, and whether the last frame was whole; an error has its text.
-fn same_however_cut(limit: usize, stream: &[u8], length: usize) -> (Events, Result<bool, &'static str>) {
+fn same_however_cut(
+    limit: usize,
+    stream: &[u8],
+    length: usize,
+) -> (Events, Result<bool, &'static str>) {
     let whole = of_frames(limit, stream, stream.len().max(1));
     assert_eq!(of_frames(limit, stream, length), whole);
     assert_eq!(of_frames(limit, stream, 1), whole);
@@ -86,15 +105,26 @@ fn of_frames(limit: usize, stream: &[u8], length: usize) -> (Events, Result<bool
 
 fn frame(payload: &[u8]) -> Vec<u8> {
     let mut headers = Vec::new();
-    for (name, value) in [(":message-type", "event"), (":event-type", "contentBlockDelta")] {
+    for (name, value) in [
+        (":message-type", "event"),
+        (":event-type", "contentBlockDelta"),
+    ] {
         headers.push(u8::try_from(name.len()).expect("a short name"));
         headers.extend_from_slice(name.as_bytes());
         headers.push(7);
-        headers.extend_from_slice(&u16::try_from(value.len()).expect("a short value").to_be_bytes());
+        headers.extend_from_slice(
+            &u16::try_from(value.len())
+                .expect("a short value")
+                .to_be_bytes(),
+        );
         headers.extend_from_slice(value.as_bytes());
     }
     let number = |number: usize| u32::try_from(number).expect("a small number").to_be_bytes();
-    let mut frame = [number(12 + headers.len() + payload.len() + 4), number(headers.len())].concat();
+    let mut frame = [
+        number(12 + headers.len() + payload.len() + 4),
+        number(headers.len()),
+    ]
+    .concat();
     frame.extend_from_slice(&crc32fast::hash(&frame).to_be_bytes());
     frame.extend_from_slice(&headers);
     frame.extend_from_slice(payload);

@@ -15,7 +15,9 @@ use serde_json::Value;
 
 fuzz_target!(|input: &[u8]| {
     let [which, body @ ..] = input else { return };
-    let Ok(envelope) = (CHAT.envelope)(body) else { return };
+    let Ok(envelope) = (CHAT.envelope)(body) else {
+        return;
+    };
     let which = usize::from(*which);
     let settings = Settings {
         quirks: quirks::ALL[which / 8 % quirks::ALL.len()],
@@ -52,5 +54,9 @@ fuzz_target!(|input: &[u8]| {
     let written = said.body.concat();
     let is_read = serde_json::from_slice::<Value>(&written).is_ok();
     // Texts that serde_json refuses (numbers beyond f64, lone surrogates) pass as they are.
-    assert!(is_read || serde_json::from_slice::<Value>(body).is_err(), "{}", String::from_utf8_lossy(&written));
+    assert!(
+        is_read || serde_json::from_slice::<Value>(body).is_err(),
+        "{}",
+        String::from_utf8_lossy(&written)
+    );
 });

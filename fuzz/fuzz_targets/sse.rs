@@ -15,7 +15,11 @@ fuzz_target!(|input: &[u8]| {
     let [limit, length, stream @ ..] = input else {
         return;
     };
-    let limit = if *limit == 0 { 1 << 20 } else { usize::from(*limit) };
+    let limit = if *limit == 0 {
+        1 << 20
+    } else {
+        usize::from(*limit)
+    };
     let whole = decode(limit, stream, stream.len().max(1));
     assert_eq!(decode(limit, stream, usize::from(*length).max(1)), whole);
     assert_eq!(decode(limit, stream, 1), whole);

@@ -11,8 +11,12 @@ use portcullis::conf::yaml::edit::{Change, New, edit};
 use portcullis::conf::yaml::{Node, Step, Value, parse, read};
 
 fuzz_target!(|input: &[u8]| {
-    let [a, b, c, which, text @ ..] = input else { return };
-    let Ok(text) = std::str::from_utf8(text) else { return };
+    let [a, b, c, which, text @ ..] = input else {
+        return;
+    };
+    let Ok(text) = std::str::from_utf8(text) else {
+        return;
+    };
     let (tree, faults) = match parse(text) {
         Ok(read) => read,
         Err(fault) => {
@@ -23,12 +27,11 @@ fuzz_target!(|input: &[u8]| {
     // A carriage return ends a line in YAML, too.
     let mut found = Vec::new();
     drop(read::read::<raw::Catalog>(&tree, raw::KIND, &mut found));
-    assert!(
-        faults
-            .iter()
-            .chain(&found)
-            .all(|fault| { fault.line.is_some_and(|line| line > 0 && line <= text.split(['\n', '\r']).count()) })
-    );
+    assert!(faults.iter().chain(&found).all(|fault| {
+        fault
+            .line
+            .is_some_and(|line| line > 0 && line <= text.split(['\n', '\r']).count())
+    }));
 
     let mut path = Vec::new();
     let node = walk(&tree, &[*a, *b, *c], &mut path);
@@ -44,7 +47,9 @@ fuzz_target!(|input: &[u8]| {
         2 => Change::Push(path, new()),
         _ => Change::Split(path, "two", [new(), new()]),
     };
-    let Ok((edited, _)) = edit(text, std::slice::from_ref(&change)) else { return };
+    let Ok((edited, _)) = edit(text, std::slice::from_ref(&change)) else {
+        return;
+    };
     let (after, faults) = parse(&edited).expect("what comes out is read");
     assert!(faults.is_empty());
     // The comments and the other lines stay as they were, byte for byte.
@@ -52,7 +57,9 @@ fuzz_target!(|input: &[u8]| {
     let gone = text.get(front..text.len() - back).unwrap_or_default();
     match change {
         // If it was the only entry of a map, `{}` is left.
-        Change::Remove(_) => assert!(edited.len() < text.len() + " {}\n".len() && !after.same(&tree)),
+        Change::Remove(_) => {
+            assert!(edited.len() < text.len() + " {}\n".len() && !after.same(&tree))
+        }
         // A scalar goes, which may stand below its key; or, in an empty map or list, what stands
         // between its brackets. A comment never goes.
         Change::Set(..) | Change::Split(..) | Change::Push(..) => {
@@ -61,14 +68,24 @@ fuzz_target!(|input: &[u8]| {
                 "{gone:?} went from {text:?}, which is {edited:?}"
             );
             let is_own = matches!(&node.value, Value::Plain(word) | Value::Quoted(word) if word.contains('#'));
-            for comment in gone.lines().filter_map(|line| line.get(line.find(" #")?..)).filter(|_| !is_own) {
-                assert!(edited.contains(comment.trim_end()), "{comment:?} went from {text:?}, which is {edited:?}");
+            for comment in gone
+                .lines()
+                .filter_map(|line| line.get(line.find(" #")?..))
+                .filter(|_| !is_own)
+            {
+                assert!(
+                    edited.contains(comment.trim_end()),
+                    "{comment:?} went from {text:?}, which is {edited:?}"
+                );
             }
         }
     }
     // The same change once more changes nothing.
     if let Change::Set(path, new @ New::Text(_)) = change {
-        assert_eq!(edit(&edited, &[Change::Set(path, new)]).map(|(text, _)| text), Ok(edited));
+        assert_eq!(
+            edit(&edited, &[Change::Set(path, new)]).map(|(text, _)| text),
+            Ok(edited)
+        );
     }
 });
 
@@ -97,5 +114,13 @@ fn walk<'n>(tree: &'n Node<'n>, choices: &[u8], path: &mut Vec<Step<'n>>) -> &'n
 fn common(a: &[u8], b: &[u8]) -> (usize, usize) {
     let front = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let most = a.len().min(b.len()) - front;
-    (front, a.iter().rev().zip(b.iter().rev()).take(most).take_while(|(a, b)| a == b).count())
+    (
+        front,
+        a.iter()
+            .rev()
+            .zip(b.iter().rev())
+            .take(most)
+            .take_while(|(a, b)| a == b)
+            .count(),
+    )
 }

@@ -13,13 +13,28 @@ use std::net::IpAddr;
 pub(super) fn json(settled: &Settled) -> Vec<u8> {
     // Most lines are shorter.
     const LINE: usize = 1024;
-    let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total, trace } =
-        settled;
+    let Settled {
+        began_at,
+        sender,
+        request,
+        answer,
+        served,
+        attempts,
+        times,
+        spending,
+        outcome,
+        total,
+        trace,
+    } = settled;
     let mut line = Line(Vec::with_capacity(LINE));
     line.put(r#"{"time":""#);
     line.0.extend_from_slice(&stamp(*began_at));
     line.text(r#"","request_id":"#, &request.id);
-    line.optional(r#","trace_id":"#, trace.as_ref().map(|trace| &trace.trace), Line::hexadecimal);
+    line.optional(
+        r#","trace_id":"#,
+        trace.as_ref().map(|trace| &trace.trace),
+        Line::hexadecimal,
+    );
     line.or_null(r#","caller":"#, sender.caller.as_deref(), Line::text);
     line.or_null(r#","key":"#, sender.key.as_deref(), Line::text);
     line.or_null(r#","address":"#, sender.address, Line::address);
@@ -29,18 +44,35 @@ pub(super) fn json(settled: &Settled) -> Vec<u8> {
     line.text(r#","path":"#, &request.path);
     line.optional(r#","session":"#, request.session.as_deref(), Line::text);
     line.or_null(r#","model":"#, request.model.as_deref(), Line::text);
-    line.optional(r#","asked_model":"#, request.asked_model.as_deref(), Line::text);
+    line.optional(
+        r#","asked_model":"#,
+        request.asked_model.as_deref(),
+        Line::text,
+    );
     line.or_null(r#","account":"#, served.account.as_deref(), Line::text);
-    line.or_null(r#","upstream_model":"#, served.upstream_model.as_deref(), Line::text);
-    line.put(if request.stream { r#","stream":true"# } else { r#","stream":false"# });
+    line.or_null(
+        r#","upstream_model":"#,
+        served.upstream_model.as_deref(),
+        Line::text,
+    );
+    line.put(if request.stream {
+        r#","stream":true"#
+    } else {
+        r#","stream":false"#
+    });
     line.number(r#","status":"#, answer.status.into());
     line.word(r#","outcome":""#, outcome.name());
     line.put(r#","attempts":["#);
     if let [first, rest @ ..] = &*attempts.trail {
         line.tried(r#"{"account":"#, first);
-        rest.iter().for_each(|tried| line.tried(r#",{"account":"#, tried));
+        rest.iter()
+            .for_each(|tried| line.tried(r#",{"account":"#, tried));
     }
-    line.or_null(r#"],"first_byte_ms":"#, times.first_byte.map(millis), Line::number);
+    line.or_null(
+        r#"],"first_byte_ms":"#,
+        times.first_byte.map(millis),
+        Line::number,
+    );
     line.number(r#","total_ms":"#, millis(*total));
     line.number(r#","own_us":"#, micros(times.own));
     line.or_null(r#","auth_us":"#, times.auth.map(micros), Line::number);
@@ -64,8 +96,16 @@ pub(super) fn json(settled: &Settled) -> Vec<u8> {
     }
     line.number(r#","bytes_in":"#, request.bytes);
     line.number(r#","bytes_out":"#, answer.bytes);
-    line.or_null(r#","upstream_request_id":"#, served.upstream_request_id.as_deref(), Line::text);
-    line.put(if attempts.maybe_billed { r#","maybe_billed":true"# } else { r#","maybe_billed":false"# });
+    line.or_null(
+        r#","upstream_request_id":"#,
+        served.upstream_request_id.as_deref(),
+        Line::text,
+    );
+    line.put(if attempts.maybe_billed {
+        r#","maybe_billed":true"#
+    } else {
+        r#","maybe_billed":false"#
+    });
     if let [first, rest @ ..] = served.losses.names() {
         line.text(r#","dropped":["#, first);
         rest.iter().for_each(|name| line.text(",", name));
@@ -100,7 +140,8 @@ impl Line {
 
     #[inline]
     fn text(&mut self, before: &'static str, text: &str) {
-        let is_plain = |plain, byte: &u8| plain & (*byte >= 0x20) & (*byte != b'"') & (*byte != b'\\');
+        let is_plain =
+            |plain, byte: &u8| plain & (*byte >= 0x20) & (*byte != b'"') & (*byte != b'\\');
         self.put(before);
         self.0.push(b'"');
         if text.as_bytes().iter().fold(true, is_plain) {
@@ -124,12 +165,17 @@ impl Line {
                 break;
             }
         }
-        self.0.extend_from_slice(digits.get(first..).unwrap_or_default());
+        self.0
+            .extend_from_slice(digits.get(first..).unwrap_or_default());
     }
 
     /// Writes a number, unless it is zero.
     fn some(&mut self, before: &'static str, number: u32) {
-        self.optional(before, Some(number.into()).filter(|number| *number > 0), Line::number);
+        self.optional(
+            before,
+            Some(number.into()).filter(|number| *number > 0),
+            Line::number,
+        );
     }
 
     /// Writes an amount, always with a decimal point or an exponent.
@@ -153,14 +199,24 @@ impl Line {
         self.0.push(b'"');
     }
 
-    fn optional<T>(&mut self, before: &'static str, value: Option<T>, write: impl FnOnce(&mut Line, &'static str, T)) {
+    fn optional<T>(
+        &mut self,
+        before: &'static str,
+        value: Option<T>,
+        write: impl FnOnce(&mut Line, &'static str, T),
+    ) {
         if let Some(value) = value {
             write(self, before, value);
         }
     }
 
     #[inline]
-    fn or_null<T>(&mut self, before: &'static str, value: Option<T>, write: impl FnOnce(&mut Line, &'static str, T)) {
+    fn or_null<T>(
+        &mut self,
+        before: &'static str,
+        value: Option<T>,
+        write: impl FnOnce(&mut Line, &'static str, T),
+    ) {
         match value {
             Some(value) => write(self, before, value),
             None => {
@@ -179,14 +235,22 @@ impl Line {
         self.number(r#","at_ms":"#, tried.at_ms);
         self.number(r#","ms":"#, tried.ms);
         self.optional(r#","status":"#, tried.status.map(u64::from), Line::number);
-        self.optional(r#","times":"#, Some(tried.times.into()).filter(|times| *times > 1), Line::number);
+        self.optional(
+            r#","times":"#,
+            Some(tried.times.into()).filter(|times| *times > 1),
+            Line::number,
+        );
         if tried.resent > 0 {
             self.put(r#","resent":true"#);
         }
         self.optional(r#","connect_ms":"#, tried.connect_ms, Line::number);
         self.optional(r#","first_ms":"#, tried.first_ms, Line::number);
         self.optional(r#","prompt_tokens":"#, tried.prompt_tokens, Line::number);
-        self.optional(r#","completion_tokens":"#, tried.completion_tokens, Line::number);
+        self.optional(
+            r#","completion_tokens":"#,
+            tried.completion_tokens,
+            Line::number,
+        );
         if let Some(cost) = tried.cost {
             self.or_null(r#","cost_usd":"#, cost, Line::usd);
         }

@@ -47,7 +47,9 @@ impl Ring {
         self.bytes += line.json.len();
         self.lines.push_back(line);
         while self.lines.len() > lines || self.bytes > bytes {
-            let Some(old) = self.lines.pop_front() else { return };
+            let Some(old) = self.lines.pop_front() else {
+                return;
+            };
             self.bytes -= old.json.len();
         }
     }
@@ -64,11 +66,16 @@ impl Recent {
             if place < skipped && blame.is_none() {
                 continue;
             }
-            let line = RecentLine { seq: rings.seq, json: json.into() };
+            let line = RecentLine {
+                seq: rings.seq,
+                json: json.into(),
+            };
             const HALF: (usize, usize) = (FAILURES / 2, BYTES / 8);
             match blame {
                 Some(Blame::Caller) => rings.by_callers.push(line.clone(), HALF),
-                Some(Blame::Upstream | Blame::Ours | Blame::GivenUp) => rings.by_others.push(line.clone(), HALF),
+                Some(Blame::Upstream | Blame::Ours | Blame::GivenUp) => {
+                    rings.by_others.push(line.clone(), HALF)
+                }
                 None => {}
             }
             rings.all.push(line, (LINES, BYTES));
@@ -85,8 +92,15 @@ impl Recent {
     pub fn lines(&self, after: u64, before: u64, failures: bool) -> Vec<RecentLine> {
         let rings = self.0.lock();
         let of = |ring: &Ring| -> Vec<RecentLine> {
-            let newest = ring.lines.iter().rev().skip_while(|line| line.seq >= before);
-            newest.take_while(|line| line.seq > after).cloned().collect()
+            let newest = ring
+                .lines
+                .iter()
+                .rev()
+                .skip_while(|line| line.seq >= before);
+            newest
+                .take_while(|line| line.seq > after)
+                .cloned()
+                .collect()
         };
         if !failures {
             return of(&rings.all);
@@ -105,8 +119,14 @@ mod tests {
     use proptest::prelude::*;
 
     fn blame(number: u64) -> Option<Blame> {
-        [None, None, Some(Blame::Caller), Some(Blame::Upstream), Some(Blame::Ours), Some(Blame::GivenUp)]
-            [usize::try_from(number % 6).unwrap()]
+        [
+            None,
+            None,
+            Some(Blame::Caller),
+            Some(Blame::Upstream),
+            Some(Blame::Ours),
+            Some(Blame::GivenUp),
+        ][usize::try_from(number % 6).unwrap()]
     }
 
     proptest! {

@@ -153,7 +153,9 @@ impl Outcome {
         match self {
             Outcome::Ok => Some(false),
             Outcome::Failed(Class::Transient | Class::Overloaded) => Some(true),
-            Outcome::Failed(Class::Caller | Class::Credential | Class::Refused | Class::Rate | Class::Ours)
+            Outcome::Failed(
+                Class::Caller | Class::Credential | Class::Refused | Class::Rate | Class::Ours,
+            )
             | Outcome::Neutral => None,
         }
     }
@@ -202,7 +204,12 @@ impl Breaker {
     /// Makes a breaker that is closed, and to which nothing has happened yet. It takes no share of
     /// fewer calls than `least_calls`.
     fn new(least_calls: u32) -> Breaker {
-        Breaker { least_calls, generation: 0, asked: Window::new(WINDOW), phase: Phase::closed() }
+        Breaker {
+            least_calls,
+            generation: 0,
+            asked: Window::new(WINDOW),
+            phase: Phase::closed(),
+        }
     }
 
     /// Decides about a request that would go now. `alone` says that no other target can take it. If
@@ -210,8 +217,17 @@ impl Breaker {
     /// one probe a second, even if the cool-down is not over or the probe before has not come back.
     /// So if all targets are out, the first one that is back is found at once.
     pub fn admit(&mut self, now: Instant, alone: bool) -> Admission {
-        let beside = BreakerPass { generation: self.generation, probe: 0 };
-        if let Phase::Open { since, until, cool, extent } = self.phase {
+        let beside = BreakerPass {
+            generation: self.generation,
+            probe: 0,
+        };
+        if let Phase::Open {
+            since,
+            until,
+            cool,
+            extent,
+        } = self.phase
+        {
             let soon = match extent {
                 Extent::Whole if alone => until.min(since + ALONE),
                 Extent::Part { .. } if alone && until > now => return Admission::Allow(beside),
@@ -222,14 +238,31 @@ impl Breaker {
             }
             // A target that is asked early, since all are out, does not get a longer cool-down for
             // that.
-            let next = if until > now { cool } else { (cool * 2).min(LONGEST) };
-            self.phase = Phase::HalfOpen { next, lent: 0, probe: None, extent };
+            let next = if until > now {
+                cool
+            } else {
+                (cool * 2).min(LONGEST)
+            };
+            self.phase = Phase::HalfOpen {
+                next,
+                lent: 0,
+                probe: None,
+                extent,
+            };
         }
         match &mut self.phase {
-            Phase::HalfOpen { lent, probe, extent, .. } => {
+            Phase::HalfOpen {
+                lent,
+                probe,
+                extent,
+                ..
+            } => {
                 let is_part = *extent != Extent::Whole;
                 let patience = if alone && !is_part { ALONE } else { PATIENCE };
-                if let Some(lapses) = probe.map(|since| since + patience).filter(|lapses| *lapses > now) {
+                if let Some(lapses) = probe
+                    .map(|since| since + patience)
+                    .filter(|lapses| *lapses > now)
+                {
                     let is_beside = alone && is_part;
                     return if is_beside {
                         Admission::Allow(beside)
@@ -239,7 +272,10 @@ impl Breaker {
                 }
                 *lent += 1;
                 *probe = Some(now);
-                Admission::AllowProbe(BreakerPass { generation: self.generation, probe: *lent })
+                Admission::AllowProbe(BreakerPass {
+                    generation: self.generation,
+                    probe: *lent,
+                })
             }
             Phase::Closed { .. } | Phase::Open { .. } => Admission::Allow(beside),
         }
@@ -247,7 +283,13 @@ impl Breaker {
 
     /// Settles an admitted request with its outcome. Returns the breaker's state if it changed, for
     /// the log. `random` is in [0, 1).
-    pub fn settle(&mut self, pass: BreakerPass, outcome: Outcome, now: Instant, random: f64) -> Option<BreakerState> {
+    pub fn settle(
+        &mut self,
+        pass: BreakerPass,
+        outcome: Outcome,
+        now: Instant,
+        random: f64,
+    ) -> Option<BreakerState> {
         if pass.generation != self.generation {
             return None;
         }
@@ -261,10 +303,17 @@ impl Breaker {
             return None;
         };
         self.asked.add((1, u32::from(failed)), now);
-        if let Phase::Closed { in_a_row, calls, .. } = &mut self.phase {
+        if let Phase::Closed {
+            in_a_row, calls, ..
+        } = &mut self.phase
+        {
             calls.add((1, u32::from(failed)), now);
             *in_a_row = if failed { *in_a_row + 1 } else { 0 };
-            return if failed { self.judge(now, random) } else { None };
+            return if failed {
+                self.judge(now, random)
+            } else {
+                None
+            };
         }
         let many = self.many(now);
         match &mut self.phase {
@@ -288,8 +337,16 @@ impl Breaker {
 
     /// Settles the end of an answer that had begun and was settled as good then: the answer is
     /// whole, or was cut.
-    pub fn ended(&mut self, pass: BreakerPass, outcome: Outcome, now: Instant, random: f64) -> Option<BreakerState> {
-        let Phase::Closed { cuts, calls, .. } = &mut self.phase else { return None };
+    pub fn ended(
+        &mut self,
+        pass: BreakerPass,
+        outcome: Outcome,
+        now: Instant,
+        random: f64,
+    ) -> Option<BreakerState> {
+        let Phase::Closed { cuts, calls, .. } = &mut self.phase else {
+            return None;
+        };
         if pass.generation != self.generation {
             return None;
         }
@@ -304,8 +361,14 @@ impl Breaker {
 
     /// Opens the breaker if it is closed, since callers give the target up and nobody gets an
     /// answer. A probe's caller who leaves decides nothing.
-    pub fn give_up(&mut self, pass: BreakerPass, now: Instant, random: f64) -> Option<BreakerState> {
-        let is_closed = matches!(self.phase, Phase::Closed { .. }) && pass.generation == self.generation;
+    pub fn give_up(
+        &mut self,
+        pass: BreakerPass,
+        now: Instant,
+        random: f64,
+    ) -> Option<BreakerState> {
+        let is_closed =
+            matches!(self.phase, Phase::Closed { .. }) && pass.generation == self.generation;
         is_closed.then(|| self.open(COOL, Extent::Whole, now, random))
     }
 
@@ -322,11 +385,22 @@ impl Breaker {
     /// Opens the breaker if it is closed and too many calls have failed.
     fn judge(&mut self, now: Instant, random: f64) -> Option<BreakerState> {
         let many = self.many(now);
-        let Phase::Closed { in_a_row, cuts, calls } = &self.phase else { return None };
+        let Phase::Closed {
+            in_a_row,
+            cuts,
+            calls,
+        } = &self.phase
+        else {
+            return None;
+        };
         let (all, failed) = calls.sums(now);
         let too_many = all >= u64::from(self.least_calls) && failed as f64 >= SHARE * all as f64;
         let nothing_works = u64::from(*in_a_row.max(cuts)) >= many;
-        let extent = if nothing_works { Extent::Whole } else { Extent::Part { in_a_row: 0 } };
+        let extent = if nothing_works {
+            Extent::Whole
+        } else {
+            Extent::Part { in_a_row: 0 }
+        };
         (nothing_works || too_many).then(|| self.open(COOL, extent, now, random))
     }
 
@@ -336,9 +410,9 @@ impl Breaker {
             Phase::Closed { .. } => BreakerState::Closed,
             Phase::Open { until, .. } if until > now => BreakerState::Open(until),
             Phase::Open { .. } => BreakerState::HalfOpen { probing: false },
-            Phase::HalfOpen { probe, .. } => {
-                BreakerState::HalfOpen { probing: probe.is_some_and(|since| since + PATIENCE > now) }
-            }
+            Phase::HalfOpen { probe, .. } => BreakerState::HalfOpen {
+                probing: probe.is_some_and(|since| since + PATIENCE > now),
+            },
         }
     }
 
@@ -347,7 +421,11 @@ impl Breaker {
     /// request, and does not multiply load.
     pub fn is_sound(&self, now: Instant) -> bool {
         match &self.phase {
-            Phase::Closed { in_a_row: 0, cuts: 0, calls } => {
+            Phase::Closed {
+                in_a_row: 0,
+                cuts: 0,
+                calls,
+            } => {
                 let (all, failed) = calls.lately(now);
                 failed * SOUND <= all
             }
@@ -371,10 +449,21 @@ impl Breaker {
         let (cool, extent) = (COOL, Extent::Part { in_a_row: 0 });
         match state {
             BreakerState::Closed => {}
-            BreakerState::Open(until) => self.phase = Phase::Open { since: now, until, cool, extent },
+            BreakerState::Open(until) => {
+                self.phase = Phase::Open {
+                    since: now,
+                    until,
+                    cool,
+                    extent,
+                }
+            }
             BreakerState::HalfOpen { probing } => {
-                self.phase =
-                    Phase::HalfOpen { next: cool, lent: u32::from(probing), probe: probing.then_some(now), extent };
+                self.phase = Phase::HalfOpen {
+                    next: cool,
+                    lent: u32::from(probing),
+                    probe: probing.then_some(now),
+                    extent,
+                };
             }
         }
     }
@@ -391,16 +480,33 @@ impl Breaker {
     }
 
     fn open(&mut self, cool: Duration, extent: Extent, now: Instant, random: f64) -> BreakerState {
-        let until = now + cool.mul_f64(1.0 + JITTER * if random.is_finite() { random.clamp(0.0, 1.0) } else { 0.0 });
+        let until = now
+            + cool.mul_f64(
+                1.0 + JITTER
+                    * if random.is_finite() {
+                        random.clamp(0.0, 1.0)
+                    } else {
+                        0.0
+                    },
+            );
         self.generation = self.generation.wrapping_add(1);
-        self.phase = Phase::Open { since: now, until, cool, extent };
+        self.phase = Phase::Open {
+            since: now,
+            until,
+            cool,
+            extent,
+        };
         BreakerState::Open(until)
     }
 }
 
 impl Phase {
     fn closed() -> Phase {
-        Phase::Closed { in_a_row: 0, cuts: 0, calls: Window::new(WINDOW) }
+        Phase::Closed {
+            in_a_row: 0,
+            cuts: 0,
+            calls: Window::new(WINDOW),
+        }
     }
 }
 
@@ -408,9 +514,9 @@ impl Extent {
     /// Returns the extent after one more call. `many` failures in a row make it whole.
     fn after(self, failed: bool, many: u64) -> Extent {
         match self {
-            Extent::Part { in_a_row } if failed && u64::from(in_a_row) + 1 < many => {
-                Extent::Part { in_a_row: in_a_row + 1 }
-            }
+            Extent::Part { in_a_row } if failed && u64::from(in_a_row) + 1 < many => Extent::Part {
+                in_a_row: in_a_row + 1,
+            },
             Extent::Part { .. } if !failed => Extent::Part { in_a_row: 0 },
             Extent::Part { .. } | Extent::Whole => Extent::Whole,
         }

@@ -40,7 +40,15 @@ impl Budget {
 
     /// Makes a budget of this share of the requests, or of `floor` tries in 10 s if that is more.
     pub fn new(share: f64, floor: u64) -> Budget {
-        Budget { share: if share.is_finite() { share.max(0.0) } else { 0.0 }, floor, spent: Window::new(SPAN) }
+        Budget {
+            share: if share.is_finite() {
+                share.max(0.0)
+            } else {
+                0.0
+            },
+            floor,
+            spent: Window::new(SPAN),
+        }
     }
 
     /// Counts a request. Its first attempt is free.
@@ -68,7 +76,11 @@ impl Budget {
     pub fn spent(&self, now: Instant) -> f64 {
         let (requests, spent) = self.spent.sums(now);
         let allowed = (self.floor as f64).max(self.share * requests as f64);
-        if allowed > 0.0 { (spent as f64 / allowed).min(1.0) } else { 0.0 }
+        if allowed > 0.0 {
+            (spent as f64 / allowed).min(1.0)
+        } else {
+            0.0
+        }
     }
 }
 
@@ -115,9 +127,13 @@ mod tests {
             budget.request(now);
             let mut tries = 0.0;
             for place in 0..3 {
-                let Some(breaker) = breakers.get_mut((place + n as usize) % 3) else { continue };
+                let Some(breaker) = breakers.get_mut((place + n as usize) % 3) else {
+                    continue;
+                };
                 let free = tries == 0.0 || breaker.is_sound(now);
-                let (Admission::Allow(pass) | Admission::AllowProbe(pass)) = breaker.admit(now, false) else {
+                let (Admission::Allow(pass) | Admission::AllowProbe(pass)) =
+                    breaker.admit(now, false)
+                else {
                     continue;
                 };
                 if !free && !budget.retry(now) {
@@ -128,7 +144,11 @@ mod tests {
                 let failed = random.f64() < failing;
                 breaker.settle(
                     pass,
-                    if failed { Outcome::Failed(Class::Transient) } else { Outcome::Ok },
+                    if failed {
+                        Outcome::Failed(Class::Transient)
+                    } else {
+                        Outcome::Ok
+                    },
                     now,
                     random.f64(),
                 );
@@ -150,7 +170,10 @@ mod tests {
             // The few hundredths are from the first seconds, in which it is not yet seen.
             assert!(amplified <= 1.22, "{amplified} where {percent} % fail");
         }
-        assert!(amplification_with_breakers(1.0) < 0.1, "nobody asks those who are out");
+        assert!(
+            amplification_with_breakers(1.0) < 0.1,
+            "nobody asks those who are out"
+        );
     }
 
     #[test]

@@ -28,7 +28,13 @@ pub enum TargetState {
 
 impl TargetState {
     /// All states.
-    pub const ALL: [Self; 5] = [Self::Ok, Self::Open, Self::HalfOpen, Self::Resting, Self::Off];
+    pub const ALL: [Self; 5] = [
+        Self::Ok,
+        Self::Open,
+        Self::HalfOpen,
+        Self::Resting,
+        Self::Off,
+    ];
 
     /// Returns the word for metrics and for the page.
     pub fn name(self) -> &'static str {
@@ -93,7 +99,13 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 5] = [Self::Credential, Self::Breaker, Self::Unfit, Self::Rate, Self::Off];
+    pub const ALL: [Self; 5] = [
+        Self::Credential,
+        Self::Breaker,
+        Self::Unfit,
+        Self::Rate,
+        Self::Off,
+    ];
 
     /// Returns the word for metrics and for the page.
     pub fn name(self) -> &'static str {
@@ -139,7 +151,11 @@ impl Condition {
     }
 
     fn of(state: TargetState, reason: Reason) -> Condition {
-        Condition { state, reason: Some(reason), ..Condition::default() }
+        Condition {
+            state,
+            reason: Some(reason),
+            ..Condition::default()
+        }
     }
 
     /// Returns the condition of a target whose account is well.
@@ -153,17 +169,28 @@ impl Condition {
             };
         }
         match target.breaker {
-            BreakerState::Open(until) => {
-                Condition { since, until: Some(until), ..Condition::of(TargetState::Open, Reason::Breaker) }
-            }
-            BreakerState::HalfOpen { probing } => {
-                Condition { since, is_probing: probing, ..Condition::of(TargetState::HalfOpen, Reason::Breaker) }
-            }
+            BreakerState::Open(until) => Condition {
+                since,
+                until: Some(until),
+                ..Condition::of(TargetState::Open, Reason::Breaker)
+            },
+            BreakerState::HalfOpen { probing } => Condition {
+                since,
+                is_probing: probing,
+                ..Condition::of(TargetState::HalfOpen, Reason::Breaker)
+            },
             BreakerState::Closed if target.is_unfit => {
                 let tested = Condition::of(TargetState::HalfOpen, Reason::Unfit);
-                Condition { since, is_probing: target.is_awaited, ..tested }
+                Condition {
+                    since,
+                    is_probing: target.is_awaited,
+                    ..tested
+                }
             }
-            BreakerState::Closed => Condition { since, ..Condition::default() },
+            BreakerState::Closed => Condition {
+                since,
+                ..Condition::default()
+            },
         }
     }
 }
@@ -201,7 +228,10 @@ impl AccountSigns {
     }
 
     /// Returns the state of the account with these targets, and the reason unless it is ok.
-    pub fn account(&self, targets: impl Iterator<Item = TargetSigns>) -> (AccountState, Option<Reason>) {
+    pub fn account(
+        &self,
+        targets: impl Iterator<Item = TargetSigns>,
+    ) -> (AccountState, Option<Reason>) {
         if self.is_off {
             return (AccountState::Off, Some(Reason::Off));
         }
@@ -229,14 +259,25 @@ impl AccountSigns {
         }
         if let Some(rest) = self.rest {
             let resting = Condition::of(TargetState::Resting, rest.why.into());
-            return Condition { since: self.credential, until: Some(rest.until), ..resting };
+            return Condition {
+                since: self.credential,
+                until: Some(rest.until),
+                ..resting
+            };
         }
         let own = target.map_or_else(Condition::default, Condition::of_target);
         // The next request tests the credential at any target.
-        if self.credential.is_some() && (own.is_ok() || own.reason == Some(Reason::Unfit)) && own.until.is_none() {
+        if self.credential.is_some()
+            && (own.is_ok() || own.reason == Some(Reason::Unfit))
+            && own.until.is_none()
+        {
             let is_probing = target.is_some_and(|target| target.is_awaited);
             let tested = Condition::of(TargetState::HalfOpen, Reason::Credential);
-            return Condition { since: self.credential, is_probing, ..tested };
+            return Condition {
+                since: self.credential,
+                is_probing,
+                ..tested
+            };
         }
         own
     }
@@ -252,35 +293,99 @@ mod tests {
         let now = Instant::now();
         let later = now + Duration::from_secs(9);
         let rest = |why| Some(Rest { until: later, why });
-        let fine =
-            TargetSigns { breaker: BreakerState::Closed, rest: None, is_unfit: false, is_awaited: false, since: None };
-        let half = |probing| TargetSigns { breaker: BreakerState::HalfOpen { probing }, ..fine };
-        let unfit = |is_awaited| TargetSigns { is_unfit: true, is_awaited, ..fine };
+        let fine = TargetSigns {
+            breaker: BreakerState::Closed,
+            rest: None,
+            is_unfit: false,
+            is_awaited: false,
+            since: None,
+        };
+        let half = |probing| TargetSigns {
+            breaker: BreakerState::HalfOpen { probing },
+            ..fine
+        };
+        let unfit = |is_awaited| TargetSigns {
+            is_unfit: true,
+            is_awaited,
+            ..fine
+        };
         let well = AccountSigns::default();
-        let refused = AccountSigns { credential: Some(now), ..well };
-        let rests = AccountSigns { rest: rest(Why::Credential), ..refused };
-        let off = AccountSigns { is_off: true, ..rests };
-        let open = TargetSigns { breaker: BreakerState::Open(later), ..fine };
+        let refused = AccountSigns {
+            credential: Some(now),
+            ..well
+        };
+        let rests = AccountSigns {
+            rest: rest(Why::Credential),
+            ..refused
+        };
+        let off = AccountSigns {
+            is_off: true,
+            ..rests
+        };
+        let open = TargetSigns {
+            breaker: BreakerState::Open(later),
+            ..fine
+        };
         for (account, target, word, reason, is_probing) in [
             (well, None, "ok", None, false),
             (well, Some(fine), "ok", None, false),
-            (well, Some(TargetSigns { is_awaited: true, ..fine }), "ok", None, false),
+            (
+                well,
+                Some(TargetSigns {
+                    is_awaited: true,
+                    ..fine
+                }),
+                "ok",
+                None,
+                false,
+            ),
             (well, Some(open), "open", Some("breaker"), false),
             (well, Some(half(false)), "half_open", Some("breaker"), false),
             (well, Some(half(true)), "half_open", Some("breaker"), true),
-            (well, Some(TargetSigns { rest: rest(Why::Rate), ..open }), "resting", Some("rate"), false),
-            (well, Some(TargetSigns { rest: rest(Why::Refused), ..unfit(false) }), "resting", Some("unfit"), false),
+            (
+                well,
+                Some(TargetSigns {
+                    rest: rest(Why::Rate),
+                    ..open
+                }),
+                "resting",
+                Some("rate"),
+                false,
+            ),
+            (
+                well,
+                Some(TargetSigns {
+                    rest: rest(Why::Refused),
+                    ..unfit(false)
+                }),
+                "resting",
+                Some("unfit"),
+                false,
+            ),
             (well, Some(unfit(false)), "half_open", Some("unfit"), false),
             (well, Some(unfit(true)), "half_open", Some("unfit"), true),
             (rests, Some(open), "resting", Some("credential"), false),
             (rests, None, "resting", Some("credential"), false),
             (refused, Some(fine), "half_open", Some("credential"), false),
-            (refused, Some(TargetSigns { is_awaited: true, ..fine }), "half_open", Some("credential"), true),
+            (
+                refused,
+                Some(TargetSigns {
+                    is_awaited: true,
+                    ..fine
+                }),
+                "half_open",
+                Some("credential"),
+                true,
+            ),
             (refused, Some(open), "open", Some("breaker"), false),
             (off, Some(open), "off", Some("off"), false),
         ] {
             let told = account.target(target);
-            let shown = (told.state.name(), told.reason.map(Reason::name), told.is_probing);
+            let shown = (
+                told.state.name(),
+                told.reason.map(Reason::name),
+                told.is_probing,
+            );
             assert_eq!(shown, (word, reason, is_probing), "{account:?} {target:?}");
             let ends = ["open", "resting"].contains(&word);
             assert_eq!(told.until.is_some(), ends, "{account:?} {target:?}");

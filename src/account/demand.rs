@@ -58,14 +58,26 @@ impl Default for Demand {
             lengths: Rolling::over(LENGTHS),
         };
         let (queue, again) = Default::default();
-        Demand { memory: Lock::new(memory), queue, typical: AtomicU64::new(0), again, series: Series::default() }
+        Demand {
+            memory: Lock::new(memory),
+            queue,
+            typical: AtomicU64::new(0),
+            again,
+            series: Series::default(),
+        }
     }
 }
 
 impl Demand {
     /// Returns the order in which the targets are tried for a new request.
     pub fn order(&self, strategy: Strategy, views: &[View], sticky: Option<u64>) -> Vec<usize> {
-        strategy::order(strategy, views, sticky, &mut self.memory.lock().smooth, fastrand::f64)
+        strategy::order(
+            strategy,
+            views,
+            sticky,
+            &mut self.memory.lock().smooth,
+            fastrand::f64,
+        )
     }
 
     /// Counts a request that begins its first attempt.
@@ -98,19 +110,29 @@ impl Demand {
     /// answers. After some short answers, a long one is still likely.
     pub fn longest_output(&self, now: Instant) -> u64 {
         let p99 = self.memory.lock().lengths.quantile(0.99, now);
-        let twice = |p99: Duration| u64::try_from(2 * p99.as_millis()).unwrap_or(u64::MAX).max(UNKNOWN_OUTPUT);
+        let twice = |p99: Duration| {
+            u64::try_from(2 * p99.as_millis())
+                .unwrap_or(u64::MAX)
+                .max(UNKNOWN_OUTPUT)
+        };
         p99.map_or(UNKNOWN_LONGEST, twice)
     }
 
     /// Notes the number of tokens of an answer.
     pub fn answered(&self, tokens: u64, now: Instant) {
-        self.memory.lock().lengths.record(Duration::from_millis(tokens), now);
+        self.memory
+            .lock()
+            .lengths
+            .record(Duration::from_millis(tokens), now);
         // Of two answers that end at once, one may be lost: this is an average, and not a count.
         let typical = match self.typical.load(Ordering::Relaxed) {
             0 => tokens.min(16 * UNKNOWN_OUTPUT),
             // An answer that is far off, or an upstream that counts nonsense, moves the average
             // only so far.
-            before => before - before / 8 + tokens.min(before.saturating_mul(4).saturating_add(UNKNOWN_OUTPUT)) / 8,
+            before => {
+                before - before / 8
+                    + tokens.min(before.saturating_mul(4).saturating_add(UNKNOWN_OUTPUT)) / 8
+            }
         };
         self.typical.store(typical.max(1), Ordering::Relaxed);
     }
@@ -149,28 +171,58 @@ mod tests {
         demand.answered(u64::MAX, now);
         assert!(demand.typical_output() <= 16 * UNKNOWN_OUTPUT);
         (0..100).for_each(|_| demand.answered(800, now));
-        assert!((700..=900).contains(&demand.typical_output()), "{}", demand.typical_output());
+        assert!(
+            (700..=900).contains(&demand.typical_output()),
+            "{}",
+            demand.typical_output()
+        );
         demand.answered(u64::MAX, now);
-        assert!(demand.typical_output() < 2_000, "{}", demand.typical_output());
+        assert!(
+            demand.typical_output() < 2_000,
+            "{}",
+            demand.typical_output()
+        );
         (0..100).for_each(|_| demand.answered(3_000, now));
-        assert!((2_800..=3_200).contains(&demand.typical_output()), "{}", demand.typical_output());
+        assert!(
+            (2_800..=3_200).contains(&demand.typical_output()),
+            "{}",
+            demand.typical_output()
+        );
     }
 
     #[test]
     fn the_longest_answer_is_twice_what_99_of_100_had() {
         let (demand, start) = (Demand::default(), Instant::now());
         (0..19).for_each(|_| demand.answered(300, start));
-        assert_eq!(demand.longest_output(start), UNKNOWN_LONGEST, "19 answers are too few");
+        assert_eq!(
+            demand.longest_output(start),
+            UNKNOWN_LONGEST,
+            "19 answers are too few"
+        );
         demand.answered(300, start);
-        assert_eq!(demand.longest_output(start), UNKNOWN_OUTPUT, "a long one may still follow short ones");
+        assert_eq!(
+            demand.longest_output(start),
+            UNKNOWN_OUTPUT,
+            "a long one may still follow short ones"
+        );
         demand.answered(6_000, start);
         let longest = demand.longest_output(start);
-        assert!((11_000..=13_500).contains(&longest), "one of 21 was long: {longest}");
+        assert!(
+            (11_000..=13_500).contains(&longest),
+            "one of 21 was long: {longest}"
+        );
         (0..1_000).for_each(|_| demand.answered(300, start));
         assert_eq!(demand.longest_output(start), UNKNOWN_OUTPUT, "one of 1,000");
         (0..2_000).for_each(|_| demand.answered(u64::MAX, start));
         assert!(demand.longest_output(start) > 2_000_000);
-        assert!(demand.longest_output(start + LENGTHS / 2) > 2_000_000, "after half an hour too");
-        assert_eq!(demand.longest_output(start + LENGTHS), UNKNOWN_LONGEST, "but not after an hour");
+        assert!(
+            demand.longest_output(start + LENGTHS / 2) > 2_000_000,
+            "after half an hour too"
+        );
+        assert_eq!(
+            demand.longest_output(start + LENGTHS),
+            UNKNOWN_LONGEST,
+            "but not after an hour"
+        );
     }
 }

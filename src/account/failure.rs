@@ -141,7 +141,10 @@ impl Failure {
     /// Returns the failure's row of the table.
     pub fn facts(&self) -> Facts<'_> {
         use Class::{Credential, Ours, Transient};
-        use What::{BadUpstreamResponse as Bad, UpstreamTimeout as Late, UpstreamTruncated, UpstreamUnavailable};
+        use What::{
+            BadUpstreamResponse as Bad, UpstreamTimeout as Late, UpstreamTruncated,
+            UpstreamUnavailable,
+        };
         let row = |name, class, status, maybe_billed, refusal: Refusal| Facts {
             name,
             class,
@@ -156,28 +159,85 @@ impl Failure {
         match self {
             Failure::Unreachable(_) => row("unreachable", Transient, None, false, nobody()),
             Failure::ConnectTimeout => row("connect_timeout", Transient, None, false, nobody()),
-            Failure::Tls { lasts: false, .. } => row("tls", Transient, None, false, tell(Bad, INSECURE)),
-            Failure::Tls { lasts: true, .. } => row("tls", Transient, None, false, tell(Bad, INSECURE).in_vain()),
-            Failure::Proxy { lasts: false, .. } => row("proxy", Transient, None, false, nobody()),
-            Failure::Proxy { lasts: true, .. } => {
-                row("proxy", Transient, None, false, Refusal::for_the_operator(UpstreamUnavailable))
+            Failure::Tls { lasts: false, .. } => {
+                row("tls", Transient, None, false, tell(Bad, INSECURE))
             }
+            Failure::Tls { lasts: true, .. } => {
+                row("tls", Transient, None, false, tell(Bad, INSECURE).in_vain())
+            }
+            Failure::Proxy { lasts: false, .. } => row("proxy", Transient, None, false, nobody()),
+            Failure::Proxy { lasts: true, .. } => row(
+                "proxy",
+                Transient,
+                None,
+                false,
+                Refusal::for_the_operator(UpstreamUnavailable),
+            ),
             Failure::Reset => row("reset", Transient, None, true, tell(Bad, CLOSED)),
             Failure::Stale => row("stale", Transient, None, false, tell(Bad, CLOSED)),
-            Failure::SendTimeout => row("send_timeout", Transient, None, false, tell(Late, NOT_READ)),
-            Failure::FirstByteTimeout => row("first_byte_timeout", Transient, None, true, tell(Late, NOT_BEGUN)),
-            Failure::FirstTokenTimeout => row("first_token_timeout", Transient, None, true, tell(Late, NOT_BEGUN)),
-            Failure::IdleTimeout => row("idle_timeout", Transient, None, true, tell(Late, SILENT)),
-            Failure::TotalTimeout => row("total_timeout", Transient, None, true, tell(Late, NOT_FINISHED)),
-            Failure::Unsigned(_) => {
-                row("credential", Credential, None, false, Refusal::for_the_operator(UpstreamUnavailable))
+            Failure::SendTimeout => {
+                row("send_timeout", Transient, None, false, tell(Late, NOT_READ))
             }
+            Failure::FirstByteTimeout => row(
+                "first_byte_timeout",
+                Transient,
+                None,
+                true,
+                tell(Late, NOT_BEGUN),
+            ),
+            Failure::FirstTokenTimeout => row(
+                "first_token_timeout",
+                Transient,
+                None,
+                true,
+                tell(Late, NOT_BEGUN),
+            ),
+            Failure::IdleTimeout => row("idle_timeout", Transient, None, true, tell(Late, SILENT)),
+            Failure::TotalTimeout => row(
+                "total_timeout",
+                Transient,
+                None,
+                true,
+                tell(Late, NOT_FINISHED),
+            ),
+            Failure::Unsigned(_) => row(
+                "credential",
+                Credential,
+                None,
+                false,
+                Refusal::for_the_operator(UpstreamUnavailable),
+            ),
             Failure::NoRoom => row("no_room", Ours, Some(200), true, Refusal::no_room()),
-            Failure::NoDescriptors => row("no_descriptors", Ours, None, false, Refusal::no_descriptors()),
-            Failure::Nonsense(_) => row("nonsense", Transient, Some(200), true, tell(Bad, NONSENSE)),
-            Failure::BrokenCall(_) => row("broken_call", Transient, Some(200), true, tell(Bad, BROKEN_CALL)),
-            Failure::Cut => row("cut", Transient, Some(200), true, tell(UpstreamTruncated, CUT)),
-            Failure::Status { status, seen, error, .. } => {
+            Failure::NoDescriptors => row(
+                "no_descriptors",
+                Ours,
+                None,
+                false,
+                Refusal::no_descriptors(),
+            ),
+            Failure::Nonsense(_) => {
+                row("nonsense", Transient, Some(200), true, tell(Bad, NONSENSE))
+            }
+            Failure::BrokenCall(_) => row(
+                "broken_call",
+                Transient,
+                Some(200),
+                true,
+                tell(Bad, BROKEN_CALL),
+            ),
+            Failure::Cut => row(
+                "cut",
+                Transient,
+                Some(200),
+                true,
+                tell(UpstreamTruncated, CUT),
+            ),
+            Failure::Status {
+                status,
+                seen,
+                error,
+                ..
+            } => {
                 let class = class_of(*status, error);
                 let name = match class {
                     Class::Caller => "callers_fault",
@@ -188,13 +248,29 @@ impl Failure {
                     Class::Transient | Class::Ours => "status",
                 };
                 let reason = Reason::Upstream(Some(*status), error);
-                Facts { name, class, status: Some(*seen), maybe_billed: false, reason }
+                Facts {
+                    name,
+                    class,
+                    status: Some(*seen),
+                    maybe_billed: false,
+                    reason,
+                }
             }
             Failure::InAnswer(error) => {
                 let class = class_of(error.status.unwrap_or(502), error);
-                let name = if class == Class::Overloaded { OVERLOADED } else { "error_in_answer" };
+                let name = if class == Class::Overloaded {
+                    OVERLOADED
+                } else {
+                    "error_in_answer"
+                };
                 let reason = Reason::Upstream(error.status, error);
-                Facts { name, class, status: Some(200), maybe_billed: false, reason }
+                Facts {
+                    name,
+                    class,
+                    status: Some(200),
+                    maybe_billed: false,
+                    reason,
+                }
             }
         }
     }
@@ -205,12 +281,21 @@ impl Failure {
         match (self, self.class()) {
             // Nobody has time left, or room.
             (Failure::TotalTimeout, _) | (_, Class::Ours) => NextStep::Nobody,
-            (_, Class::Caller) if self.error().is_some_and(|error| says(error, TOO_LONG)) => NextStep::Larger,
-            (_, Class::Caller) if self.error().is_some_and(UpstreamError::is_filtered) => NextStep::Milder,
-            (_, Class::Caller) => NextStep::Nobody,
-            (_, Class::Credential | Class::Refused | Class::Rate | Class::Overloaded | Class::Transient) => {
-                NextStep::Another
+            (_, Class::Caller) if self.error().is_some_and(|error| says(error, TOO_LONG)) => {
+                NextStep::Larger
             }
+            (_, Class::Caller) if self.error().is_some_and(UpstreamError::is_filtered) => {
+                NextStep::Milder
+            }
+            (_, Class::Caller) => NextStep::Nobody,
+            (
+                _,
+                Class::Credential
+                | Class::Refused
+                | Class::Rate
+                | Class::Overloaded
+                | Class::Transient,
+            ) => NextStep::Another,
         }
     }
 
@@ -221,7 +306,11 @@ impl Failure {
 
     /// Returns the upstream's error, if it sent one.
     pub fn error(&self) -> Option<&UpstreamError> {
-        if let Failure::Status { error, .. } | Failure::InAnswer(error) = self { Some(error) } else { None }
+        if let Failure::Status { error, .. } | Failure::InAnswer(error) = self {
+            Some(error)
+        } else {
+            None
+        }
     }
 
     /// Returns the failure's class.
@@ -236,7 +325,11 @@ impl Failure {
 
     /// Returns the time after which to come back, as the upstream said.
     pub fn retry_after(&self) -> Option<Duration> {
-        if let Failure::Status { retry_after, .. } = self { *retry_after } else { self.error()?.retry_after }
+        if let Failure::Status { retry_after, .. } = self {
+            *retry_after
+        } else {
+            self.error()?.retry_after
+        }
     }
 
     /// Returns the detail that only the log gets. It never has an upstream's own sentences, which
@@ -251,12 +344,22 @@ impl Failure {
             return Some(detail.into());
         }
         let error = self.error()?;
-        let (kind, code, param) = (error.kind.as_deref(), error.code.as_deref(), error.param.as_deref());
+        let (kind, code, param) = (
+            error.kind.as_deref(),
+            error.code.as_deref(),
+            error.param.as_deref(),
+        );
         let words = [("type", kind), ("code", code), ("param", param)];
         // Only single words are logged, since some servers put sentences there.
-        let is_word = |w: &&str| w.len() <= 64 && w.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-[]".contains(&b));
-        let said: Vec<String> =
-            words.iter().filter_map(|(name, word)| Some(format!("{name}={}", word.filter(is_word)?))).collect();
+        let is_word = |w: &&str| {
+            w.len() <= 64
+                && w.bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"_.-[]".contains(&b))
+        };
+        let said: Vec<String> = words
+            .iter()
+            .filter_map(|(name, word)| Some(format!("{name}={}", word.filter(is_word)?)))
+            .collect();
         (!said.is_empty()).then(|| said.join(" ").into())
     }
 
@@ -274,9 +377,18 @@ impl Failure {
             Reason::Upstream(status, error) => by_class(status, error, secrets),
         };
         let retry_helps = tries < 2 && refusal.retry_helps && !self.lasts();
-        match self.retry_after().filter(|_| self.class() == Class::Overloaded) {
-            Some(wait) => Refusal { retry_helps, ..refusal.retry_after(seconds_of(wait)) },
-            None => Refusal { retry_helps, ..refusal },
+        match self
+            .retry_after()
+            .filter(|_| self.class() == Class::Overloaded)
+        {
+            Some(wait) => Refusal {
+                retry_helps,
+                ..refusal.retry_after(seconds_of(wait))
+            },
+            None => Refusal {
+                retry_helps,
+                ..refusal
+            },
         }
     }
 
@@ -289,16 +401,17 @@ impl Failure {
 
 // The messages for the caller.
 const NOBODY: &str = "The upstream could not be reached. Try again later.";
-const INSECURE: &str =
-    "A secure connection to the upstream could not be made. Ask the gateway's operator, with the request id.";
+const INSECURE: &str = "A secure connection to the upstream could not be made. Ask the gateway's operator, with the request id.";
 const CLOSED: &str = "The upstream closed the connection without an answer. Try again.";
 const NOT_READ: &str = "The upstream stopped reading the request. Try again later.";
-const NOT_BEGUN: &str = "The upstream did not begin to answer in time. Try again, or send a smaller request.";
+const NOT_BEGUN: &str =
+    "The upstream did not begin to answer in time. Try again, or send a smaller request.";
 const SILENT: &str = "The upstream stopped sending before its answer was complete. Try again.";
-const NOT_FINISHED: &str = "The upstream did not finish its answer in time. Try again, or send a smaller request.";
-const NONSENSE: &str =
-    "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.";
-const BROKEN_CALL: &str = "The upstream's answer calls a tool with arguments that are not a JSON object. Try again.";
+const NOT_FINISHED: &str =
+    "The upstream did not finish its answer in time. Try again, or send a smaller request.";
+const NONSENSE: &str = "The upstream's answer could not be understood. Try again, or ask the gateway's operator, with the request id.";
+const BROKEN_CALL: &str =
+    "The upstream's answer calls a tool with arguments that are not a JSON object. Try again.";
 const CUT: &str = "The upstream ended the answer before it was complete. What was received is not the whole answer.";
 
 /// The code of a request that is too long for the model.
@@ -326,7 +439,12 @@ fn class_of(status: u16, error: &UpstreamError) -> Class {
         408 | 409 | 425 => Class::Transient,
         // The error names a part of the request that is missing or cannot be taken: this is not
         // about the account.
-        404 | 415 | 451 if error.param.as_deref().is_some_and(|param| !param.is_empty() && param != "model") => {
+        404 | 415 | 451
+            if error
+                .param
+                .as_deref()
+                .is_some_and(|param| !param.is_empty() && param != "model") =>
+        {
             Class::Caller
         }
         300..=499 => Class::Refused,
@@ -337,10 +455,23 @@ fn class_of(status: u16, error: &UpstreamError) -> Class {
 fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Refusal {
     match class_of(status.unwrap_or(502), error) {
         Class::Caller => {
-            let status = status.filter(|s| matches!(s, 400 | 413 | 422)).unwrap_or(400);
-            let code = error.code.as_ref().filter(|c| c.len() <= 64 && !c.is_empty()).map(|c| scrub(c, secrets));
-            let mut refusal = Refusal::new(What::CallersFault { status, code }, scrub(&error.message, secrets));
-            refusal.param = error.param.clone().filter(|p| p.len() <= 128).map(|p| scrub(&p, secrets));
+            let status = status
+                .filter(|s| matches!(s, 400 | 413 | 422))
+                .unwrap_or(400);
+            let code = error
+                .code
+                .as_ref()
+                .filter(|c| c.len() <= 64 && !c.is_empty())
+                .map(|c| scrub(c, secrets));
+            let mut refusal = Refusal::new(
+                What::CallersFault { status, code },
+                scrub(&error.message, secrets),
+            );
+            refusal.param = error
+                .param
+                .clone()
+                .filter(|p| p.len() <= 128)
+                .map(|p| scrub(&p, secrets));
             refusal
         }
         Class::Credential => Refusal::for_the_operator(What::UpstreamUnavailable),
@@ -356,7 +487,10 @@ fn by_class(status: Option<u16>, error: &UpstreamError, secrets: &[&str]) -> Ref
         Class::Overloaded => Refusal::overloaded(),
         Class::Transient | Class::Ours => {
             let status = status.map_or_else(String::new, |status| format!(" (HTTP {status})"));
-            Refusal::new(What::BadUpstreamResponse, format!("The upstream failed{status}. Try again later."))
+            Refusal::new(
+                What::BadUpstreamResponse,
+                format!("The upstream failed{status}. Try again later."),
+            )
         }
     }
 }
@@ -386,7 +520,9 @@ pub fn overloaded_for(retry_after: Option<Duration>) -> Duration {
 
 /// Returns the rest after a 429: the time that the upstream names, within bounds.
 pub fn rate_cool(retry_after: Option<Duration>) -> Duration {
-    retry_after.unwrap_or(RATE_COOL).clamp(Duration::from_secs(1), MAX_COOL)
+    retry_after
+        .unwrap_or(RATE_COOL)
+        .clamp(Duration::from_secs(1), MAX_COOL)
 }
 
 #[cfg(test)]
@@ -399,7 +535,12 @@ mod tests {
             message: "it said s3cret".into(),
             ..UpstreamError::default()
         };
-        Failure::Status { status, seen: status, error: Box::new(error), retry_after: None }
+        Failure::Status {
+            status,
+            seen: status,
+            error: Box::new(error),
+            retry_after: None,
+        }
     }
 
     #[test]
@@ -412,38 +553,150 @@ mod tests {
             assert!(!refusal.message.contains("s3cret"));
         };
         check(status(400, ""), Class::Caller, 400, None);
-        check(status(400, "context_length_exceeded"), Class::Caller, 400, Some("context_length_exceeded"));
-        check(status(500, "context_length_exceeded"), Class::Caller, 400, Some("context_length_exceeded"));
+        check(
+            status(400, "context_length_exceeded"),
+            Class::Caller,
+            400,
+            Some("context_length_exceeded"),
+        );
+        check(
+            status(500, "context_length_exceeded"),
+            Class::Caller,
+            400,
+            Some("context_length_exceeded"),
+        );
         check(status(413, ""), Class::Caller, 413, None);
         check(status(422, ""), Class::Caller, 422, None);
-        check(status(401, ""), Class::Credential, 503, Some("upstream_unavailable"));
-        check(status(402, ""), Class::Credential, 503, Some("upstream_unavailable"));
-        check(status(429, "insufficient_quota"), Class::Credential, 503, Some("upstream_unavailable"));
-        check(status(403, ""), Class::Refused, 502, Some("bad_upstream_response"));
-        check(status(404, ""), Class::Refused, 502, Some("bad_upstream_response"));
-        check(status(302, ""), Class::Refused, 502, Some("bad_upstream_response"));
-        check(status(429, ""), Class::Rate, 429, Some("upstream_rate_limited"));
-        check(status(529, ""), Class::Overloaded, 503, Some("upstream_overloaded"));
-        check(status(429, "engine_overloaded_error"), Class::Overloaded, 503, Some("upstream_overloaded"));
-        check(status(500, ""), Class::Transient, 502, Some("bad_upstream_response"));
-        check(status(503, ""), Class::Transient, 502, Some("bad_upstream_response"));
-        check(Failure::Unreachable(String::new()), Class::Transient, 503, Some("upstream_unavailable"));
-        check(Failure::ConnectTimeout, Class::Transient, 503, Some("upstream_unavailable"));
+        check(
+            status(401, ""),
+            Class::Credential,
+            503,
+            Some("upstream_unavailable"),
+        );
+        check(
+            status(402, ""),
+            Class::Credential,
+            503,
+            Some("upstream_unavailable"),
+        );
+        check(
+            status(429, "insufficient_quota"),
+            Class::Credential,
+            503,
+            Some("upstream_unavailable"),
+        );
+        check(
+            status(403, ""),
+            Class::Refused,
+            502,
+            Some("bad_upstream_response"),
+        );
+        check(
+            status(404, ""),
+            Class::Refused,
+            502,
+            Some("bad_upstream_response"),
+        );
+        check(
+            status(302, ""),
+            Class::Refused,
+            502,
+            Some("bad_upstream_response"),
+        );
+        check(
+            status(429, ""),
+            Class::Rate,
+            429,
+            Some("upstream_rate_limited"),
+        );
+        check(
+            status(529, ""),
+            Class::Overloaded,
+            503,
+            Some("upstream_overloaded"),
+        );
+        check(
+            status(429, "engine_overloaded_error"),
+            Class::Overloaded,
+            503,
+            Some("upstream_overloaded"),
+        );
+        check(
+            status(500, ""),
+            Class::Transient,
+            502,
+            Some("bad_upstream_response"),
+        );
+        check(
+            status(503, ""),
+            Class::Transient,
+            502,
+            Some("bad_upstream_response"),
+        );
+        check(
+            Failure::Unreachable(String::new()),
+            Class::Transient,
+            503,
+            Some("upstream_unavailable"),
+        );
+        check(
+            Failure::ConnectTimeout,
+            Class::Transient,
+            503,
+            Some("upstream_unavailable"),
+        );
         for lasts in [false, true] {
-            let failure = Failure::Proxy { why: String::new(), lasts };
+            let failure = Failure::Proxy {
+                why: String::new(),
+                lasts,
+            };
             check(failure, Class::Transient, 503, Some("upstream_unavailable"));
         }
-        check(Failure::FirstByteTimeout, Class::Transient, 504, Some("upstream_timeout"));
-        check(Failure::Tls { why: String::new(), lasts: false }, Class::Transient, 502, Some("bad_upstream_response"));
-        check(Failure::Reset, Class::Transient, 502, Some("bad_upstream_response"));
-        check(Failure::Nonsense(String::new()), Class::Transient, 502, Some("bad_upstream_response"));
-        check(Failure::NoDescriptors, Class::Ours, 503, Some("no_capacity"));
-        check(Failure::FirstTokenTimeout, Class::Transient, 504, Some("upstream_timeout"));
+        check(
+            Failure::FirstByteTimeout,
+            Class::Transient,
+            504,
+            Some("upstream_timeout"),
+        );
+        check(
+            Failure::Tls {
+                why: String::new(),
+                lasts: false,
+            },
+            Class::Transient,
+            502,
+            Some("bad_upstream_response"),
+        );
+        check(
+            Failure::Reset,
+            Class::Transient,
+            502,
+            Some("bad_upstream_response"),
+        );
+        check(
+            Failure::Nonsense(String::new()),
+            Class::Transient,
+            502,
+            Some("bad_upstream_response"),
+        );
+        check(
+            Failure::NoDescriptors,
+            Class::Ours,
+            503,
+            Some("no_capacity"),
+        );
+        check(
+            Failure::FirstTokenTimeout,
+            Class::Transient,
+            504,
+            Some("upstream_timeout"),
+        );
     }
 
     #[test]
     fn who_is_asked_next() {
-        let check = |failure: Failure, then: NextStep| assert_eq!(failure.next_step(), then, "{failure:?}");
+        let check =
+            |failure: Failure, then: NextStep| assert_eq!(failure.next_step(), then, "{failure:?}");
         for kind in [401, 402, 403, 404, 302, 408, 409, 429, 500, 502, 503, 529] {
             check(status(kind, ""), NextStep::Another);
         }
@@ -461,9 +714,18 @@ mod tests {
         for failure in [
             Failure::Unreachable(String::new()),
             Failure::ConnectTimeout,
-            Failure::Tls { why: String::new(), lasts: false },
-            Failure::Proxy { why: String::new(), lasts: false },
-            Failure::Proxy { why: String::new(), lasts: true },
+            Failure::Tls {
+                why: String::new(),
+                lasts: false,
+            },
+            Failure::Proxy {
+                why: String::new(),
+                lasts: false,
+            },
+            Failure::Proxy {
+                why: String::new(),
+                lasts: true,
+            },
             Failure::Reset,
             Failure::Stale,
             Failure::SendTimeout,
@@ -480,39 +742,83 @@ mod tests {
 
     #[test]
     fn an_error_inside_a_200_is_classed_by_its_own_number() {
-        let error = |status| Failure::InAnswer(Box::new(UpstreamError { status, ..UpstreamError::default() }));
+        let error = |status| {
+            Failure::InAnswer(Box::new(UpstreamError {
+                status,
+                ..UpstreamError::default()
+            }))
+        };
         assert_eq!(error(Some(429)).class(), Class::Rate);
         assert_eq!(error(Some(400)).class(), Class::Caller);
         assert_eq!(error(None).class(), Class::Transient);
-        assert_eq!((error(Some(529)).class(), error(Some(529)).name()), (Class::Overloaded, OVERLOADED));
-        let refused = UpstreamError { code: Some("content_filter".into()), ..UpstreamError::default() };
-        assert_eq!(Failure::InAnswer(Box::new(refused)).next_step(), NextStep::Milder);
+        assert_eq!(
+            (error(Some(529)).class(), error(Some(529)).name()),
+            (Class::Overloaded, OVERLOADED)
+        );
+        let refused = UpstreamError {
+            code: Some("content_filter".into()),
+            ..UpstreamError::default()
+        };
+        assert_eq!(
+            Failure::InAnswer(Box::new(refused)).next_step(),
+            NextStep::Milder
+        );
     }
 
     #[test]
     fn who_may_try_again_and_when() {
         let check = |failure: Failure, wait: Option<u64>, helps: bool| {
             let refusal = failure.refusal(1, &[]);
-            assert_eq!((refusal.retry_after, refusal.retry_helps), (wait, helps), "{failure:?}");
+            assert_eq!(
+                (refusal.retry_after, refusal.retry_helps),
+                (wait, helps),
+                "{failure:?}"
+            );
         };
         // Nothing changes by itself.
         check(status(401, ""), None, false);
         check(status(402, ""), None, false);
         check(status(429, "insufficient_quota"), None, false);
         check(Failure::Unsigned(String::new()), None, false);
-        check(Failure::Tls { why: String::new(), lasts: true }, None, false);
-        check(Failure::Proxy { why: String::new(), lasts: true }, None, false);
+        check(
+            Failure::Tls {
+                why: String::new(),
+                lasts: true,
+            },
+            None,
+            false,
+        );
+        check(
+            Failure::Proxy {
+                why: String::new(),
+                lasts: true,
+            },
+            None,
+            false,
+        );
         // A server that starts again is back soon.
         check(Failure::Unreachable(String::new()), Some(5), true);
         check(Failure::ConnectTimeout, Some(5), true);
-        check(Failure::Proxy { why: String::new(), lasts: false }, Some(5), true);
+        check(
+            Failure::Proxy {
+                why: String::new(),
+                lasts: false,
+            },
+            Some(5),
+            true,
+        );
         check(status(429, ""), Some(5), true);
         check(status(529, ""), Some(1), true);
         check(Failure::NoRoom, Some(1), true);
         check(Failure::NoDescriptors, Some(1), true);
         let limited = |wait: u64| {
             let retry_after = Some(Duration::from_secs(wait));
-            Failure::Status { status: 429, seen: 429, error: Box::default(), retry_after }
+            Failure::Status {
+                status: 429,
+                seen: 429,
+                error: Box::default(),
+                retry_after,
+            }
         };
         check(limited(60), Some(5), true);
         // No client waits for an hour, and after a minute it would be refused again.
@@ -521,9 +827,12 @@ mod tests {
         for kind in [403, 404, 500, 503] {
             check(status(kind, ""), None, true);
         }
-        for failure in
-            [Failure::Reset, Failure::FirstByteTimeout, Failure::TotalTimeout, Failure::Nonsense(String::new())]
-        {
+        for failure in [
+            Failure::Reset,
+            Failure::FirstByteTimeout,
+            Failure::TotalTimeout,
+            Failure::Nonsense(String::new()),
+        ] {
             check(failure, None, true);
         }
     }
@@ -536,7 +845,9 @@ mod tests {
 
     #[test]
     fn waits_are_clamped() {
-        let check = |said: Option<u64>, secs| assert_eq!(rate_cool(said.map(Duration::from_secs)).as_secs(), secs);
+        let check = |said: Option<u64>, secs| {
+            assert_eq!(rate_cool(said.map(Duration::from_secs)).as_secs(), secs)
+        };
         check(None, 5);
         check(Some(0), 1);
         check(Some(7), 7);

@@ -129,14 +129,18 @@ impl GivenUp {
         self.heard = Some(now);
         let [whole, first] = &mut self.usual;
         let usual = if stream { first } else { whole };
-        usual.get_or_insert_with(|| Box::new(Rolling::over(HISTORY))).record(took, now);
+        usual
+            .get_or_insert_with(|| Box::new(Rolling::over(HISTORY)))
+            .record(took, now);
     }
 
     /// Notes that a caller left, and returns what follows.
     pub fn left(&mut self, leave: Leave, around: Around, now: Instant) -> Consequence {
         let waited = now.saturating_duration_since(leave.began);
         let usual = self.quantile(leave.stream, 0.99, now);
-        let least = usual.map_or(LEAST_WAIT, |p99| LEAST_WAIT.max(p99.saturating_mul(TIMES_USUAL)));
+        let least = usual.map_or(LEAST_WAIT, |p99| {
+            LEAST_WAIT.max(p99.saturating_mul(TIMES_USUAL))
+        });
         let heard_meanwhile = self.heard.is_some_and(|at| at >= leave.began);
         if waited < least || (usual.is_none() && heard_meanwhile) {
             return Consequence::default();
@@ -151,10 +155,17 @@ impl GivenUp {
         if is_behind {
             leaves.behind = Some(now + BEHIND);
         }
-        let is_silent = self.heard.is_none_or(|at| now.saturating_duration_since(at) >= SPAN);
+        let is_silent = self
+            .heard
+            .is_none_or(|at| now.saturating_duration_since(at) >= SPAN);
         let are_many = leaves.keys.are_several(now) || !self.asking.are_several(now);
         let breaks = number >= BREAKS && is_silent && are_many;
-        Consequence { counts: true, is_behind, is_news: is_behind && !was_behind, breaks }
+        Consequence {
+            counts: true,
+            is_behind,
+            is_news: is_behind && !was_behind,
+            breaks,
+        }
     }
 
     /// Returns the time until which the target stands behind the others, if it does.
@@ -170,7 +181,12 @@ impl GivenUp {
 
     /// Lets the target stand behind the others until then, as another process reports it.
     pub fn recall(&mut self, until: Option<Instant>) {
-        self.leaves = until.map(|until| Box::new(Leaves { behind: Some(until), ..Leaves::default() }));
+        self.leaves = until.map(|until| {
+            Box::new(Leaves {
+                behind: Some(until),
+                ..Leaves::default()
+            })
+        });
     }
 
     /// Forgets the leaves.
@@ -187,12 +203,15 @@ impl GivenUp {
             (self.usual, self.heard) = ([None, None], None);
         }
         let is_behind = self.behind(now).is_some();
-        self.leaves.take_if(|leaves| !is_behind && leaves.last.is_none_or(is_old));
+        self.leaves
+            .take_if(|leaves| !is_behind && leaves.last.is_none_or(is_old));
     }
 
     fn quantile(&mut self, stream: bool, share: f64, now: Instant) -> Option<Duration> {
         let [whole, first] = &mut self.usual;
-        if stream { first } else { whole }.as_mut()?.quantile(share, now)
+        if stream { first } else { whole }
+            .as_mut()?
+            .quantile(share, now)
     }
 }
 
@@ -212,7 +231,8 @@ impl Default for Leaves {
 impl Leaves {
     /// Adds a leave. Returns whether it counts.
     fn add(&mut self, leave: Leave, is_sure: bool, awaited: usize, now: Instant) -> bool {
-        self.unsure.retain(|one| now.saturating_duration_since(one.at) < SPAN);
+        self.unsure
+            .retain(|one| now.saturating_duration_since(one.at) < SPAN);
         let mut is_return = false;
         if is_sure {
             self.sure.add((1, 0), now);
@@ -232,7 +252,8 @@ impl Leaves {
     /// left before.
     fn add_unsure(&mut self, leave: Leave, now: Instant) -> bool {
         let mut earlier = self.unsure.iter_mut();
-        let before = earlier.find(|one| one.key == leave.key && !one.has_returned && one.at <= leave.began);
+        let before =
+            earlier.find(|one| one.key == leave.key && !one.has_returned && one.at <= leave.began);
         let is_return = before.is_some();
         if let Some(before) = before {
             before.has_returned = true;
@@ -240,13 +261,21 @@ impl Leaves {
         if self.unsure.len() >= REMEMBERED {
             self.unsure.remove(0);
         }
-        self.unsure.push(Unsure { key: leave.key, at: now, has_returned: false });
+        self.unsure.push(Unsure {
+            key: leave.key,
+            at: now,
+            has_returned: false,
+        });
         is_return
     }
 
     /// Returns the number of those who gave up within the last half minute.
     fn number(&self, awaited: usize, now: Instant) -> u64 {
-        let unsure = self.unsure.iter().filter(|one| !one.has_returned || self.is_often(awaited)).count();
+        let unsure = self
+            .unsure
+            .iter()
+            .filter(|one| !one.has_returned || self.is_often(awaited))
+            .count();
         self.sure.sums(now).0 + u64::try_from(unsure).unwrap_or(u64::MAX)
     }
 
@@ -265,7 +294,8 @@ impl Keys {
 
     /// Returns whether several keys came lately.
     fn are_several(self, now: Instant) -> bool {
-        self.changed.is_some_and(|at| now.saturating_duration_since(at) < SPAN)
+        self.changed
+            .is_some_and(|at| now.saturating_duration_since(at) < SPAN)
     }
 }
 

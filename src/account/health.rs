@@ -80,7 +80,10 @@ impl Health {
     /// ends the rest and returns true.
     pub fn settings(&self, fingerprint: u64) -> bool {
         let mut memory = self.memory.lock();
-        let changed = memory.fingerprint.replace(fingerprint).is_some_and(|old| old != fingerprint);
+        let changed = memory
+            .fingerprint
+            .replace(fingerprint)
+            .is_some_and(|old| old != fingerprint);
         if changed {
             (memory.rest, memory.row) = (None, None);
             self.troubled.store(false, Ordering::Release);
@@ -91,7 +94,10 @@ impl Health {
     /// Notes that the credential failed, or that the money is gone. Returns the rest if it begins
     /// now, for the log.
     pub fn failed(&self, now: Instant) -> Option<Rest> {
-        let rest = Rest { until: now + MAX_COOL, why: Why::Credential };
+        let rest = Rest {
+            until: now + MAX_COOL,
+            why: Why::Credential,
+        };
         let mut memory = self.memory.lock();
         let began = memory.rest.replace(rest).is_none_or(|old| old.until <= now);
         // A credential that fails again soon after its rest has failed since the first time.
@@ -140,8 +146,15 @@ mod tests {
     fn a_bad_credential_rests_the_account_for_a_minute() {
         let (health, now) = (Health::default(), Instant::now());
         assert_eq!(health.rest(now), None);
-        assert!(health.failed(now).is_some() && health.failed(now).is_none(), "told once");
-        assert!(health.rest(now + MAX_COOL - Duration::from_millis(1)).is_some());
+        assert!(
+            health.failed(now).is_some() && health.failed(now).is_none(),
+            "told once"
+        );
+        assert!(
+            health
+                .rest(now + MAX_COOL - Duration::from_millis(1))
+                .is_some()
+        );
         assert_eq!(health.rest(now + MAX_COOL), None);
         assert!(!health.troubled.load(Ordering::Acquire));
         assert!(health.failed(now).is_some());
@@ -172,9 +185,16 @@ mod tests {
         assert_eq!(health.refused(), None);
         health.failed(now);
         let between = now + MAX_COOL;
-        assert_eq!((health.rest(between), health.refused()), (None, Some((now, now))));
+        assert_eq!(
+            (health.rest(between), health.refused()),
+            (None, Some((now, now)))
+        );
         health.mended(now - MAX_COOL);
-        assert_eq!(health.refused(), Some((now, now)), "it has failed since that answer");
+        assert_eq!(
+            health.refused(),
+            Some((now, now)),
+            "it has failed since that answer"
+        );
         health.mended(now);
         assert_eq!(health.refused(), None);
     }

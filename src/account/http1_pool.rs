@@ -53,7 +53,11 @@ impl Http1Pool {
     pub fn put(&self, stream: Stream, fingerprint: u64) {
         let mut idle = self.idle.lock();
         if idle.len() < MOST {
-            idle.push(Idle { stream, since: Instant::now(), fingerprint });
+            idle.push(Idle {
+                stream,
+                since: Instant::now(),
+                fingerprint,
+            });
         }
     }
 
@@ -62,7 +66,9 @@ impl Http1Pool {
     pub fn sweep(&self, fingerprint: Option<u64>, now: Instant) {
         let mut idle = self.idle.lock();
         idle.retain_mut(|i| {
-            Some(i.fingerprint) == fingerprint && now.duration_since(i.since) < IDLE && quiet(&mut i.stream)
+            Some(i.fingerprint) == fingerprint
+                && now.duration_since(i.since) < IDLE
+                && quiet(&mut i.stream)
         });
     }
 
@@ -81,7 +87,9 @@ fn quiet(stream: &mut Stream) -> bool {
     let mut byte = [0u8; 1];
     let mut buf = ReadBuf::new(&mut byte);
     let read = poll_fn(|context| Pin::new(&mut *stream).poll_read(context, &mut buf));
-    pin!(unconstrained(read)).poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    pin!(unconstrained(read))
+        .poll(&mut Context::from_waker(Waker::noop()))
+        .is_pending()
 }
 
 #[cfg(test)]
@@ -95,10 +103,15 @@ mod tests {
     /// The peer's end of a connection, and the pool that keeps the other end.
     async fn kept() -> (TcpStream, Http1Pool) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let ours = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("a connection");
+        let ours = TcpStream::connect(listener.local_addr().expect("an address"))
+            .await
+            .expect("a connection");
         let (theirs, _) = listener.accept().await.expect("a connection");
         let pool = Http1Pool::default();
-        pool.put(Box::new(pingora::protocols::l4::stream::Stream::from(ours)), 1);
+        pool.put(
+            Box::new(pingora::protocols::l4::stream::Stream::from(ours)),
+            1,
+        );
         (theirs, pool)
     }
 
@@ -110,12 +123,19 @@ mod tests {
         assert!(pool.take(1).is_some());
 
         let (mut theirs, pool) = kept().await;
-        theirs.write_all(b"HTTP/1.1 408 Request Timeout\r\n\r\n").await.expect("a write");
+        theirs
+            .write_all(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+            .await
+            .expect("a write");
         tokio::time::sleep(Duration::from_millis(20)).await;
         // The task's budget of operations is used up, as by a large body that comes at once.
-        let spend = |context: &mut Context<'_>| poll_proceed(context).map(|one| one.made_progress());
+        let spend =
+            |context: &mut Context<'_>| poll_proceed(context).map(|one| one.made_progress());
         while poll_fn(|context| Poll::Ready(spend(context).is_ready())).await {}
-        assert!(pool.take(1).is_none(), "the next request would get this answer");
+        assert!(
+            pool.take(1).is_none(),
+            "the next request would get this answer"
+        );
 
         let (theirs, pool) = kept().await;
         drop(theirs);

@@ -42,7 +42,9 @@ struct Open {
 
 impl Open {
     fn has_room(&self, address: SocketAddr, fingerprint: u64, requests: usize) -> bool {
-        self.address == address && self.fingerprint == fingerprint && self.connection.can_accept_streams(requests)
+        self.address == address
+            && self.fingerprint == fingerprint
+            && self.connection.can_accept_streams(requests)
     }
 
     fn is_gone(&self) -> bool {
@@ -55,9 +57,13 @@ impl Http2Pool {
     /// the next, so that connections that are not needed go idle.
     pub fn take(&self, address: SocketAddr, fingerprint: u64) -> Option<Http2Session> {
         let mut open = self.open.lock();
-        let room = open.iter_mut().filter(|o| o.has_room(address, fingerprint, 1));
+        let room = open
+            .iter_mut()
+            .filter(|o| o.has_room(address, fingerprint, 1));
         // A connection that has broken meanwhile gives no stream: then the next one is tried.
-        let (o, session) = room.filter_map(|o| stream(&o.connection).map(|session| (o, session))).next()?;
+        let (o, session) = room
+            .filter_map(|o| stream(&o.connection).map(|session| (o, session)))
+            .next()?;
         o.used = Instant::now();
         Some(session)
     }
@@ -69,7 +75,13 @@ impl Http2Pool {
         let mut open = self.open.lock();
         if !open.iter().any(|o| o.has_room(address, fingerprint, SPARE)) {
             let now = Instant::now();
-            open.push(Open { connection: connection.clone(), address, fingerprint, since: now, used: now });
+            open.push(Open {
+                connection: connection.clone(),
+                address,
+                fingerprint,
+                since: now,
+                used: now,
+            });
         }
     }
 

@@ -39,7 +39,10 @@ impl Peak {
     pub fn waited(&mut self, time: Duration, now: Instant) {
         /// The shortest wait that says anything about a target of which nothing is known.
         const LONG: Duration = Duration::from_secs(1);
-        if self.known.map_or(time >= LONG, |(peak, _)| time.as_secs_f64() >= peak) {
+        if self
+            .known
+            .map_or(time >= LONG, |(peak, _)| time.as_secs_f64() >= peak)
+        {
             self.observe(time, now);
         }
     }
@@ -90,7 +93,12 @@ impl Default for Rolling {
 impl Rolling {
     /// Makes one that looks back for at most this long, and for at least half of it.
     pub fn over(time: Duration) -> Rolling {
-        Rolling { half: time / 2, began: None, filling: Half::EMPTY, full: Half::EMPTY }
+        Rolling {
+            half: time / 2,
+            began: None,
+            filling: Half::EMPTY,
+            full: Half::EMPTY,
+        }
     }
 
     /// Notes the time that a first token took, or the time for which it was waited in vain.
@@ -129,7 +137,10 @@ impl Rolling {
 }
 
 impl Half {
-    const EMPTY: Half = Half { counts: [0; BUCKETS], total: 0 };
+    const EMPTY: Half = Half {
+        counts: [0; BUCKETS],
+        total: 0,
+    };
 }
 
 #[cfg(test)]
@@ -153,14 +164,21 @@ mod tests {
         for time in (1..900).rev() {
             peak.observe(ms(time), start);
         }
-        assert_eq!(peak.at(start, false), Some(ms(900)), "not by many answers at once");
+        assert_eq!(
+            peak.at(start, false),
+            Some(ms(900)),
+            "not by many answers at once"
+        );
         let mut now = start;
         for _ in 0..100 {
             now += ms(100);
             peak.observe(ms(200), now);
         }
         let after = peak.at(now, false).unwrap();
-        assert!(after > ms(430) && after < ms(480), "a third of the rise after 10 s: {after:?}");
+        assert!(
+            after > ms(430) && after < ms(480),
+            "a third of the rise after 10 s: {after:?}"
+        );
     }
 
     #[test]
@@ -170,7 +188,11 @@ mod tests {
         peak.observe(ms(3000), start);
         let later = start + ms(23_100);
         assert!(peak.at(later, false).unwrap() < ms(300));
-        assert_eq!(peak.at(later, true), Some(ms(3000)), "but no flock follows the first");
+        assert_eq!(
+            peak.at(later, true),
+            Some(ms(3000)),
+            "but no flock follows the first"
+        );
     }
 
     #[test]

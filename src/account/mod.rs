@@ -86,7 +86,12 @@ struct Tracks {
 
 impl Tracks {
     /// Returns the health of a target, and whether it is new.
-    fn track(&mut self, model: &Arc<str>, endpoint: Endpoint, is_unprobed: bool) -> (Arc<TargetHealth>, bool) {
+    fn track(
+        &mut self,
+        model: &Arc<str>,
+        endpoint: Endpoint,
+        is_unprobed: bool,
+    ) -> (Arc<TargetHealth>, bool) {
         let key = (model.clone(), endpoint);
         if let Some(track) = self.known.get(&key).and_then(Weak::upgrade) {
             return (track, false);
@@ -106,7 +111,11 @@ pub type NamedTarget = (Arc<str>, Arc<TargetHealth>);
 impl State {
     /// Makes the state of an account to which nothing has happened yet.
     pub fn new(id: Arc<str>) -> State {
-        State { id, most: AtomicUsize::new(usize::MAX), ..State::default() }
+        State {
+            id,
+            most: AtomicUsize::new(usize::MAX),
+            ..State::default()
+        }
     }
 
     /// Notes that the account counted tokens that no answer can have. Returns whether this is to be
@@ -124,12 +133,18 @@ impl State {
     /// Takes a place for one more request, if the cap allows it.
     pub fn admit(self: &Arc<State>) -> Option<Permit> {
         let most = self.most.load(Ordering::Acquire);
-        take(&self.in_flight, most).then(|| Permit { state: self.clone(), is_count: false })
+        take(&self.in_flight, most).then(|| Permit {
+            state: self.clone(),
+            is_count: false,
+        })
     }
 
     /// Takes a place for one more count of tokens. It is none of the places of requests.
     pub fn admit_count(self: &Arc<State>) -> Option<Permit> {
-        take(&self.counts, MOST_COUNTS).then(|| Permit { state: self.clone(), is_count: true })
+        take(&self.counts, MOST_COUNTS).then(|| Permit {
+            state: self.clone(),
+            is_count: true,
+        })
     }
 
     /// Sets the most requests that may be in flight from now on.
@@ -167,12 +182,19 @@ impl State {
 
     /// Notes the names of all models that the account serves now.
     pub fn keep_asked(&self, is_served: impl Fn(&str) -> bool) {
-        self.tracks.lock().asked.retain(|(model, _)| is_served(model));
+        self.tracks
+            .lock()
+            .asked
+            .retain(|(model, _)| is_served(model));
     }
 
     /// Returns what is known of the account, without its targets.
     pub fn signs(&self, is_enabled: bool, now: Instant) -> AccountSigns {
-        AccountSigns { is_off: !is_enabled, rest: self.health.rest(now), credential: self.credential_refused_since() }
+        AccountSigns {
+            is_off: !is_enabled,
+            rest: self.health.rest(now),
+            credential: self.credential_refused_since(),
+        }
     }
 
     /// Returns the time since which the provider refuses the credential, also between two rests: no
@@ -180,7 +202,12 @@ impl State {
     fn credential_refused_since(&self) -> Option<Instant> {
         let (since, last) = self.health.refused()?;
         let tracks = self.tracks.lock();
-        let worked = tracks.known.values().filter_map(Weak::upgrade).filter_map(|track| track.worked()).max();
+        let worked = tracks
+            .known
+            .values()
+            .filter_map(Weak::upgrade)
+            .filter_map(|track| track.worked())
+            .max();
         drop(tracks);
         if worked.is_some_and(|worked| worked > last) {
             self.health.mended(last);
@@ -191,7 +218,11 @@ impl State {
 
     fn each_track(&self, each: impl Fn(&TargetHealth)) {
         let tracks = self.tracks.lock();
-        tracks.known.values().filter_map(Weak::upgrade).for_each(|track| each(&track));
+        tracks
+            .known
+            .values()
+            .filter_map(Weak::upgrade)
+            .for_each(|track| each(&track));
     }
 
     /// Returns the class of a failure at a kind of endpoint. If the account's other kinds take the
@@ -216,7 +247,11 @@ impl State {
     /// Notes that a catalog has the account. If its settings changed, the failures with the old
     /// settings are forgotten.
     pub fn settings(&self, account: &Account) {
-        self.cap(if account.enabled { account.concurrency.unwrap_or(usize::MAX) } else { 0 });
+        self.cap(if account.enabled {
+            account.concurrency.unwrap_or(usize::MAX)
+        } else {
+            0
+        });
         self.listing.settings(account);
         if self.health.settings(account.fingerprint) {
             self.each_track(TargetHealth::settings_changed);
@@ -271,7 +306,11 @@ impl Drop for Permit {
 
 /// Takes one of the places. Returns whether there was one.
 fn take(taken: &AtomicUsize, most: usize) -> bool {
-    taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < most).then_some(n + 1)).is_ok()
+    taken
+        .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+            (n < most).then_some(n + 1)
+        })
+        .is_ok()
 }
 
 /// The states of all accounts. They belong to the catalogs and exchanges that hold them. So an
@@ -287,32 +326,56 @@ pub struct Registry {
 impl Registry {
     /// Makes the registry of a process with these proxies.
     pub fn behind(proxies: Arc<Proxies>) -> Registry {
-        Registry { proxies, ..Registry::default() }
+        Registry {
+            proxies,
+            ..Registry::default()
+        }
     }
 
     /// Returns the states of a catalog's accounts, in the catalog's order. States that nobody holds
     /// are forgotten.
     pub fn adopt(&self, catalog: &Catalog) -> Vec<Arc<State>> {
         let mut states = self.states.lock();
-        let adopted = adopt(&mut states, catalog.accounts().iter().map(|account| &account.id), State::new);
+        let adopted = adopt(
+            &mut states,
+            catalog.accounts().iter().map(|account| &account.id),
+            State::new,
+        );
         // Requests that wait for a removed account wait in vain: a cap of 0 wakes them.
-        let gone =
-            states.iter().filter(|(id, _)| catalog.accounts().binary_search_by(|account| account.id.cmp(id)).is_err());
-        gone.filter_map(|(_, state)| state.upgrade()).for_each(|state| state.cap(0));
+        let gone = states.iter().filter(|(id, _)| {
+            catalog
+                .accounts()
+                .binary_search_by(|account| account.id.cmp(id))
+                .is_err()
+        });
+        gone.filter_map(|(_, state)| state.upgrade())
+            .for_each(|state| state.cap(0));
         adopted
     }
 
     /// Returns the demands for a catalog's models, in the catalog's order. Demands that nobody
     /// holds are forgotten.
     pub fn demands(&self, catalog: &Catalog) -> Vec<Arc<Demand>> {
-        adopt(&mut self.demands.lock(), catalog.models().iter().map(|model| &model.id), |_| Demand::default())
+        adopt(
+            &mut self.demands.lock(),
+            catalog.models().iter().map(|model| &model.id),
+            |_| Demand::default(),
+        )
     }
 
     /// Closes idle connections, also those of accounts that only exchanges of older catalogs hold.
     pub fn sweep(&self, catalog: &Catalog, now: Instant) {
-        let states: Vec<Arc<State>> = self.states.lock().values().filter_map(Weak::upgrade).collect();
+        let states: Vec<Arc<State>> = self
+            .states
+            .lock()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
         for state in states {
-            let account = catalog.accounts().binary_search_by(|account| account.id.cmp(&state.id)).ok();
+            let account = catalog
+                .accounts()
+                .binary_search_by(|account| account.id.cmp(&state.id))
+                .ok();
             let account = account.and_then(|place| catalog.accounts().get(place));
             state.sweep(account.map(|account| account.fingerprint), now);
         }
@@ -321,13 +384,24 @@ impl Registry {
     /// Closes all idle connections of HTTP/1, since their descriptors are needed. Those of HTTP/2
     /// are few.
     pub fn close_idle(&self) {
-        let states: Vec<Arc<State>> = self.states.lock().values().filter_map(Weak::upgrade).collect();
-        states.iter().for_each(|state| state.http1.sweep(None, Instant::now()));
+        let states: Vec<Arc<State>> = self
+            .states
+            .lock()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        states
+            .iter()
+            .for_each(|state| state.http1.sweep(None, Instant::now()));
     }
 
     /// Returns the number of accounts whose state is held.
     pub fn held(&self) -> usize {
-        self.states.lock().values().filter(|state| state.strong_count() > 0).count()
+        self.states
+            .lock()
+            .values()
+            .filter(|state| state.strong_count() > 0)
+            .count()
     }
 }
 
@@ -338,10 +412,18 @@ fn adopt<'i, T>(
     ids: impl Iterator<Item = &'i Arc<str>>,
     make: impl Fn(Arc<str>) -> T,
 ) -> Vec<Arc<T>> {
-    let one = |id: &Arc<str>| held.get(id).and_then(Weak::upgrade).unwrap_or_else(|| Arc::new(make(id.clone())));
+    let one = |id: &Arc<str>| {
+        held.get(id)
+            .and_then(Weak::upgrade)
+            .unwrap_or_else(|| Arc::new(make(id.clone())))
+    };
     let adopted: Vec<_> = ids.map(|id| (id.clone(), one(id))).collect();
     held.retain(|_, one| one.strong_count() > 0);
-    held.extend(adopted.iter().map(|(id, one)| (id.clone(), Arc::downgrade(one))));
+    held.extend(
+        adopted
+            .iter()
+            .map(|(id, one)| (id.clone(), Arc::downgrade(one))),
+    );
     adopted.into_iter().map(|(_, one)| one).collect()
 }
 
@@ -369,25 +451,50 @@ mod tests {
     fn what_was_asked_is_not_kept_without_end() {
         let state = State::new("a".into());
         let old = state.asked(&"old".into(), Endpoint::Chat);
-        state.tracks.lock().asked.resize_with(MOST_ASKED, || ("old".into(), old.clone()));
+        state
+            .tracks
+            .lock()
+            .asked
+            .resize_with(MOST_ASKED, || ("old".into(), old.clone()));
         state.asked(&"new".into(), Endpoint::Chat);
-        let names: Vec<_> = state.all_asked().into_iter().map(|(model, _)| model).collect();
+        let names: Vec<_> = state
+            .all_asked()
+            .into_iter()
+            .map(|(model, _)| model)
+            .collect();
         assert_eq!(names, ["new".into()] as [Arc<str>; 1]);
-        assert!(Arc::ptr_eq(&state.asked(&"old".into(), Endpoint::Chat), &old), "it runs still");
+        assert!(
+            Arc::ptr_eq(&state.asked(&"old".into(), Endpoint::Chat), &old),
+            "it runs still"
+        );
     }
 
     #[test]
     fn each_kind_of_endpoint_has_a_health_of_its_own() {
         let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
-        let [chat, responses] = [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));
-        let setback = failure::Setback { class: Class::Refused, retry_after: None };
+        let [chat, responses] =
+            [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));
+        let setback = failure::Setback {
+            class: Class::Refused,
+            retry_after: None,
+        };
         for _ in 0..failure::REFUSALS_IN_A_ROW {
             let admitted = responses.admit(0, true, false, now);
-            assert!(admitted.map(|mut attempt| attempt.failed(setback, false, Duration::ZERO, now)).is_ok());
+            assert!(
+                admitted
+                    .map(|mut attempt| attempt.failed(setback, false, Duration::ZERO, now))
+                    .is_ok()
+            );
         }
         assert!(responses.rest(now).is_some() && chat.rest(now).is_none());
-        assert!(Arc::ptr_eq(&state.track(&model, Endpoint::Responses), &responses), "it is found again");
-        assert_eq!((&*chat.name(&model), &*responses.name(&model)), ("m", "m (responses)"));
+        assert!(
+            Arc::ptr_eq(&state.track(&model, Endpoint::Responses), &responses),
+            "it is found again"
+        );
+        assert_eq!(
+            (&*chat.name(&model), &*responses.name(&model)),
+            ("m", "m (responses)")
+        );
         state.reset();
         assert_eq!(responses.rest(now), None);
     }
@@ -395,30 +502,61 @@ mod tests {
     #[test]
     fn a_credential_that_another_kind_of_endpoint_takes_is_good() {
         let (state, model, now) = (State::new("a".into()), "m".into(), Instant::now());
-        let [chat, responses] = [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));
-        let status = |status| Failure::Status { status, seen: status, error: Box::default(), retry_after: None };
-        let admitted =
-            |track: &Arc<TargetHealth>| track.admit(0, true, false, now).unwrap_or_else(|_| panic!("kept away"));
+        let [chat, responses] =
+            [Endpoint::Chat, Endpoint::Responses].map(|kind| state.track(&model, kind));
+        let status = |status| Failure::Status {
+            status,
+            seen: status,
+            error: Box::default(),
+            retry_after: None,
+        };
+        let admitted = |track: &Arc<TargetHealth>| {
+            track
+                .admit(0, true, false, now)
+                .unwrap_or_else(|_| panic!("kept away"))
+        };
         let class = |number, kind, at| state.class_of(&status(number), kind, at);
-        assert_eq!(class(401, Endpoint::Responses, now), Class::Credential, "nothing is known of chat");
+        assert_eq!(
+            class(401, Endpoint::Responses, now),
+            Class::Credential,
+            "nothing is known of chat"
+        );
         admitted(&chat).answered(false, Duration::ZERO, now);
         assert_eq!(class(401, Endpoint::Responses, now), Class::Refused);
-        assert_eq!(class(402, Endpoint::Responses, now), Class::Credential, "money is for all kinds");
+        assert_eq!(
+            class(402, Endpoint::Responses, now),
+            Class::Credential,
+            "money is for all kinds"
+        );
         assert_eq!(class(401, Endpoint::Chat, now), Class::Credential);
-        assert_eq!(class(401, Endpoint::Responses, now + Duration::from_secs(3600)), Class::Credential);
-        let setback = failure::Setback { class: Class::Credential, retry_after: None };
+        assert_eq!(
+            class(401, Endpoint::Responses, now + Duration::from_secs(3600)),
+            Class::Credential
+        );
+        let setback = failure::Setback {
+            class: Class::Credential,
+            retry_after: None,
+        };
         admitted(&chat).failed(setback, false, Duration::ZERO, now);
         assert_eq!(class(401, Endpoint::Responses, now), Class::Credential);
         admitted(&responses).answered(false, Duration::ZERO, now);
         assert_eq!(class(401, Endpoint::Chat, now), Class::Refused);
         // Both worked, and then the key dies.
-        [&chat, &responses].into_iter().for_each(|track| _ = admitted(track).answered(false, Duration::ZERO, now));
+        [&chat, &responses]
+            .into_iter()
+            .for_each(|track| _ = admitted(track).answered(false, Duration::ZERO, now));
         assert_eq!(class(401, Endpoint::Responses, now), Class::Refused);
         assert_eq!(class(401, Endpoint::Chat, now), Class::Credential);
         admitted(&responses).answered(false, Duration::ZERO, now);
         assert_eq!(class(401, Endpoint::Chat, now), Class::Refused);
-        [chat, responses].iter().for_each(|track| track.settings_changed());
-        assert_eq!(class(401, Endpoint::Chat, now), Class::Credential, "it may be another credential");
+        [chat, responses]
+            .iter()
+            .for_each(|track| track.settings_changed());
+        assert_eq!(
+            class(401, Endpoint::Chat, now),
+            Class::Credential,
+            "it may be another credential"
+        );
     }
 
     #[test]

@@ -51,7 +51,11 @@ impl Queue {
     /// request must ask [`Queue::is_empty`] before it asks an account: if others wait, it is not
     /// its turn.
     pub fn enter(self: &Arc<Queue>, length: usize) -> Option<Ticket> {
-        self.waiting.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < length).then_some(n + 1)).ok()?;
+        self.waiting
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
+                (n < length).then_some(n + 1)
+            })
+            .ok()?;
         Some(self.line_up(true))
     }
 
@@ -65,7 +69,11 @@ impl Queue {
         let mut turn = Turn::Waits(Box::pin(self.head.clone().acquire_owned()));
         // The first poll puts the request in line. Whoever waits polls it again.
         let _asked = turn.poll(&mut Context::from_waker(Waker::noop()));
-        Ticket { turn, queue: self.clone(), is_counted }
+        Ticket {
+            turn,
+            queue: self.clone(),
+            is_counted,
+        }
     }
 
     /// Returns the number of waiting requests, the head included.
@@ -97,10 +105,14 @@ impl Queue {
 /// Returns how long the last of a queue waits. If nobody was admitted, one is assumed, since a
 /// better rate is not known yet.
 fn seconds(in_front: usize, admitted: u64, over: Duration) -> u64 {
-    let over = if admitted == 0 { SPAN } else { over.max(AT_LEAST) };
+    let over = if admitted == 0 {
+        SPAN
+    } else {
+        over.max(AT_LEAST)
+    };
     let each = over.as_secs_f64() / admitted.max(1) as f64;
-    let whole =
-        Duration::try_from_secs_f64((each * (in_front as f64 + 1.0)).ceil()).map_or(LONGEST, |wait| wait.as_secs());
+    let whole = Duration::try_from_secs_f64((each * (in_front as f64 + 1.0)).ceil())
+        .map_or(LONGEST, |wait| wait.as_secs());
     whole.clamp(1, LONGEST)
 }
 
@@ -125,7 +137,9 @@ impl Drop for Ticket {
         // This comes before the count goes down: whoever finds the queue empty finds the head's
         // permit free, too.
         self.turn = Turn::Left;
-        self.queue.waiting.fetch_sub(usize::from(self.is_counted), Ordering::AcqRel);
+        self.queue
+            .waiting
+            .fetch_sub(usize::from(self.is_counted), Ordering::AcqRel);
     }
 }
 
@@ -138,7 +152,9 @@ enum Turn {
 
 impl Turn {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Turn::Waits(permit) = self else { return Poll::Ready(()) };
+        let Turn::Waits(permit) = self else {
+            return Poll::Ready(());
+        };
         match permit.as_mut().poll(context) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(permit) => {
@@ -158,17 +174,32 @@ mod tests {
 
     /// Whether its turn has come, asked once.
     fn is_head(ticket: &mut Ticket) -> bool {
-        std::pin::pin!(ticket.turn()).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        std::pin::pin!(ticket.turn())
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
     }
 
     #[test]
     fn first_come_first_served() {
         let queue = Arc::new(Queue::default());
-        let (mut a, mut b, mut c) = (queue.enter(3).unwrap(), queue.enter(3).unwrap(), queue.enter(3).unwrap());
-        assert!(queue.enter(3).is_none() && queue.waiting() == 3, "who is shed is not counted");
-        assert!(!is_head(&mut c) && !is_head(&mut b) && is_head(&mut a), "in whatever order they ask");
+        let (mut a, mut b, mut c) = (
+            queue.enter(3).unwrap(),
+            queue.enter(3).unwrap(),
+            queue.enter(3).unwrap(),
+        );
+        assert!(
+            queue.enter(3).is_none() && queue.waiting() == 3,
+            "who is shed is not counted"
+        );
+        assert!(
+            !is_head(&mut c) && !is_head(&mut b) && is_head(&mut a),
+            "in whatever order they ask"
+        );
         drop(b);
-        assert!(!is_head(&mut c), "who leaves from the middle lets nobody pass the head");
+        assert!(
+            !is_head(&mut c),
+            "who leaves from the middle lets nobody pass the head"
+        );
         let mut d = queue.enter(3).unwrap();
         drop(a);
         assert!(!is_head(&mut d) && is_head(&mut c));
@@ -176,12 +207,21 @@ mod tests {
         assert!(is_head(&mut d) && is_head(&mut d), "it stays the head's");
         drop(d);
         assert!(queue.is_empty() && is_head(&mut queue.enter(1).unwrap()));
-        assert!(queue.is_empty() && queue.enter(0).is_none(), "where nobody may wait");
+        assert!(
+            queue.is_empty() && queue.enter(0).is_none(),
+            "where nobody may wait"
+        );
         let mut first = queue.enter(1).unwrap();
         let mut part = queue.enter_uncounted();
-        assert!(is_head(&mut first) && !is_head(&mut part) && queue.waiting() == 1, "a part waits in line");
+        assert!(
+            is_head(&mut first) && !is_head(&mut part) && queue.waiting() == 1,
+            "a part waits in line"
+        );
         drop(first);
-        assert!(is_head(&mut part) && queue.is_empty() && queue.enter(1).is_some(), "and takes no place");
+        assert!(
+            is_head(&mut part) && queue.is_empty() && queue.enter(1).is_some(),
+            "and takes no place"
+        );
         drop(part);
         assert!(queue.is_empty());
     }
@@ -216,8 +256,16 @@ mod tests {
         for n in 0..60 {
             queue.admitted(start + Duration::from_millis(100) * n);
         }
-        assert_eq!(queue.retry_after(start + Duration::from_secs(6)), 2, "ten a second, and 19 in front");
-        assert_eq!(queue.retry_after(start + Duration::from_secs(60)), 60, "what was a minute ago says nothing");
+        assert_eq!(
+            queue.retry_after(start + Duration::from_secs(6)),
+            2,
+            "ten a second, and 19 in front"
+        );
+        assert_eq!(
+            queue.retry_after(start + Duration::from_secs(60)),
+            60,
+            "what was a minute ago says nothing"
+        );
     }
 
     #[tokio::test]

@@ -37,7 +37,10 @@ impl Headroom {
     /// OpenAI and Anthropic a quota fills up little by little, and its reset is the time when it is
     /// full: so a part of what was used a while ago is there again.
     pub fn at(&self, now: SystemTime) -> Option<f64> {
-        let passed = now.duration_since(self.seen).ok().filter(|_| now < self.until)?;
+        let passed = now
+            .duration_since(self.seen)
+            .ok()
+            .filter(|_| now < self.until)?;
         let filled = (passed.as_secs_f64() / self.full_in.as_secs_f64().max(1e-9)).min(1.0);
         Some(self.share + (1.0 - self.share) * filled)
     }
@@ -81,26 +84,44 @@ const AT_LEAST: Duration = Duration::from_secs(1);
 /// Returns the headroom of the tightest quota that a head tells of. `lookup` returns a header's
 /// value by its name in lower case.
 pub fn headroom<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Headroom> {
-    let quotas = QUOTAS.iter().filter_map(|&(remaining, limit, reset, usual)| {
-        let share = share(lookup(remaining)?, lookup(limit), usual)?;
-        Some(Headroom::new(share, lookup(reset).and_then(|reset| wait(reset, now)), now))
-    });
-    let structured = lookup("ratelimit").and_then(|value| structured(value, lookup("ratelimit-policy")));
+    let quotas = QUOTAS
+        .iter()
+        .filter_map(|&(remaining, limit, reset, usual)| {
+            let share = share(lookup(remaining)?, lookup(limit), usual)?;
+            Some(Headroom::new(
+                share,
+                lookup(reset).and_then(|reset| wait(reset, now)),
+                now,
+            ))
+        });
+    let structured =
+        lookup("ratelimit").and_then(|value| structured(value, lookup("ratelimit-policy")));
     let structured = structured.map(|(share, reset)| Headroom::new(share, reset, now));
-    quotas.chain(structured).min_by(|a, b| a.share.total_cmp(&b.share))
+    quotas
+        .chain(structured)
+        .min_by(|a, b| a.share.total_cmp(&b.share))
 }
 
 /// Returns how long to stay away, an hour at most, as a head tells: by `retry-after-ms`, by
 /// `retry-after`, or by the reset of a quota that is used up.
-pub fn retry_after<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime) -> Option<Duration> {
+pub fn retry_after<'h>(
+    lookup: impl Fn(&str) -> Option<&'h str>,
+    now: SystemTime,
+) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(3600);
-    let milliseconds = || lookup("retry-after-ms").and_then(number).map(|ms| seconds(ms / 1000.0));
+    let milliseconds = || {
+        lookup("retry-after-ms")
+            .and_then(number)
+            .map(|ms| seconds(ms / 1000.0))
+    };
     let plainly = || lookup("retry-after").and_then(|value| wait(value, now));
     // If quotas are used up, the last of their resets counts. If none seems used up, the request
     // asked for more than what is left, and the first reset may help.
     let of_quota = || {
         let resets = QUOTAS.iter().filter_map(|&(remaining, _, reset, _)| {
-            let used_up = lookup(remaining).and_then(number).is_some_and(|remaining| remaining <= 0.0);
+            let used_up = lookup(remaining)
+                .and_then(number)
+                .is_some_and(|remaining| remaining <= 0.0);
             Some((used_up, wait(lookup(reset)?, now)?))
         });
         resets.reduce(|one, other| match (one, other) {
@@ -109,7 +130,10 @@ pub fn retry_after<'h>(lookup: impl Fn(&str) -> Option<&'h str>, now: SystemTime
             ((true, a), (false, _)) | ((false, _), (true, a)) => (true, a),
         })
     };
-    milliseconds().or_else(plainly).or_else(|| of_quota().map(|(_, wait)| wait)).map(|wait| wait.min(LONGEST))
+    milliseconds()
+        .or_else(plainly)
+        .or_else(|| of_quota().map(|(_, wait)| wait))
+        .map(|wait| wait.min(LONGEST))
 }
 
 /// Returns the share of a limit that remains. A limit of 0 or -1 means that there is none, and -1
@@ -127,24 +151,46 @@ fn share(remaining: &str, limit: Option<&str>, usual: f64) -> Option<f64> {
 /// with the quota in `ratelimit-policy: "default";q=100;w=60`.
 fn structured(value: &str, policies: Option<&str>) -> Option<(f64, Option<Duration>)> {
     let parameter = |item: &str, names: [&str; 2]| {
-        let mut parameters = item.split([';', ',']).filter_map(|part| part.split_once('='));
+        let mut parameters = item
+            .split([';', ','])
+            .filter_map(|part| part.split_once('='));
         parameters
-            .find(|(name, _)| names.iter().any(|wanted| name.trim().eq_ignore_ascii_case(wanted)))
+            .find(|(name, _)| {
+                names
+                    .iter()
+                    .any(|wanted| name.trim().eq_ignore_ascii_case(wanted))
+            })
             .and_then(|(_, n)| number(n))
     };
     let one = |item: &str, limit: Option<f64>| {
         let remaining = parameter(item, ["r", "remaining"])?;
         let limit = limit.filter(|limit| *limit > 0.0)?;
-        Some((remaining / limit, parameter(item, ["t", "reset"]).map(seconds)))
+        Some((
+            remaining / limit,
+            parameter(item, ["t", "reset"]).map(seconds),
+        ))
     };
     if let Some(limit) = parameter(value, ["limit", "limit"]) {
         return one(value, Some(limit));
     }
-    let name = |item: &str| item.split(';').next().unwrap_or_default().trim().trim_matches('"').to_owned();
-    let quota = |item: &str| {
-        policies?.split(',').find(|policy| name(policy) == name(item)).and_then(|policy| parameter(policy, ["q", "q"]))
+    let name = |item: &str| {
+        item.split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .trim_matches('"')
+            .to_owned()
     };
-    value.split(',').filter_map(|item| one(item, quota(item))).min_by(|a, b| a.0.total_cmp(&b.0))
+    let quota = |item: &str| {
+        policies?
+            .split(',')
+            .find(|policy| name(policy) == name(item))
+            .and_then(|policy| parameter(policy, ["q", "q"]))
+    };
+    value
+        .split(',')
+        .filter_map(|item| one(item, quota(item)))
+        .min_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// Reads a time as a wait from now: a number of seconds, a duration as Go writes it, a time since
@@ -170,7 +216,9 @@ fn wait(text: &str, now: SystemTime) -> Option<Duration> {
     if let Ok(time) = text.parse::<Time>() {
         return from_now(SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(time.0)));
     }
-    httpdate::parse_http_date(text).ok().and_then(|at| from_now(Some(at)))
+    httpdate::parse_http_date(text)
+        .ok()
+        .and_then(|at| from_now(Some(at)))
 }
 
 /// Reads a duration as Go writes it: `6m0s`, `120ms`, `1h2m3.5s`; and also days.
@@ -189,7 +237,9 @@ fn span(text: &str) -> Option<Duration> {
     while !rest.is_empty() {
         let unit = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let (count, after) = rest.split_at_checked(unit)?;
-        let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let end = after
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(after.len());
         let (unit, after) = after.split_at_checked(end)?;
         let (_, each) = UNITS.iter().find(|(name, _)| *name == unit)?;
         sum += count.parse::<f64>().ok()? * each;
@@ -202,7 +252,10 @@ fn span(text: &str) -> Option<Duration> {
 /// number is not taken.
 fn number(text: &str) -> Option<f64> {
     let first = text.split([',', ';']).next()?.trim();
-    first.parse::<f64>().ok().filter(|number| number.is_finite())
+    first
+        .parse::<f64>()
+        .ok()
+        .filter(|number| number.is_finite())
 }
 
 /// Returns this number of seconds; none if the number is negative, and 300 years at most.

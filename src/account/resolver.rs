@@ -35,13 +35,23 @@ impl<'a> Hop<'a> {
     /// Returns the hop to an account's own server. Plain HTTP goes to the public Internet only if
     /// the account says so.
     pub fn to_account(account: &'a Account) -> Hop<'a> {
-        let Base { tls, host, port, .. } = &account.base;
-        Hop { host, port: *port, goes_anywhere: *tls || account.network.insecure }
+        let Base {
+            tls, host, port, ..
+        } = &account.base;
+        Hop {
+            host,
+            port: *port,
+            goes_anywhere: *tls || account.network.insecure,
+        }
     }
 
     /// Returns the hop to a proxy.
     pub fn to_proxy(proxy: &'a Proxy) -> Hop<'a> {
-        Hop { host: &proxy.host, port: proxy.port, goes_anywhere: true }
+        Hop {
+            host: &proxy.host,
+            port: proxy.port,
+            goes_anywhere: true,
+        }
     }
 
     /// Returns whether an address may be used. Link-local and metadata addresses never may.
@@ -121,7 +131,11 @@ impl Addresses {
             return;
         }
         if let Err(why) = self.renew(hop).await {
-            log::warn!("account {}: {why}; {}", account.id, self.without_a_look_up(hop));
+            log::warn!(
+                "account {}: {why}; {}",
+                account.id,
+                self.without_a_look_up(hop)
+            );
         }
     }
 
@@ -138,7 +152,11 @@ impl Addresses {
         if hop.literal().is_some() {
             return Ok(());
         }
-        let due = self.known.load().as_ref().is_none_or(|k| !k.is_of(hop) || k.at.elapsed() >= REFRESH);
+        let due = self
+            .known
+            .load()
+            .as_ref()
+            .is_none_or(|k| !k.is_of(hop) || k.at.elapsed() >= REFRESH);
         if !due || self.failed_within(hop, REFRESH).is_some() {
             return Ok(());
         }
@@ -148,17 +166,34 @@ impl Addresses {
 
     async fn resolve(&self, hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {
         let host = hop.host;
-        let failed = |why: &str| Some(Arc::new(Failed { host: host.clone(), why: why.to_owned(), at: Instant::now() }));
+        let failed = |why: &str| {
+            Some(Arc::new(Failed {
+                host: host.clone(),
+                why: why.to_owned(),
+                at: Instant::now(),
+            }))
+        };
         // The request that asks may give up first. The failure is noted then too, so that the next
         // request does not start over.
-        let mut unless_it_ends =
-            OnDrop(Some(|| self.failed.store(failed(&format!("{host} was not resolved in time")))));
+        let mut unless_it_ends = OnDrop(Some(|| {
+            self.failed
+                .store(failed(&format!("{host} was not resolved in time")))
+        }));
         let found = tokio::time::timeout(PATIENCE, look_up(hop)).await;
         unless_it_ends.0 = None;
-        match found.unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer within {} s", PATIENCE.as_secs())))
-        {
+        match found.unwrap_or_else(|_| {
+            Err(format!(
+                "cannot resolve {host}: no answer within {} s",
+                PATIENCE.as_secs()
+            ))
+        }) {
             Ok(addresses) => {
-                let known = Resolved { host: host.clone(), port: hop.port, addresses, at: Instant::now() };
+                let known = Resolved {
+                    host: host.clone(),
+                    port: hop.port,
+                    addresses,
+                    at: Instant::now(),
+                };
                 let addresses = self.good_first(&known.addresses);
                 self.known.store(Some(Arc::new(known)));
                 self.failed.store(None);
@@ -172,11 +207,17 @@ impl Addresses {
     }
 
     fn known(&self, hop: Hop<'_>) -> Option<Vec<SocketAddr>> {
-        self.known.load().as_ref().filter(|known| known.is_of(hop)).map(|known| self.good_first(&known.addresses))
+        self.known
+            .load()
+            .as_ref()
+            .filter(|known| known.is_of(hop))
+            .map(|known| self.good_first(&known.addresses))
     }
 
     fn failed_within(&self, hop: Hop<'_>, time: Duration) -> Option<Arc<Failed>> {
-        self.failed.load_full().filter(|failed| failed.host == *hop.host && failed.at.elapsed() < time)
+        self.failed
+            .load_full()
+            .filter(|failed| failed.host == *hop.host && failed.at.elapsed() < time)
     }
 
     fn good_first(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {
@@ -203,12 +244,15 @@ impl<F: FnMut()> Drop for OnDrop<F> {
 
 async fn look_up(hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {
     let host = hop.host;
-    let found =
-        tokio::net::lookup_host((host.as_ref(), hop.port)).await.map_err(|e| format!("cannot resolve {host}: {e}"))?;
+    let found = tokio::net::lookup_host((host.as_ref(), hop.port))
+        .await
+        .map_err(|e| format!("cannot resolve {host}: {e}"))?;
     let mut addresses: Vec<SocketAddr> = found.filter(|a| hop.allows(a.ip())).collect();
     addresses.dedup();
     if addresses.is_empty() {
-        Err(format!("{host} resolves only to addresses that the gateway may not use"))
+        Err(format!(
+            "{host} resolves only to addresses that the gateway may not use"
+        ))
     } else {
         Ok(addresses)
     }
@@ -223,7 +267,10 @@ mod tests {
         let text = format!(
             "accounts:\n  a: {{ dialect: openai, base_url: \"https://{host}:1/v1\", key: k }}\nmodels: {{}}\ncallers: {{}}\n"
         );
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Err(String::new())).expect("a catalog");
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+            Err(String::new())
+        })
+        .expect("a catalog");
         catalog.accounts()[0].clone()
     }
 
@@ -244,7 +291,9 @@ mod tests {
         assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![a, b]));
         names.answered(b);
         assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![b, a]));
-        names.known.store(known(&account, &[c, a, b], Instant::now()));
+        names
+            .known
+            .store(known(&account, &[c, a, b], Instant::now()));
         assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![b, c, a]));
         names.known.store(known(&account, &[c, a], Instant::now()));
         assert_eq!(names.of(Hop::to_account(&account)).await, Ok(vec![c, a]));
@@ -253,9 +302,18 @@ mod tests {
     #[tokio::test]
     async fn a_name_that_failed_just_now_fails_at_once_and_only_this_name() {
         let (account, names) = (account("localhost"), Addresses::default());
-        let failed = |host: &str, at| Some(Arc::new(Failed { host: host.into(), why: "no".to_owned(), at }));
+        let failed = |host: &str, at| {
+            Some(Arc::new(Failed {
+                host: host.into(),
+                why: "no".to_owned(),
+                at,
+            }))
+        };
         names.failed.store(failed("localhost", Instant::now()));
-        assert_eq!(names.of(Hop::to_account(&account)).await, Err("no".to_owned()));
+        assert_eq!(
+            names.of(Hop::to_account(&account)).await,
+            Err("no".to_owned())
+        );
         names.refresh(&account, Hop::to_account(&account)).await;
         assert!(names.known.load().is_none());
         names.failed.store(failed("other.test", Instant::now()));
@@ -265,12 +323,23 @@ mod tests {
     #[tokio::test]
     async fn a_name_is_looked_up_again_when_it_is_time() {
         let (account, names) = (account("localhost"), Addresses::default());
-        let (hop, old) = (Hop::to_account(&account), SocketAddr::from(([10, 0, 0, 1], 1)));
-        let before = Instant::now().checked_sub(REFRESH).expect("the clock runs for longer");
+        let (hop, old) = (
+            Hop::to_account(&account),
+            SocketAddr::from(([10, 0, 0, 1], 1)),
+        );
+        let before = Instant::now()
+            .checked_sub(REFRESH)
+            .expect("the clock runs for longer");
         for (at, is_kept) in [(Instant::now(), true), (before, false)] {
             names.known.store(known(&account, &[old], at));
             assert_eq!(names.renew(hop).await, Ok(()));
-            assert_eq!(names.of(hop).await.is_ok_and(|addresses| addresses == [old]), is_kept);
+            assert_eq!(
+                names
+                    .of(hop)
+                    .await
+                    .is_ok_and(|addresses| addresses == [old]),
+                is_kept
+            );
         }
         // While it cannot be looked up, the old ones are kept.
         let lost = self::account("nowhere.invalid");
@@ -282,12 +351,24 @@ mod tests {
     #[test]
     fn the_addresses_of_another_host_are_not_used_while_this_one_is_not_found() {
         let (one, names) = (account("one.test"), Addresses::default());
-        names.known.store(known(&one, &[SocketAddr::from(([10, 0, 0, 1], 1))], Instant::now()));
-        assert!(names.without_a_look_up(Hop::to_account(&one)).contains("still uses the addresses"));
-        for other in
-            [Hop::to_account(&account("other.test")), Hop::to_proxy(&Proxy::parse("http://one.test:2").unwrap())]
-        {
-            assert_eq!(names.without_a_look_up(other), "the account cannot be reached");
+        names.known.store(known(
+            &one,
+            &[SocketAddr::from(([10, 0, 0, 1], 1))],
+            Instant::now(),
+        ));
+        assert!(
+            names
+                .without_a_look_up(Hop::to_account(&one))
+                .contains("still uses the addresses")
+        );
+        for other in [
+            Hop::to_account(&account("other.test")),
+            Hop::to_proxy(&Proxy::parse("http://one.test:2").unwrap()),
+        ] {
+            assert_eq!(
+                names.without_a_look_up(other),
+                "the account cannot be reached"
+            );
         }
     }
 
@@ -296,9 +377,17 @@ mod tests {
         let (account, names) = (account("localhost"), Addresses::default());
         {
             let mut asked = std::pin::pin!(names.of(Hop::to_account(&account)));
-            let waits = std::future::poll_fn(|cx| std::task::Poll::Ready(asked.as_mut().poll(cx).is_pending())).await;
+            let waits = std::future::poll_fn(|cx| {
+                std::task::Poll::Ready(asked.as_mut().poll(cx).is_pending())
+            })
+            .await;
             assert!(waits, "no look-up is that quick");
         }
-        assert!(names.of(Hop::to_account(&account)).await.is_err_and(|why| why.contains("in time")));
+        assert!(
+            names
+                .of(Hop::to_account(&account))
+                .await
+                .is_err_and(|why| why.contains("in time"))
+        );
     }
 }

@@ -57,26 +57,36 @@ pub fn order(
         Strategy::Priority | Strategy::Weighted => order.sort_by_key(|(_, view)| standing(view)),
         Strategy::LeastBusy => {
             let load = load(views);
-            order.sort_by(|(_, a), (_, b)| standing(a).cmp(&standing(b)).then_with(|| load(a).total_cmp(&load(b))));
+            order.sort_by(|(_, a), (_, b)| {
+                standing(a)
+                    .cmp(&standing(b))
+                    .then_with(|| load(a).total_cmp(&load(b)))
+            });
         }
         Strategy::Fastest => order.sort_by_key(|(_, view)| (standing(view), Speed::of(view))),
     }
-    let Some(&(_, best)) = order.first() else { return Vec::new() };
+    let Some(&(_, best)) = order.first() else {
+        return Vec::new();
+    };
     let first = if let Some(conversation) = sticky.filter(|_| best.fit) {
         // A conversation stays at its target while that is fit and answers, whatever is left of its
         // quota.
         let is_good = |view: &View| view.fit && view.behind == best.behind;
-        let tier = views.iter().filter(|view| is_good(view)).map(|view| view.tier).min();
+        let tier = views
+            .iter()
+            .filter(|view| is_good(view))
+            .map(|view| view.tier)
+            .min();
         home(
             conversation,
-            order
-                .iter()
-                .enumerate()
-                .filter(|(_, (_, view))| is_good(view) && (strategy != Strategy::Priority || Some(view.tier) == tier)),
+            order.iter().enumerate().filter(|(_, (_, view))| {
+                is_good(view) && (strategy != Strategy::Priority || Some(view.tier) == tier)
+            }),
         )
     } else {
-        let equals =
-            order.get(..order.partition_point(|(_, view)| standing(view) <= standing(best))).unwrap_or_default();
+        let equals = order
+            .get(..order.partition_point(|(_, view)| standing(view) <= standing(best)))
+            .unwrap_or_default();
         match strategy {
             Strategy::Priority | Strategy::Weighted => smooth.pick(equals, views),
             Strategy::LeastBusy => 0,
@@ -92,7 +102,16 @@ pub fn order(
 /// Returns the key that is compared first. The least key is the best.
 fn standing(strategy: Strategy, view: &View) -> (bool, bool, bool, u32) {
     let is_nearly_gone = view.headroom.is_some_and(|share| share < NEARLY_GONE);
-    (!view.fit, view.behind, is_nearly_gone, if strategy == Strategy::Priority { view.tier } else { 0 })
+    (
+        !view.fit,
+        view.behind,
+        is_nearly_gone,
+        if strategy == Strategy::Priority {
+            view.tier
+        } else {
+            0
+        },
+    )
 }
 
 type Placed<'v> = (usize, &'v View);
@@ -106,7 +125,12 @@ fn drawn(views: &[View], mut random: impl FnMut() -> f64) -> Vec<Placed<'_>> {
     let mut keyed: Vec<(f64, Placed<'_>)> = views
         .iter()
         .enumerate()
-        .map(|placed| (-(1.0 - random()).ln() / f64::from(placed.1.weight.max(1)), placed))
+        .map(|placed| {
+            (
+                -(1.0 - random()).ln() / f64::from(placed.1.weight.max(1)),
+                placed,
+            )
+        })
         .collect();
     keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
     keyed.into_iter().map(|(_, placed)| placed).collect()
@@ -116,9 +140,14 @@ fn drawn(views: &[View], mut random: impl FnMut() -> f64) -> Vec<Placed<'_>> {
 /// weight, or its cap if all weights are equal and every account has a cap.
 fn load(views: &[View]) -> impl Fn(&View) -> f64 + use<> {
     let weight = views.first().map(|view| view.weight);
-    let by_cap = views.iter().all(|view| Some(view.weight) == weight && view.cap.is_some());
+    let by_cap = views
+        .iter()
+        .all(|view| Some(view.weight) == weight && view.cap.is_some());
     move |view| {
-        let capacity = view.cap.filter(|_| by_cap).map_or(f64::from(view.weight.max(1)), |cap| cap.max(1) as f64);
+        let capacity = view
+            .cap
+            .filter(|_| by_cap)
+            .map_or(f64::from(view.weight.max(1)), |cap| cap.max(1) as f64);
         view.in_flight as f64 / capacity
     }
 }
@@ -145,7 +174,9 @@ impl Speed {
 /// Returns the faster of the first two. This evens the load out almost as well as the fastest of
 /// all would, and does not send all requests to the same target.
 fn faster(equals: &[Placed<'_>]) -> usize {
-    let cost = |view: &View| view.latency.map_or(1.0, |latency| latency.as_secs_f64()) * (view.in_flight as f64 + 1.0);
+    let cost = |view: &View| {
+        view.latency.map_or(1.0, |latency| latency.as_secs_f64()) * (view.in_flight as f64 + 1.0)
+    };
     match equals {
         [(_, a), (_, b), ..] if Speed::of(a) == Speed::of(b) && Speed::of(a) != Speed::Unknown => {
             usize::from(cost(b) < cost(a))
@@ -159,25 +190,34 @@ fn faster(equals: &[Placed<'_>]) -> usize {
 /// that comes or goes moves only its own conversations.
 fn home<'o>(conversation: u64, fit: impl Iterator<Item = (usize, &'o Placed<'o>)>) -> usize {
     let score = |view: &View| {
-        let uniform = ((mix(conversation ^ view.identity.rotate_left(32)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        let uniform = ((mix(conversation ^ view.identity.rotate_left(32)) >> 11) as f64 + 0.5)
+            / (1u64 << 53) as f64;
         -f64::from(view.weight.max(1)) / uniform.ln()
     };
-    let higher = |a: &(usize, f64, u64), b: &(usize, f64, u64)| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2));
-    fit.map(|(at, (_, view))| (at, score(view), view.identity)).max_by(higher).map_or(0, |(at, ..)| at)
+    let higher =
+        |a: &(usize, f64, u64), b: &(usize, f64, u64)| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2));
+    fit.map(|(at, (_, view))| (at, score(view), view.identity))
+        .max_by(higher)
+        .map_or(0, |(at, ..)| at)
 }
 
 /// Returns a number that identifies a target. It is the same in every process and version, so that
 /// conversations find their target again.
 pub fn identity(account: &str, model: &str) -> u64 {
-    hash([account.as_bytes(), &[0xff], model.as_bytes()].into_iter().flatten().copied())
+    hash(
+        [account.as_bytes(), &[0xff], model.as_bytes()]
+            .into_iter()
+            .flatten()
+            .copied(),
+    )
 }
 
 /// Hashes with FNV-1a, and mixes the bits well. It does not resist an attacker: at worst, two
 /// conversations share a target.
 pub fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
-    mix(bytes
-        .into_iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)))
+    mix(bytes.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    }))
 }
 
 /// Mixes a hash's bits, as the finisher of SplitMix64 does.
@@ -205,21 +245,28 @@ impl Smooth {
             return 0;
         }
         if self.earned.len() > views.len() {
-            self.earned.retain(|(identity, _)| views.iter().any(|view| view.identity == *identity));
+            self.earned
+                .retain(|(identity, _)| views.iter().any(|view| view.identity == *identity));
         }
-        let total: f64 = equals.iter().map(|(_, view)| f64::from(view.weight.max(1))).sum();
+        let total: f64 = equals
+            .iter()
+            .map(|(_, view)| f64::from(view.weight.max(1)))
+            .sum();
         // The amount earned, the place in the list of targets, the place among equals, and the
         // place in `earned`.
         let mut turn: Option<(f64, usize, usize, usize)> = None;
         for (at, (place, view)) in equals.iter().enumerate() {
             let here = self.place(view.identity, *place);
-            let Some((_, earned)) = self.earned.get_mut(here) else { continue };
-            *earned += f64::from(view.weight.max(1)) / total;
-            let richer = |(most, first, ..): (f64, usize, usize, usize)| match earned.total_cmp(&most) {
-                Ordering::Greater => true,
-                Ordering::Equal => *place < first,
-                Ordering::Less => false,
+            let Some((_, earned)) = self.earned.get_mut(here) else {
+                continue;
             };
+            *earned += f64::from(view.weight.max(1)) / total;
+            let richer =
+                |(most, first, ..): (f64, usize, usize, usize)| match earned.total_cmp(&most) {
+                    Ordering::Greater => true,
+                    Ordering::Equal => *place < first,
+                    Ordering::Less => false,
+                };
             if turn.is_none_or(richer) {
                 turn = Some((*earned, *place, at, here));
             }

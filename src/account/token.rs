@@ -76,23 +76,40 @@ impl Tokens {
 
     /// Keeps a new token.
     pub fn put(&self, token: Secret, good_for: Duration, fingerprint: u64) {
-        self.present.store(Some(Arc::new(Present { token, until: Instant::now() + good_for, fingerprint })));
+        self.present.store(Some(Arc::new(Present {
+            token,
+            until: Instant::now() + good_for,
+            fingerprint,
+        })));
     }
 
     /// Notes why no token could be fetched.
     pub fn failed(&self, cause: &Failure, fingerprint: u64) {
         // The end of one request's time says nothing of another one's.
-        let cause = if *cause == Failure::TotalTimeout { Failure::ConnectTimeout } else { cause.clone() };
-        self.failed.store(Some(Arc::new(Failed { cause, at: Instant::now(), fingerprint })));
+        let cause = if *cause == Failure::TotalTimeout {
+            Failure::ConnectTimeout
+        } else {
+            cause.clone()
+        };
+        self.failed.store(Some(Arc::new(Failed {
+            cause,
+            at: Instant::now(),
+            fingerprint,
+        })));
     }
 
     /// Returns the token that is in use, so that it can be kept out of texts.
     pub fn present(&self) -> Option<Secret> {
-        self.present.load().as_ref().map(|present| present.token.clone())
+        self.present
+            .load()
+            .as_ref()
+            .map(|present| present.token.clone())
     }
 
     fn failed_within(&self, fingerprint: u64, time: Duration) -> Option<Arc<Failed>> {
-        self.failed.load_full().filter(|failed| failed.fingerprint == fingerprint && failed.at.elapsed() < time)
+        self.failed
+            .load_full()
+            .filter(|failed| failed.fingerprint == fingerprint && failed.at.elapsed() < time)
     }
 
     /// Forgets the token, since the upstream does not accept it any more.
@@ -102,7 +119,9 @@ impl Tokens {
 
     fn good(&self, fingerprint: u64) -> Option<(Secret, Duration)> {
         let present = self.present.load();
-        let present = present.as_ref().filter(|present| present.fingerprint == fingerprint)?;
+        let present = present
+            .as_ref()
+            .filter(|present| present.fingerprint == fingerprint)?;
         let left = present.until.saturating_duration_since(Instant::now());
         (left > LATE).then(|| (present.token.clone(), left))
     }
@@ -115,14 +134,22 @@ mod tests {
     #[tokio::test]
     async fn one_fetches_and_the_others_take() {
         let tokens = Tokens::default();
-        let Turn::Fetch(turn, None) = tokens.turn(1).await else { panic!("nothing is there yet") };
+        let Turn::Fetch(turn, None) = tokens.turn(1).await else {
+            panic!("nothing is there yet")
+        };
         let mut second = std::pin::pin!(tokens.turn(1));
-        let waits = std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await;
+        let waits = std::future::poll_fn(|cx| {
+            std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())
+        })
+        .await;
         assert!(waits);
         tokens.put(Secret::new("t1"), Duration::from_secs(3600), 1);
         drop(turn);
         assert!(matches!(second.await, Turn::Take(token) if token.expose() == "t1"));
-        assert!(matches!(tokens.turn(2).await, Turn::Fetch(_, None)), "another credential");
+        assert!(
+            matches!(tokens.turn(2).await, Turn::Fetch(_, None)),
+            "another credential"
+        );
         tokens.forget();
         assert!(matches!(tokens.turn(1).await, Turn::Fetch(_, None)));
     }
@@ -130,30 +157,49 @@ mod tests {
     #[tokio::test]
     async fn a_failure_is_shared_by_those_who_waited_for_it() {
         let tokens = Tokens::default();
-        let Turn::Fetch(turn, None) = tokens.turn(1).await else { panic!("nothing is there yet") };
+        let Turn::Fetch(turn, None) = tokens.turn(1).await else {
+            panic!("nothing is there yet")
+        };
         let mut second = std::pin::pin!(tokens.turn(1));
-        let waits = std::future::poll_fn(|cx| std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())).await;
+        let waits = std::future::poll_fn(|cx| {
+            std::task::Poll::Ready(second.as_mut().poll(cx).is_pending())
+        })
+        .await;
         assert!(waits);
         let cause = Failure::Unreachable("the reason".to_owned());
         tokens.failed(&cause, 1);
         drop(turn);
         assert!(matches!(second.await, Turn::Pause(shared) if shared == cause));
         tokens.failed(&Failure::TotalTimeout, 1);
-        assert!(matches!(tokens.turn(1).await, Turn::Pause(Failure::ConnectTimeout)), "others have time left");
-        assert!(matches!(tokens.turn(2).await, Turn::Fetch(_, None)), "another credential may fare better");
+        assert!(
+            matches!(tokens.turn(1).await, Turn::Pause(Failure::ConnectTimeout)),
+            "others have time left"
+        );
+        assert!(
+            matches!(tokens.turn(2).await, Turn::Fetch(_, None)),
+            "another credential may fare better"
+        );
         tokens.put(Secret::new("old"), Duration::from_secs(200), 1);
-        assert!(matches!(tokens.turn(1).await, Turn::Take(_)), "the old one is good, and nobody asks again at once");
+        assert!(
+            matches!(tokens.turn(1).await, Turn::Take(_)),
+            "the old one is good, and nobody asks again at once"
+        );
     }
 
     #[tokio::test]
     async fn a_token_that_ends_soon_is_fetched_anew_by_one_and_used_by_the_rest() {
         let tokens = Tokens::default();
         tokens.put(Secret::new("old"), Duration::from_secs(200), 1);
-        let Turn::Fetch(turn, Some(old)) = tokens.turn(1).await else { panic!("it is early") };
+        let Turn::Fetch(turn, Some(old)) = tokens.turn(1).await else {
+            panic!("it is early")
+        };
         assert_eq!(old.expose(), "old");
         assert!(matches!(tokens.turn(1).await, Turn::Take(token) if token.expose() == "old"));
         drop(turn);
         tokens.put(Secret::new("older"), Duration::from_secs(20), 1);
-        assert!(matches!(tokens.turn(1).await, Turn::Fetch(_, None)), "it would not last");
+        assert!(
+            matches!(tokens.turn(1).await, Turn::Fetch(_, None)),
+            "it would not last"
+        );
     }
 }

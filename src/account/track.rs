@@ -161,35 +161,60 @@ impl Unavailable {
 
     /// Returns whether the target rests since its account does not serve the model there.
     pub fn is_refused(self) -> bool {
-        matches!(self, Unavailable::Resting(Rest { why: Why::Refused, .. }))
+        matches!(
+            self,
+            Unavailable::Resting(Rest {
+                why: Why::Refused,
+                ..
+            })
+        )
     }
 }
 
 impl TargetHealth {
     /// Makes the health of a target at a kind of endpoint, to which nothing has happened yet.
     pub fn new(endpoint: Endpoint) -> TargetHealth {
-        TargetHealth { endpoint, ..TargetHealth::default() }
+        TargetHealth {
+            endpoint,
+            ..TargetHealth::default()
+        }
     }
 
     /// Returns the name by which operators and other gateways know the target at its account. It
     /// is the account's name for the model, and the kind of endpoint unless that is chat.
     pub fn name(&self, model: &Arc<str>) -> Arc<str> {
         let is_chat = self.endpoint == Endpoint::Chat;
-        if is_chat { model.clone() } else { format!("{model} ({})", self.endpoint).into() }
+        if is_chat {
+            model.clone()
+        } else {
+            format!("{model} ({})", self.endpoint).into()
+        }
     }
 
     /// Returns the facts that decide the target's place in the order. A target that is `probed` is
     /// fit only while its breaker is closed.
-    pub fn standing(&self, stream: bool, probed: bool, now: Instant, clock: SystemTime) -> Standing {
+    pub fn standing(
+        &self,
+        stream: bool,
+        probed: bool,
+        now: Instant,
+        clock: SystemTime,
+    ) -> Standing {
         let awaited = self.awaited.load(Ordering::Relaxed);
         let memory = self.memory.lock();
         let state = memory.breaker.state(now);
-        let sound = if probed && !self.is_unprobed { state == BreakerState::Closed } else { state.admits() };
+        let sound = if probed && !self.is_unprobed {
+            state == BreakerState::Closed
+        } else {
+            state.admits()
+        };
         Standing {
             fit: sound
                 && memory.rest(now).is_none()
                 && memory.overloaded.is_none_or(|until| until <= now)
-                && memory.hint.is_none_or(|hint| hint.refuted || hint.until <= now),
+                && memory
+                    .hint
+                    .is_none_or(|hint| hint.refuted || hint.until <= now),
             latency: memory.peak(stream).at(now, awaited > 0),
             awaited,
             headroom: memory.headroom.and_then(|headroom| headroom.at(clock)),
@@ -211,7 +236,11 @@ impl TargetHealth {
         if let Some(rest) = memory.rest(now) {
             return Err(Unavailable::Resting(rest));
         }
-        if probed && !self.is_unprobed && !alone && memory.breaker.state(now) != BreakerState::Closed {
+        if probed
+            && !self.is_unprobed
+            && !alone
+            && memory.breaker.state(now) != BreakerState::Closed
+        {
             // The gateway itself makes the probe, and not a caller's request.
             return Err(Unavailable::Broken(now + Duration::from_secs(1)));
         }
@@ -227,7 +256,9 @@ impl TargetHealth {
     /// Returns the guard of a half-open breaker's probe, if one is due.
     pub fn probe(self: &Arc<TargetHealth>, now: Instant) -> Option<AttemptGuard> {
         let mut memory = self.memory.lock();
-        if memory.rest(now).is_some() || memory.breaker.state(now) != (BreakerState::HalfOpen { probing: false }) {
+        if memory.rest(now).is_some()
+            || memory.breaker.state(now) != (BreakerState::HalfOpen { probing: false })
+        {
             return None;
         }
         match memory.breaker.admit(now, false) {
@@ -260,7 +291,10 @@ impl TargetHealth {
 
     /// Returns whether the target has answered of late, so that the account's credential is good.
     pub fn has_worked(&self, now: Instant) -> bool {
-        self.memory.lock().answered.is_some_and(|at| now.saturating_duration_since(at) < PROVEN)
+        self.memory
+            .lock()
+            .answered
+            .is_some_and(|at| now.saturating_duration_since(at) < PROVEN)
     }
 
     /// Notes that the kind of endpoint refused the account's credential.
@@ -279,7 +313,8 @@ impl TargetHealth {
         let mut memory = self.memory.lock();
         let before = memory.hint;
         memory.hint = until.filter(|until| *until > now).map(|until| {
-            let refuted = before.is_some_and(|before| before.refuted && until <= before.until + SAME_HINT);
+            let refuted =
+                before.is_some_and(|before| before.refuted && until <= before.until + SAME_HINT);
             Hint { until, refuted }
         });
     }
@@ -293,8 +328,9 @@ impl TargetHealth {
     /// since it last answered.
     pub fn troubled(&self, trouble: Trouble) -> bool {
         let mut memory = self.memory.lock();
-        let is_news =
-            memory.trouble().is_none_or(|old| (old.outcome, &old.detail) != (trouble.outcome, &trouble.detail));
+        let is_news = memory
+            .trouble()
+            .is_none_or(|old| (old.outcome, &old.detail) != (trouble.outcome, &trouble.detail));
         memory.trouble = Some(Box::new(trouble));
         memory.is_mended = false;
         is_news
@@ -314,10 +350,19 @@ impl TargetHealth {
     /// rests. If it is not out, returns since when it works again, if it ever was out.
     pub fn since(&self, now: Instant) -> Option<Instant> {
         let memory = self.memory.lock();
-        let rested = memory.rested.filter(|_| memory.rest(now).is_some() || memory.is_unfit());
-        let ended = [memory.limited, memory.refused].into_iter().flatten().filter(|until| *until <= now);
+        let rested = memory
+            .rested
+            .filter(|_| memory.rest(now).is_some() || memory.is_unfit());
+        let ended = [memory.limited, memory.refused]
+            .into_iter()
+            .flatten()
+            .filter(|until| *until <= now);
         let works = || ended.chain(memory.back).max();
-        [memory.broken, rested].into_iter().flatten().min().or_else(works)
+        [memory.broken, rested]
+            .into_iter()
+            .flatten()
+            .min()
+            .or_else(works)
     }
 
     /// Returns the time at which the target was last seen to work, unless the credential has failed
@@ -342,13 +387,19 @@ impl TargetHealth {
 
     /// Returns whether the target could not be reached the last time, and has not answered since.
     pub fn is_out_of_reach(&self) -> bool {
-        self.memory.lock().trouble().is_some_and(|trouble| OUT_OF_REACH.contains(&trouble.outcome))
+        self.memory
+            .lock()
+            .trouble()
+            .is_some_and(|trouble| OUT_OF_REACH.contains(&trouble.outcome))
     }
 
     /// Returns whether its provider was overloaded the last time, and the target has not answered
     /// since.
     pub fn is_overloaded(&self) -> bool {
-        self.memory.lock().trouble().is_some_and(|trouble| trouble.outcome == OVERLOADED)
+        self.memory
+            .lock()
+            .trouble()
+            .is_some_and(|trouble| trouble.outcome == OVERLOADED)
     }
 
     /// Returns the status that `/status` shows.
@@ -384,7 +435,12 @@ impl TargetHealth {
         self.awaited.store(status.awaited, Ordering::Relaxed);
         let mut memory = self.memory.lock();
         memory.breaker.recall(status.breaker, now);
-        let until = |why| status.rest.filter(|rest| rest.why == why).map(|rest| rest.until);
+        let until = |why| {
+            status
+                .rest
+                .filter(|rest| rest.why == why)
+                .map(|rest| rest.until)
+        };
         (memory.limited, memory.refused) = (until(Why::Rate), until(Why::Refused));
         memory.peaks = status.expected.map(|expected| {
             let mut peak = Peak::default();
@@ -393,7 +449,9 @@ impl TargetHealth {
             }
             peak
         });
-        memory.headroom = status.headroom.map(|share| Headroom::new(share, None, clock));
+        memory.headroom = status
+            .headroom
+            .map(|share| Headroom::new(share, None, clock));
         memory.given_up.recall(status.behind);
     }
 
@@ -443,9 +501,19 @@ impl Memory {
     }
 
     fn rest(&self, now: Instant) -> Option<Rest> {
-        let limited = self.limited.map(|until| Rest { until, why: Why::Rate });
-        let refused = self.refused.map(|until| Rest { until, why: Why::Refused });
-        [limited, refused].into_iter().flatten().filter(|rest| rest.until > now).max_by_key(|rest| rest.until)
+        let limited = self.limited.map(|until| Rest {
+            until,
+            why: Why::Rate,
+        });
+        let refused = self.refused.map(|until| Rest {
+            until,
+            why: Why::Refused,
+        });
+        [limited, refused]
+            .into_iter()
+            .flatten()
+            .filter(|rest| rest.until > now)
+            .max_by_key(|rest| rest.until)
     }
 
     /// Returns whether the account refused the model so often that it does not serve it, and has

@@ -26,21 +26,33 @@ struct Bucket {
 impl Window {
     /// Makes a window that has counted nothing yet.
     pub fn new(span: Duration) -> Window {
-        Window { width: (span / BUCKETS).max(Duration::from_millis(1)), began: None, ring: Default::default() }
+        Window {
+            width: (span / BUCKETS).max(Duration::from_millis(1)),
+            began: None,
+            ring: Default::default(),
+        }
     }
 
     /// Adds to both counts.
     pub fn add(&mut self, counts: (u32, u32), now: Instant) {
         let began = *self.began.get_or_insert(now);
         let number = self.number(began, now);
-        let Some(bucket) = self.ring.get_mut((number % BUCKETS) as usize) else { return };
+        let Some(bucket) = self.ring.get_mut((number % BUCKETS) as usize) else {
+            return;
+        };
         if bucket.number < number {
-            *bucket = Bucket { number, counts: (0, 0) };
+            *bucket = Bucket {
+                number,
+                counts: (0, 0),
+            };
         }
         // A thread that was held up brings an older `now`. If that is out of the span by then, it
         // is not counted.
         if bucket.number == number {
-            bucket.counts = (bucket.counts.0.saturating_add(counts.0), bucket.counts.1.saturating_add(counts.1));
+            bucket.counts = (
+                bucket.counts.0.saturating_add(counts.0),
+                bucket.counts.1.saturating_add(counts.1),
+            );
         }
     }
 
@@ -56,16 +68,28 @@ impl Window {
     }
 
     fn youngest(&self, buckets: u32, now: Instant) -> (u64, u64) {
-        let Some(began) = self.began else { return (0, 0) };
+        let Some(began) = self.began else {
+            return (0, 0);
+        };
         let number = self.number(began, now);
-        let young = self.ring.iter().filter(|bucket| bucket.number.saturating_add(buckets) > number);
-        young.fold((0, 0), |sums, bucket| (sums.0 + u64::from(bucket.counts.0), sums.1 + u64::from(bucket.counts.1)))
+        let young = self
+            .ring
+            .iter()
+            .filter(|bucket| bucket.number.saturating_add(buckets) > number);
+        young.fold((0, 0), |sums, bucket| {
+            (
+                sums.0 + u64::from(bucket.counts.0),
+                sums.1 + u64::from(bucket.counts.1),
+            )
+        })
     }
 
     /// Returns the time over which the present sums were counted: at first the time since the first
     /// count, later between nine tenths and all of the span.
     pub fn looks_back(&self, now: Instant) -> Duration {
-        let Some(began) = self.began else { return Duration::ZERO };
+        let Some(began) = self.began else {
+            return Duration::ZERO;
+        };
         let whole = self.width * self.number(began, now).saturating_sub(BUCKETS - 1);
         now.saturating_duration_since(began + whole)
     }
@@ -73,7 +97,8 @@ impl Window {
     fn number(&self, began: Instant, now: Instant) -> u32 {
         // This avoids u128, whose division is slow: every request calls this several times.
         let micros = |span: Duration| u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        u32::try_from(micros(now.saturating_duration_since(began)) / micros(self.width).max(1)).unwrap_or(u32::MAX)
+        u32::try_from(micros(now.saturating_duration_since(began)) / micros(self.width).max(1))
+            .unwrap_or(u32::MAX)
     }
 }
 
@@ -87,13 +112,20 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut window = Window::new(Duration::from_secs(10));
-        assert_eq!((window.sums(at(0)), window.looks_back(at(0))), ((0, 0), Duration::ZERO));
+        assert_eq!(
+            (window.sums(at(0)), window.looks_back(at(0))),
+            ((0, 0), Duration::ZERO)
+        );
         window.add((1, 0), at(0));
         window.add((1, 1), at(9));
         assert_eq!(window.sums(at(9)), (2, 1));
         assert_eq!(window.looks_back(at(9)), Duration::from_secs(9));
         assert_eq!(window.sums(at(10)), (1, 1));
-        assert_eq!(window.looks_back(at(10)), Duration::from_secs(9), "the first second is gone whole");
+        assert_eq!(
+            window.looks_back(at(10)),
+            Duration::from_secs(9),
+            "the first second is gone whole"
+        );
         window.add((5, 5), at(3));
         assert_eq!(window.sums(at(10)), (6, 6), "late, but within the span");
         window.add((1, 0), at(40));

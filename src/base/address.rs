@@ -14,7 +14,11 @@ use dialects::address::plain;
 /// Returns the address at which this machine reaches a listener.
 pub fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
-        address.set_ip(if address.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+        address.set_ip(if address.is_ipv4() {
+            Ipv4Addr::LOCALHOST.into()
+        } else {
+            Ipv6Addr::LOCALHOST.into()
+        });
     }
     address
 }
@@ -23,7 +27,10 @@ pub fn reachable(mut address: SocketAddr) -> SocketAddr {
 pub fn address_length(address: IpAddr) -> usize {
     let digits = |part: u8| 1 + usize::from(part >= 10) + usize::from(part >= 100);
     match address {
-        IpAddr::V4(four) => four.octets().into_iter().fold(3, |length, part| length + digits(part)),
+        IpAddr::V4(four) => four
+            .octets()
+            .into_iter()
+            .fold(3, |length, part| length + digits(part)),
         IpAddr::V6(six) => six.to_string().len(),
     }
 }
@@ -84,8 +91,9 @@ impl FromStr for Cidr {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong =
-            || "must be an IP address or a range of addresses, such as 10.0.0.0/8, 192.0.2.7 or fd00::/8".to_owned();
+        let wrong = || {
+            "must be an IP address or a range of addresses, such as 10.0.0.0/8, 192.0.2.7 or fd00::/8".to_owned()
+        };
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),

@@ -44,7 +44,9 @@ pub fn time(ms: u64) -> String {
 /// Writes a time to the millisecond, as `2026-11-21T02:39:59.999Z`. Of a later year than 9999 the
 /// last moment of that year is written.
 pub fn rfc3339(time: SystemTime) -> String {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     self::time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
@@ -57,15 +59,25 @@ pub fn stamp(ms: u64) -> [u8; 24] {
     let ms = ms.min(LAST);
     let Date { year, month, day } = Date::of(day_of(ms));
     let seconds = ms % DAY / 1_000;
-    let ([c1, c2], [y1, y2], [m1, m2], [d1, d2]) = (two(year / 100), two(year), two(month), two(day));
-    let ([h1, h2], [i1, i2], [s1, s2]) = (two(seconds / 3_600), two(seconds / 60 % 60), two(seconds % 60));
+    let ([c1, c2], [y1, y2], [m1, m2], [d1, d2]) =
+        (two(year / 100), two(year), two(month), two(day));
+    let ([h1, h2], [i1, i2], [s1, s2]) = (
+        two(seconds / 3_600),
+        two(seconds / 60 % 60),
+        two(seconds % 60),
+    );
     let (f1, [f2, f3]) = (digit(ms / 100), two(ms));
-    [c1, c2, y1, y2, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', i1, i2, b':', s1, s2, b'.', f1, f2, f3, b'Z']
+    [
+        c1, c2, y1, y2, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', i1, i2, b':', s1, s2, b'.',
+        f1, f2, f3, b'Z',
+    ]
 }
 
 /// Returns the moment that the clock shows.
 pub fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -73,15 +85,38 @@ pub fn now() -> u64 {
 /// fraction is dropped, and a leap second counts as the second before it.
 pub fn seconds_of(text: &str) -> Option<u64> {
     let (date, time) = text.as_bytes().split_at_checked(10)?;
-    let [y @ .., b'-', m1, m2, b'-', d1, d2] = date else { return None };
-    let date = Date { year: digits(y)?, month: digits(&[*m1, *m2])?, day: digits(&[*d1, *d2])? };
-    if !(1..=12).contains(&date.month) || !(1..=length_of(date.year, date.month)).contains(&date.day) {
+    let [y @ .., b'-', m1, m2, b'-', d1, d2] = date else {
+        return None;
+    };
+    let date = Date {
+        year: digits(y)?,
+        month: digits(&[*m1, *m2])?,
+        day: digits(&[*d1, *d2])?,
+    };
+    if !(1..=12).contains(&date.month)
+        || !(1..=length_of(date.year, date.month)).contains(&date.day)
+    {
         return None;
     }
     let (seconds, ahead, behind) = match time {
         [] => (0, 0, 0),
-        [b'T' | b't' | b' ', h1, h2, b':', m1, m2, b':', s1, s2, rest @ ..] => {
-            let (h, m, s) = (digits(&[*h1, *h2])?, digits(&[*m1, *m2])?, digits(&[*s1, *s2])?);
+        [
+            b'T' | b't' | b' ',
+            h1,
+            h2,
+            b':',
+            m1,
+            m2,
+            b':',
+            s1,
+            s2,
+            rest @ ..,
+        ] => {
+            let (h, m, s) = (
+                digits(&[*h1, *h2])?,
+                digits(&[*m1, *m2])?,
+                digits(&[*s1, *s2])?,
+            );
             if h > 23 || m > 59 || s > 60 {
                 return None;
             }
@@ -90,7 +125,8 @@ pub fn seconds_of(text: &str) -> Option<u64> {
         }
         _ => return None,
     };
-    (date.since_era() * DAY_SECONDS + seconds + behind).checked_sub(BEFORE_1970 * DAY_SECONDS + ahead)
+    (date.since_era() * DAY_SECONDS + seconds + behind)
+        .checked_sub(BEFORE_1970 * DAY_SECONDS + ahead)
 }
 
 /// Reads the text after the seconds of a time. Returns the seconds by which the time is ahead of
@@ -114,14 +150,20 @@ fn offset(text: &[u8]) -> Option<(u64, u64)> {
                 return None;
             }
             let seconds = h * 3600 + m * 60;
-            Some(if *sign == b'+' { (seconds, 0) } else { (0, seconds) })
+            Some(if *sign == b'+' {
+                (seconds, 0)
+            } else {
+                (0, seconds)
+            })
         }
         _ => None,
     }
 }
 
 fn digits(text: &[u8]) -> Option<u64> {
-    text.iter().try_fold(0, |n, b| b.is_ascii_digit().then(|| n * 10 + u64::from(b - b'0')))
+    text.iter().try_fold(0, |n, b| {
+        b.is_ascii_digit().then(|| n * 10 + u64::from(b - b'0'))
+    })
 }
 
 /// A month: its first day, and the first day of the next month.
@@ -138,7 +180,10 @@ impl Month {
     pub fn of(day: u64) -> Month {
         let date = Date::of(day);
         let first = day - (date.day - 1);
-        Month { first, next: first + length_of(date.year, date.month) }
+        Month {
+            first,
+            next: first + length_of(date.year, date.month),
+        }
     }
 }
 
@@ -157,16 +202,27 @@ impl Date {
         let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / (ERA - 1)) / 365;
         let of_year = of_era - (365 * year + year / 4 - year / 100);
         let from_march = (5 * of_year + 2) / 153;
-        let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+        let month = if from_march < 10 {
+            from_march + 3
+        } else {
+            from_march - 9
+        };
         let day = of_year - (153 * from_march + 2) / 5 + 1;
-        Date { year: year + era * 400 + u64::from(month <= 2), month, day }
+        Date {
+            year: year + era * 400 + u64::from(month <= 2),
+            month,
+            day,
+        }
     }
 
     /// Returns the number of days since 0000-03-01, by Howard Hinnant's `days_from_civil`. A date
     /// before it gives a wrong small number: whoever calls this refuses every date before 1970.
     fn since_era(&self) -> u64 {
-        let (year, from_march) =
-            if self.month > 2 { (self.year, self.month - 3) } else { (self.year.saturating_sub(1), self.month + 9) };
+        let (year, from_march) = if self.month > 2 {
+            (self.year, self.month - 3)
+        } else {
+            (self.year.saturating_sub(1), self.month + 9)
+        };
         year * 365 + year / 4 - year / 100 + year / 400 + (153 * from_march + 2) / 5 + self.day - 1
     }
 }
@@ -174,7 +230,11 @@ impl Date {
 /// Returns the number of days of a month.
 fn length_of(year: u64, month: u64) -> u64 {
     match month {
-        2 => 28 + u64::from(year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))),
+        2 => {
+            28 + u64::from(
+                year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400)),
+            )
+        }
         4 | 6 | 9 | 11 => 30,
         _ => 31,
     }
@@ -194,7 +254,11 @@ mod tests {
             (1_795_228_799_999, "2026-11-21", "2026-11-01"),
             (1_798_761_599_999, "2026-12-31", "2026-12-01"),
         ] {
-            assert_eq!((date(day_of(ms)), date(month_of(day_of(ms)))), (day.to_owned(), month.to_owned()), "{ms}");
+            assert_eq!(
+                (date(day_of(ms)), date(month_of(day_of(ms)))),
+                (day.to_owned(), month.to_owned()),
+                "{ms}"
+            );
         }
         assert_eq!(time(u64::MAX), "9999-12-31T23:59:59.999Z");
     }
@@ -202,7 +266,10 @@ mod tests {
     #[test]
     fn times() {
         let check = |millis: u64, expected: &str| {
-            assert_eq!(rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)), expected)
+            assert_eq!(
+                rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(millis)),
+                expected
+            )
         };
         check(0, "1970-01-01T00:00:00.000Z");
         check(951_782_400_123, "2000-02-29T00:00:00.123Z");

@@ -18,8 +18,7 @@ use tokio::sync::Notify;
 /// The descriptors that connections leave free.
 const RESERVE: u64 = 32;
 /// What an operator does about too few of them.
-pub const REMEDY: &str =
-    "Raise the limit where the gateway is started (`LimitNOFILE=` in a systemd unit, `ulimit -n` in a shell)";
+pub const REMEDY: &str = "Raise the limit where the gateway is started (`LimitNOFILE=` in a systemd unit, `ulimit -n` in a shell)";
 /// The time without a lack after which there is none any more.
 const CALM: Duration = Duration::from_secs(5);
 
@@ -55,8 +54,12 @@ impl Descriptors {
 
     /// Returns whether one is free for another connection.
     pub fn has_room(&self) -> bool {
-        let Some(probe) = &self.probe else { return true };
-        probe.try_clone().is_ok_and(|next| self.is_within(next.as_raw_fd()))
+        let Some(probe) = &self.probe else {
+            return true;
+        };
+        probe
+            .try_clone()
+            .is_ok_and(|next| self.is_within(next.as_raw_fd()))
     }
 
     /// Returns whether the descriptor of a connection is not one of those that are left free.
@@ -114,11 +117,15 @@ impl Descriptors {
 /// Raises the limit of this process as far as it may. The lower one is a default for programs that
 /// cannot cope with more.
 pub fn raise_limit() {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
+        return;
+    };
     if soft < hard
         && let Err(why) = setrlimit(Resource::RLIMIT_NOFILE, hard, hard)
     {
-        log::warn!("the process may have {soft} files open, and the limit cannot be raised to {hard}: {why}");
+        log::warn!(
+            "the process may have {soft} files open, and the limit cannot be raised to {hard}: {why}"
+        );
     }
 }
 
@@ -133,7 +140,10 @@ fn soft_limit() -> u64 {
 
 /// Returns whether the system had no descriptor left: of this process, or of all processes.
 pub fn is_lack(error: &std::io::Error) -> bool {
-    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::EMFILE | Errno::ENFILE))
+    matches!(
+        error.raw_os_error().map(Errno::from_raw),
+        Some(Errno::EMFILE | Errno::ENFILE)
+    )
 }
 
 #[cfg(test)]
@@ -141,15 +151,24 @@ mod tests {
     use super::*;
 
     fn limited(limit: u64) -> Descriptors {
-        Descriptors { limit: AtomicU64::new(limit), ..Descriptors::default() }
+        Descriptors {
+            limit: AtomicU64::new(limit),
+            ..Descriptors::default()
+        }
     }
 
     #[test]
     fn the_last_descriptors_are_left_free() {
         let is_within = |limit, descriptor| limited(limit).is_within(descriptor);
         assert!(is_within(1024, 991) && !is_within(1024, 992));
-        assert!(is_within(64, 47) && !is_within(64, 48), "of very few, a quarter is left free");
-        assert!(is_within(u64::MAX, i32::MAX) && is_within(1024, -1), "what has no socket has no descriptor");
+        assert!(
+            is_within(64, 47) && !is_within(64, 48),
+            "of very few, a quarter is left free"
+        );
+        assert!(
+            is_within(u64::MAX, i32::MAX) && is_within(1024, -1),
+            "what has no socket has no descriptor"
+        );
     }
 
     #[test]
@@ -161,12 +180,18 @@ mod tests {
         assert!(descriptors.is_lacking() && descriptors.lacks() == 2);
         descriptors.look();
         assert!(descriptors.is_lacking(), "it was a moment ago");
-        assert!(descriptors.has_room(), "the limit is that of the process now");
+        assert!(
+            descriptors.has_room(),
+            "the limit is that of the process now"
+        );
     }
 
     #[test]
     fn a_lack_is_told_from_other_errors() {
-        assert!(is_lack(&std::io::Error::from(Errno::EMFILE)) && is_lack(&std::io::Error::from(Errno::ENFILE)));
+        assert!(
+            is_lack(&std::io::Error::from(Errno::EMFILE))
+                && is_lack(&std::io::Error::from(Errno::ENFILE))
+        );
         assert!(!is_lack(&std::io::Error::from(Errno::ECONNREFUSED)));
     }
 }

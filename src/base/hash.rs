@@ -42,13 +42,24 @@ pub fn slow(digest: [u8; 32]) -> [u8; 32] {
 
 /// Gives one number for all texts to the hasher.
 pub fn texts<'t>(texts: impl IntoIterator<Item = &'t str>, state: &mut impl Hasher) {
-    state.write_u64(texts.into_iter().fold(0, |so_far, text| sum(so_far, text.as_bytes())));
+    state.write_u64(
+        texts
+            .into_iter()
+            .fold(0, |so_far, text| sum(so_far, text.as_bytes())),
+    );
 }
 
 fn sum(so_far: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks();
-    let so_far = words.iter().fold(so_far, |so_far, word| add(so_far, u64::from_le_bytes(*word)));
-    add(so_far, rest.iter().fold(bytes.len() as u64, |word, byte| word << 8 | u64::from(*byte)))
+    let so_far = words.iter().fold(so_far, |so_far, word| {
+        add(so_far, u64::from_le_bytes(*word))
+    });
+    add(
+        so_far,
+        rest.iter().fold(bytes.len() as u64, |word, byte| {
+            word << 8 | u64::from(*byte)
+        }),
+    )
 }
 
 fn add(so_far: u64, word: u64) -> u64 {

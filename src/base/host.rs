@@ -9,8 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use dialects::address::{forbidden_ip, private_ip};
 
 /// What is wrong with a forbidden host, as the rest of a sentence.
-pub const FORBIDDEN: &str =
-    "is a link-local, metadata or other special address, which the gateway never calls: write another one";
+pub const FORBIDDEN: &str = "is a link-local, metadata or other special address, which the gateway never calls: write another one";
 
 /// A host that a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,10 +23,15 @@ pub enum Host {
 impl Host {
     /// Reads a host as it stands in a URL. An error is the rest of a sentence.
     pub fn read(host: &str) -> Result<Self, String> {
-        const WRONG: &str =
-            "must have a host that is a name or an IP address, such as api.example.com, 10.0.0.1 or [fd00::1]";
-        if let Some(v6) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-            return v6.parse::<Ipv6Addr>().map(|v6| Self::Address(v6.into())).map_err(|_| WRONG.to_owned());
+        const WRONG: &str = "must have a host that is a name or an IP address, such as api.example.com, 10.0.0.1 or [fd00::1]";
+        if let Some(v6) = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+        {
+            return v6
+                .parse::<Ipv6Addr>()
+                .map(|v6| Self::Address(v6.into()))
+                .map_err(|_| WRONG.to_owned());
         }
         if let Ok(v4) = host.parse::<Ipv4Addr>() {
             return Ok(Self::Address(v4.into()));
@@ -35,13 +39,19 @@ impl Host {
         let name = host.to_ascii_lowercase();
         let label = |label: &str| {
             (1..=63).contains(&label.len())
-                && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+                && label
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
                 && !label.starts_with('-')
         };
         // Resolvers take `2852039166` and `0xa9.0xfe.43518` for addresses. Such an address must be
         // written as an address.
-        let number = |label: &str| label.bytes().all(|b| b.is_ascii_digit()) || label.starts_with("0x");
-        if name.len() > 253 || !name.split('.').all(label) || name.rsplit('.').next().is_none_or(number) {
+        let number =
+            |label: &str| label.bytes().all(|b| b.is_ascii_digit()) || label.starts_with("0x");
+        if name.len() > 253
+            || !name.split('.').all(label)
+            || name.rsplit('.').next().is_none_or(number)
+        {
             return Err(WRONG.to_owned());
         }
         Ok(Self::Name(name))
@@ -98,7 +108,9 @@ impl fmt::Display for Host {
 pub fn is_this_machine(host: &str) -> bool {
     host == "localhost"
         || host.ends_with(".localhost")
-        || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+        || host
+            .parse::<IpAddr>()
+            .is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Splits what stands in a URL between the user and the path.

@@ -39,8 +39,15 @@ pub fn wait<'l, T>(signal: &Condvar, held: MutexGuard<'l, T>) -> MutexGuard<'l, 
 }
 
 /// Waits for a signal, for `time` at most. The lock is free meanwhile.
-pub fn wait_for<'l, T>(signal: &Condvar, held: MutexGuard<'l, T>, time: Duration) -> MutexGuard<'l, T> {
-    signal.wait_timeout(held, time).unwrap_or_else(PoisonError::into_inner).0
+pub fn wait_for<'l, T>(
+    signal: &Condvar,
+    held: MutexGuard<'l, T>,
+    time: Duration,
+) -> MutexGuard<'l, T> {
+    signal
+        .wait_timeout(held, time)
+        .unwrap_or_else(PoisonError::into_inner)
+        .0
 }
 
 #[cfg(test)]

@@ -33,13 +33,21 @@ pub struct Purse {
 impl Budget {
     /// Makes a budget of `total` bytes. The largest body may have `largest` bytes.
     pub fn new(total: usize, largest: usize) -> Budget {
-        Budget { left: AtomicUsize::new(total), kept: (total / 8).min(total.saturating_sub(largest)) }
+        Budget {
+            left: AtomicUsize::new(total),
+            kept: (total / 8).min(total.saturating_sub(largest)),
+        }
     }
 
     /// Opens a holder for a request of a caller. It holds nothing yet.
     pub fn open(self: &Arc<Budget>, purse: &Arc<Purse>) -> Held {
         purse.requests.fetch_add(1, Ordering::AcqRel);
-        Held { budget: self.clone(), purse: purse.clone(), bytes: 0, is_request: true }
+        Held {
+            budget: self.clone(),
+            purse: purse.clone(),
+            bytes: 0,
+            is_request: true,
+        }
     }
 }
 
@@ -59,7 +67,12 @@ impl Held {
 
     /// Takes `bytes` for something else of the same caller, if they are left.
     pub fn beside(&self, bytes: usize) -> Option<Held> {
-        let mut held = Held { budget: self.budget.clone(), purse: self.purse.clone(), bytes: 0, is_request: false };
+        let mut held = Held {
+            budget: self.budget.clone(),
+            purse: self.purse.clone(),
+            bytes: 0,
+            is_request: false,
+        };
         held.grow(bytes).then_some(held)
     }
 
@@ -73,22 +86,40 @@ impl Held {
         let (purse, left) = (&self.purse, &self.budget.left);
         let kept = if is_small { 0 } else { self.budget.kept };
         // A body that becomes large moves its bytes from the small count to the other.
-        let moved = if is_small || self.bytes > SMALL { 0 } else { self.bytes };
+        let moved = if is_small || self.bytes > SMALL {
+            0
+        } else {
+            self.bytes
+        };
         // Two requests that ask at once may both find room where there is room for one. They still
         // take nothing that nobody may have, and no request is refused without a reason.
         let fits = |own: usize| {
-            let all = if is_small { own } else { own.saturating_add(purse.small.load(Ordering::Acquire)) }
-                .saturating_add(more);
-            let others = left.load(Ordering::Acquire).checked_sub(more).and_then(|left| left.checked_sub(kept));
+            let all = if is_small {
+                own
+            } else {
+                own.saturating_add(purse.small.load(Ordering::Acquire))
+            }
+            .saturating_add(more);
+            let others = left
+                .load(Ordering::Acquire)
+                .checked_sub(more)
+                .and_then(|left| left.checked_sub(kept));
             let alone = || purse.requests.load(Ordering::Acquire) <= 1;
-            (others.is_some_and(|others| all <= others) || alone()).then_some(own.saturating_add(more + moved))
+            (others.is_some_and(|others| all <= others) || alone())
+                .then_some(own.saturating_add(more + moved))
         };
         let own = purse.of(bytes);
-        if own.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_err() {
+        if own
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, fits)
+            .is_err()
+        {
             return false;
         }
         let take = |left: usize| left.checked_sub(more).filter(|left| *left >= kept);
-        if left.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).is_err() {
+        if left
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
+            .is_err()
+        {
             own.fetch_sub(more + moved, Ordering::AcqRel);
             return false;
         }
@@ -141,7 +172,11 @@ impl Drop for Held {
 impl Purse {
     /// Returns the count to which a holder of `bytes` belongs.
     fn of(&self, bytes: usize) -> &AtomicUsize {
-        if bytes <= SMALL { &self.small } else { &self.large }
+        if bytes <= SMALL {
+            &self.small
+        } else {
+            &self.large
+        }
     }
 }
 
@@ -163,10 +198,22 @@ mod tests {
 
     #[test]
     fn whoever_uploads_all_that_it_may_leaves_as_much_to_others() {
-        let (budget, greedy, other) = (budget(), Arc::new(Purse::default()), Arc::new(Purse::default()));
-        let large: Vec<Held> = (0..37).filter_map(|_| body(&budget, &greedy, 31 * MIB)).collect();
-        assert_eq!(large.len(), 14, "448 MiB of 896, beside what is kept for small bodies");
-        let small: Vec<Held> = (0..20_000).filter_map(|_| body(&budget, &greedy, SMALL)).collect();
+        let (budget, greedy, other) = (
+            budget(),
+            Arc::new(Purse::default()),
+            Arc::new(Purse::default()),
+        );
+        let large: Vec<Held> = (0..37)
+            .filter_map(|_| body(&budget, &greedy, 31 * MIB))
+            .collect();
+        assert_eq!(
+            large.len(),
+            14,
+            "448 MiB of 896, beside what is kept for small bodies"
+        );
+        let small: Vec<Held> = (0..20_000)
+            .filter_map(|_| body(&budget, &greedy, SMALL))
+            .collect();
         assert_eq!(
             small.iter().map(Held::bytes).sum::<usize>(),
             295 * MIB,
@@ -176,17 +223,27 @@ mod tests {
         assert!(body(&budget, &other, 31 * MIB).is_some());
         drop((large, small));
         assert_eq!(budget.left.load(Ordering::Relaxed), 1024 * MIB);
-        assert_eq!([&greedy.large, &greedy.small, &greedy.requests].map(|each| each.load(Ordering::Relaxed)), [0; 3]);
+        assert_eq!(
+            [&greedy.large, &greedy.small, &greedy.requests]
+                .map(|each| each.load(Ordering::Relaxed)),
+            [0; 3]
+        );
     }
 
     #[test]
     fn the_only_request_of_a_caller_takes_what_is_left() {
-        let (budget, purse) = (Arc::new(Budget::new(40 * MIB, 32 * MIB)), Arc::new(Purse::default()));
+        let (budget, purse) = (
+            Arc::new(Budget::new(40 * MIB, 32 * MIB)),
+            Arc::new(Purse::default()),
+        );
         let mut held = body(&budget, &purse, 32 * MIB).expect("it is the only one");
         assert!(held.beside(4 * MIB).is_none(), "what is kept is kept");
         assert!(held.beside(3 * MIB).is_some());
         assert!(body(&budget, &purse, MIB).is_none() && body(&budget, &purse, SMALL).is_some());
-        assert!(held.hold(SMALL) && held.hold(32 * MIB), "it may be less for a while");
+        assert!(
+            held.hold(SMALL) && held.hold(32 * MIB),
+            "it may be less for a while"
+        );
     }
 
     proptest! {

@@ -45,7 +45,10 @@ mod tests {
         let place = one.as_ptr();
         give_back(one);
         let mut again = take();
-        assert_eq!((again.as_ptr(), again.len(), again.capacity()), (place, 0, SIZE));
+        assert_eq!(
+            (again.as_ptr(), again.len(), again.capacity()),
+            (place, 0, SIZE)
+        );
         again.reserve_exact(SIZE * 2);
         give_back(again);
         give_back(Vec::new());

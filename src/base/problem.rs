@@ -42,12 +42,21 @@ pub struct Problems(pub Vec<Problem>, pub Vec<Problem>);
 impl Problem {
     /// Makes a problem of a text whose file is not known yet.
     pub(crate) fn in_text(line: usize, path: String, what: String) -> Self {
-        Self { line: Some(line), path, what, ..Self::default() }
+        Self {
+            line: Some(line),
+            path,
+            what,
+            ..Self::default()
+        }
     }
 
     /// Makes a problem of a file as a whole.
     pub(crate) fn of_file(file: String, what: impl Into<String>) -> Self {
-        Self { file, what: what.into(), ..Self::default() }
+        Self {
+            file,
+            what: what.into(),
+            ..Self::default()
+        }
     }
 }
 
@@ -60,7 +69,11 @@ impl Problems {
     /// Writes everything, one problem a line. The warnings come first, so that the errors stand
     /// last.
     pub fn with_warnings(&self) -> String {
-        let warnings: String = self.1.iter().map(|warning| format!("warning: {warning}\n")).collect();
+        let warnings: String = self
+            .1
+            .iter()
+            .map(|warning| format!("warning: {warning}\n"))
+            .collect();
         format!("{warnings}{self}")
     }
 }
@@ -113,24 +126,34 @@ pub fn is_variable_name(text: &str) -> bool {
     const MOST_DIGITS: usize = 3;
     let is_word = |word: &str| {
         let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
-        let are_letters = !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_uppercase());
+        let are_letters =
+            !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_uppercase());
         are_letters && word.len() - letters.len() <= MOST_DIGITS
     };
-    text.len() <= LONGEST && text.contains('_') && text.split('_').all(is_word) && !looks_secret(text)
+    text.len() <= LONGEST
+        && text.contains('_')
+        && text.split('_').all(is_word)
+        && !looks_secret(text)
 }
 
 /// Returns whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, an AWS
 /// secret, or a URL's user name. Other texts may match too, but a secret of a known form always
 /// does.
 fn looks_secret(text: &str) -> bool {
-    const MARKS: [&str; 10] = ["sk-", "sk_", "pk-", "gsk_", "xai-", "AKIA", "AIza", "ghp_", "hf_", "eyJ"];
+    const MARKS: [&str; 10] = [
+        "sk-", "sk_", "pk-", "gsk_", "xai-", "AKIA", "AIza", "ghp_", "hf_", "eyJ",
+    ];
     let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c)));
     let mut runs = text.split(|c: char| !c.is_ascii_alphanumeric());
     let mut tokens = text.split(|c: char| !(c.is_ascii_alphanumeric() || "/+".contains(c)));
     let mixed = |token: &str| {
-        [u8::is_ascii_uppercase, u8::is_ascii_lowercase, u8::is_ascii_digit]
-            .iter()
-            .all(|is| token.bytes().any(|b| is(&b)))
+        [
+            u8::is_ascii_uppercase,
+            u8::is_ascii_lowercase,
+            u8::is_ascii_digit,
+        ]
+        .iter()
+        .all(|is| token.bytes().any(|b| is(&b)))
     };
     words.any(|word| MARKS.iter().any(|mark| word.strip_prefix(mark).is_some_and(|rest| rest.len() >= 8)))
         || runs.any(|run| run.len() >= 20 && run.bytes().any(|b| b.is_ascii_digit()) && run.bytes().any(|b| b.is_ascii_alphabetic()))
@@ -155,7 +178,11 @@ pub fn nearest<'n>(wrong: &str, allowed: impl IntoIterator<Item = &'n str>) -> O
 /// Returns Levenshtein's distance. Two neighbours in the wrong order count once, and case does not
 /// count.
 fn distance(a: &str, b: &str) -> usize {
-    let lower = |text: &str| text.chars().map(|c| c.to_ascii_lowercase()).collect::<Vec<_>>();
+    let lower = |text: &str| {
+        text.chars()
+            .map(|c| c.to_ascii_lowercase())
+            .collect::<Vec<_>>()
+    };
     let (a, b) = (lower(a), lower(b));
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();
@@ -164,8 +191,11 @@ fn distance(a: &str, b: &str) -> usize {
         let mut row = vec![i + 1];
         let mut left = None;
         for (j, y) in b.iter().enumerate() {
-            let at = |row: &[usize], column: usize| row.get(column).copied().unwrap_or(usize::MAX / 2);
-            let mut best = (at(&above, j) + usize::from(x != y)).min(at(&above, j + 1) + 1).min(at(&row, j) + 1);
+            let at =
+                |row: &[usize], column: usize| row.get(column).copied().unwrap_or(usize::MAX / 2);
+            let mut best = (at(&above, j) + usize::from(x != y))
+                .min(at(&above, j + 1) + 1)
+                .min(at(&row, j) + 1);
             if last == Some(y) && left == Some(x) && j > 0 {
                 best = best.min(at(&before, j - 1) + 1);
             }
@@ -180,13 +210,21 @@ fn distance(a: &str, b: &str) -> usize {
 
 /// Says that there is nothing of this name, and which name may be meant, or else `advice`. The name
 /// is repeated only where it is nearly a known one: it may be a secret.
-pub fn no_such<'n>(what: &str, name: &str, known: impl Iterator<Item = &'n str>, advice: &str) -> String {
+pub fn no_such<'n>(
+    what: &str,
+    name: &str,
+    known: impl Iterator<Item = &'n str>,
+    advice: &str,
+) -> String {
     let known: Vec<&str> = known.collect();
     let nothing = match quoted(name, known.iter().copied()) {
         Some(_) => format!("there is no {what} {name}"),
         None => format!("there is no such {what}"),
     };
-    let hint = nearest(name, known).map_or_else(|| advice.to_owned(), |meant| format!("; did you mean {meant}?"));
+    let hint = nearest(name, known).map_or_else(
+        || advice.to_owned(),
+        |meant| format!("; did you mean {meant}?"),
+    );
     nothing + &hint
 }
 
@@ -248,7 +286,10 @@ mod tests {
             "https://user:password@host",
             "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEK1",
         ] {
-            assert!(!shown(secret).contains(secret) && unless_secret(secret) == "…", "{secret}");
+            assert!(
+                !shown(secret).contains(secret) && unless_secret(secret) == "…",
+                "{secret}"
+            );
         }
         for name in [
             "gpt-4o-mini",

@@ -33,16 +33,26 @@ const MOST_SHOWN: usize = 256;
 /// part of a path that begins as keys do: no line may show what a client has put together wrongly.
 /// Of a long text only the beginning is left.
 pub fn cut_keys(text: &str) -> Cow<'_, str> {
-    let end = if text.len() <= MOST_SHOWN { text.len() } else { text.floor_char_boundary(MOST_SHOWN) };
+    let end = if text.len() <= MOST_SHOWN {
+        text.len()
+    } else {
+        text.floor_char_boundary(MOST_SHOWN)
+    };
     let start = text.get(..end).unwrap_or_default();
     if let Some(at) = memchr::memmem::find(start.as_bytes(), b"/sk-") {
-        return Cow::Owned(format!("{}/[cut]", cut_keys(start.get(..at).unwrap_or_default())));
+        return Cow::Owned(format!(
+            "{}/[cut]",
+            cut_keys(start.get(..at).unwrap_or_default())
+        ));
     }
     // Most paths have neither.
     if memchr::memchr2(b'=', b'%', start.as_bytes()).is_none() {
         return Cow::Borrowed(start);
     }
-    match start.char_indices().find(|(at, _)| is_key(text.as_bytes().get(*at..).unwrap_or_default())) {
+    match start
+        .char_indices()
+        .find(|(at, _)| is_key(text.as_bytes().get(*at..).unwrap_or_default()))
+    {
         Some((at, _)) => Cow::Owned(format!("{}key=[cut]", start.get(..at).unwrap_or_default())),
         None => Cow::Borrowed(start),
     }
@@ -52,19 +62,27 @@ pub fn cut_keys(text: &str) -> Cow<'_, str> {
 fn is_key(text: &[u8]) -> bool {
     let text = text.get(..b"%256b%2565%2579%253d".len()).unwrap_or(text);
     let once = decoded(text);
-    [text, &decoded(&once), &once]
-        .iter()
-        .any(|text| text.get(..4).is_some_and(|name| name.eq_ignore_ascii_case(b"key=")))
+    [text, &decoded(&once), &once].iter().any(|text| {
+        text.get(..4)
+            .is_some_and(|name| name.eq_ignore_ascii_case(b"key="))
+    })
 }
 
 /// Decodes what is percent-encoded.
 fn decoded(mut text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     while let Some((first, rest)) = text.split_first() {
-        let digits = rest.get(..2).filter(|digits| *first == b'%' && digits.iter().all(u8::is_ascii_hexdigit));
-        let byte = digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
+        let digits = rest
+            .get(..2)
+            .filter(|digits| *first == b'%' && digits.iter().all(u8::is_ascii_hexdigit));
+        let byte = digits
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok());
         out.push(byte.unwrap_or(*first));
-        text = if byte.is_some() { rest.get(2..).unwrap_or_default() } else { rest };
+        text = if byte.is_some() {
+            rest.get(2..).unwrap_or_default()
+        } else {
+            rest
+        };
     }
     out
 }
@@ -90,7 +108,10 @@ mod tests {
         for (path, shown) in [
             ("/v1/models", "/v1/models"),
             ("/v1/models&key=sk-1", "/v1/models&key=[cut]"),
-            ("/v1beta/models%3FKEY%3Dsk-1&a=b", "/v1beta/models%3Fkey=[cut]"),
+            (
+                "/v1beta/models%3FKEY%3Dsk-1&a=b",
+                "/v1beta/models%3Fkey=[cut]",
+            ),
             ("/key=a/key=b/x", "/key=[cut]"),
             ("/x&%6bey=a", "/x&key=[cut]"),
             ("/x&ke%79=a", "/x&key=[cut]"),
@@ -120,7 +141,10 @@ mod tests {
     #[test]
     fn s05_a_secret_prints_nothing_of_itself() {
         let secret = Secret::new("sk-live");
-        assert_eq!(format!("{secret:?} {:#?}", Some(&secret)), "[secret] Some(\n    [secret],\n)");
+        assert_eq!(
+            format!("{secret:?} {:#?}", Some(&secret)),
+            "[secret] Some(\n    [secret],\n)"
+        );
         assert_eq!(secret.expose(), "sk-live");
     }
 }

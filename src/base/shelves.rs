@@ -61,7 +61,13 @@ struct Entry<V> {
 impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
     /// Returns empty shelves.
     pub fn new(bounds: ShelfBounds) -> Shelves<N, V> {
-        Shelves { bounds, all: Lock::new(All { by_key: HashMap::new(), bytes: 0 }) }
+        Shelves {
+            bounds,
+            all: Lock::new(All {
+                by_key: HashMap::new(),
+                bytes: 0,
+            }),
+        }
     }
 
     /// Puts a value.
@@ -70,7 +76,14 @@ impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
         let mut all = self.all.lock();
         let shelf = all.by_key.entry(key.clone()).or_default();
         let before = shelf.bytes;
-        shelf.put(name, Entry { value, at: now, bytes });
+        shelf.put(
+            name,
+            Entry {
+                value,
+                at: now,
+                bytes,
+            },
+        );
         shelf.shed(now, self.bounds.kept_for, self.bounds.most_of_a_key);
         let after = shelf.bytes;
         all.bytes = all.bytes + after - before;
@@ -83,7 +96,8 @@ impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
     pub fn find(&self, key: &Arc<str>, name: &N, now: Instant) -> Option<V> {
         let all = self.all.lock();
         let entry = all.by_key.get(key)?.entries.get(name)?;
-        (now.saturating_duration_since(entry.at) < self.bounds.kept_for).then(|| entry.value.clone())
+        (now.saturating_duration_since(entry.at) < self.bounds.kept_for)
+            .then(|| entry.value.clone())
     }
 
     /// Drops values that are too old, also those of keys that send no more requests.
@@ -100,7 +114,9 @@ impl<N: Clone + Eq + Hash, V: Clone> Shelves<N, V> {
 impl<N: Clone + Eq + Hash, V> All<N, V> {
     /// Halves the values of the key that has the most bytes.
     fn shed_the_fullest(&mut self, now: Instant, kept_for: Duration) {
-        let Some(shelf) = self.by_key.values_mut().max_by_key(|shelf| shelf.bytes) else { return };
+        let Some(shelf) = self.by_key.values_mut().max_by_key(|shelf| shelf.bytes) else {
+            return;
+        };
         let before = shelf.bytes;
         shelf.shed(now, kept_for, before / 2);
         self.bytes = self.bytes + shelf.bytes - before;
@@ -109,7 +125,11 @@ impl<N: Clone + Eq + Hash, V> All<N, V> {
 
 impl<N, V> Default for Shelf<N, V> {
     fn default() -> Self {
-        Shelf { entries: HashMap::new(), order: VecDeque::new(), bytes: 0 }
+        Shelf {
+            entries: HashMap::new(),
+            order: VecDeque::new(),
+            bytes: 0,
+        }
     }
 }
 
@@ -128,13 +148,16 @@ impl<N: Clone + Eq + Hash, V> Shelf<N, V> {
         // The same name may be put again and again.
         if self.order.len() > 2 * self.entries.len() + 1024 {
             let entries = &self.entries;
-            self.order.retain(|(name, at)| entries.get(name).is_some_and(|entry| entry.at == *at));
+            self.order
+                .retain(|(name, at)| entries.get(name).is_some_and(|entry| entry.at == *at));
         }
         while let Some((_, at)) = self.order.front() {
             if self.bytes <= most && now.saturating_duration_since(*at) < kept_for {
                 return;
             }
-            let Some((name, at)) = self.order.pop_front() else { return };
+            let Some((name, at)) = self.order.pop_front() else {
+                return;
+            };
             if self.entries.get(&name).is_some_and(|entry| entry.at == at)
                 && let Some(entry) = self.entries.remove(&name)
             {
@@ -152,11 +175,20 @@ mod tests {
         SizedValue { value, bytes }
     }
 
-    const BOUNDS: ShelfBounds =
-        ShelfBounds { kept_for: Duration::from_secs(3600), most: 64 << 20, most_of_a_key: 8 << 20 };
+    const BOUNDS: ShelfBounds = ShelfBounds {
+        kept_for: Duration::from_secs(3600),
+        most: 64 << 20,
+        most_of_a_key: 8 << 20,
+    };
 
     fn count(shelves: &Shelves<u32, u32>) -> usize {
-        shelves.all.lock().by_key.values().map(|shelf| shelf.entries.len()).sum()
+        shelves
+            .all
+            .lock()
+            .by_key
+            .values()
+            .map(|shelf| shelf.entries.len())
+            .sum()
     }
 
     #[test]
@@ -180,13 +212,23 @@ mod tests {
         let busy: Arc<str> = "acme/prod".into();
         let large = (1 << 20) + OVERHEAD;
         for n in 0..100 {
-            shelves.put(&busy, n, sized(n, large), now + Duration::from_millis(u64::from(n)));
+            shelves.put(
+                &busy,
+                n,
+                sized(n, large),
+                now + Duration::from_millis(u64::from(n)),
+            );
         }
         assert_eq!(count(&shelves), 7, "a key has its share");
         assert!(shelves.find(&busy, &99, now).is_some() && shelves.find(&busy, &0, now).is_none());
         // The same name again and again.
         for n in 0..10_000 {
-            shelves.put(&busy, 99, sized(n, OVERHEAD), now + Duration::from_millis(u64::from(n)));
+            shelves.put(
+                &busy,
+                99,
+                sized(n, OVERHEAD),
+                now + Duration::from_millis(u64::from(n)),
+            );
         }
         // Many keys: the fullest give way, and a quiet one keeps what it has.
         let quiet: Arc<str> = "quiet/prod".into();
@@ -199,7 +241,10 @@ mod tests {
         {
             let all = shelves.all.lock();
             assert!(all.bytes <= BOUNDS.most, "{}", all.bytes);
-            assert_eq!(all.bytes, all.by_key.values().map(|shelf| shelf.bytes).sum::<usize>());
+            assert_eq!(
+                all.bytes,
+                all.by_key.values().map(|shelf| shelf.bytes).sum::<usize>()
+            );
             assert!(all.by_key.values().all(|shelf| shelf.order.len() < 2000));
         }
         shelves.sweep(now + BOUNDS.kept_for + Duration::from_secs(20));

@@ -46,20 +46,34 @@ impl Spool {
     pub fn new(folder: &Path, total: usize, largest: usize) -> Spool {
         let made = make(folder).inspect_err(|why| {
             let folder = folder.display();
-            log::warn!("no file can be made in {folder} ({why}): uploads stay in memory, up to 64MiB each");
+            log::warn!(
+                "no file can be made in {folder} ({why}): uploads stay in memory, up to 64MiB each"
+            );
         });
         let folder = made.is_ok().then(|| folder.to_owned());
-        Spool { folder, budget: Arc::new(Budget::new(total, largest)) }
+        Spool {
+            folder,
+            budget: Arc::new(Budget::new(total, largest)),
+        }
     }
 
     /// Returns the largest body, if one may have `most` bytes in a file.
     pub fn largest(&self, most: usize) -> usize {
-        if self.folder.is_some() { most } else { most.min(IN_MEMORY) }
+        if self.folder.is_some() {
+            most
+        } else {
+            most.min(IN_MEMORY)
+        }
     }
 
     /// Begins to take a body of a caller, and the caller's part of the spool, which is empty yet.
     pub fn begin(&self, purse: &Arc<Purse>) -> (Spooling, Held) {
-        let spooling = Spooling { folder: self.folder.clone(), file: None, written: 0, rest: Vec::new() };
+        let spooling = Spooling {
+            folder: self.folder.clone(),
+            file: None,
+            written: 0,
+            rest: Vec::new(),
+        };
         (spooling, self.budget.open(purse))
     }
 }
@@ -73,7 +87,9 @@ impl Spooling {
     /// Takes the next bytes.
     pub async fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.rest.extend_from_slice(bytes);
-        let Some(folder) = self.folder.as_ref().filter(|_| self.rest.len() >= PIECE) else { return Ok(()) };
+        let Some(folder) = self.folder.as_ref().filter(|_| self.rest.len() >= PIECE) else {
+            return Ok(());
+        };
         let (folder, file, at) = (folder.clone(), self.file.clone(), self.written as u64);
         let piece = std::mem::take(&mut self.rest);
         let write = move || {
@@ -81,7 +97,10 @@ impl Spooling {
             file.write_all_at(&piece, at)?;
             Ok((file, piece))
         };
-        let (file, mut piece) = tokio::task::spawn_blocking(write).await.map_err(io::Error::other).flatten()?;
+        let (file, mut piece) = tokio::task::spawn_blocking(write)
+            .await
+            .map_err(io::Error::other)
+            .flatten()?;
         self.written += piece.len();
         self.file = Some(file);
         piece.clear();
@@ -92,7 +111,11 @@ impl Spooling {
     /// Ends the body.
     pub fn end(mut self) -> Spooled {
         self.rest.shrink_to_fit();
-        Spooled { file: self.file, written: self.written, rest: self.rest.into() }
+        Spooled {
+            file: self.file,
+            written: self.written,
+            rest: self.rest.into(),
+        }
     }
 }
 
@@ -104,31 +127,51 @@ impl Spooled {
 
     /// Cuts a part of the body into ranges of at most `longest` bytes, none of which is both in the
     /// file and in memory.
-    pub fn ranges(&self, part: Range<usize>, longest: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+    pub fn ranges(
+        &self,
+        part: Range<usize>,
+        longest: usize,
+    ) -> impl Iterator<Item = Range<usize>> + use<> {
         let edge = self.written.clamp(part.start, part.end);
-        [part.start..edge, edge..part.end].into_iter().flat_map(move |side| {
-            side.clone().step_by(longest.max(1)).map(move |at| at..side.end.min(at.saturating_add(longest)))
-        })
+        [part.start..edge, edge..part.end]
+            .into_iter()
+            .flat_map(move |side| {
+                side.clone()
+                    .step_by(longest.max(1))
+                    .map(move |at| at..side.end.min(at.saturating_add(longest)))
+            })
     }
 
     /// Reads such a range.
     pub async fn read(&self, range: Range<usize>) -> io::Result<Bytes> {
         let Some(file) = self.file.clone().filter(|_| range.start < self.written) else {
-            let (start, end) = (range.start.saturating_sub(self.written), range.end.saturating_sub(self.written));
+            let (start, end) = (
+                range.start.saturating_sub(self.written),
+                range.end.saturating_sub(self.written),
+            );
             return Ok(self.rest.slice(start.min(end)..end.min(self.rest.len())));
         };
         let read = move || {
             let mut bytes = vec![0; range.len()];
-            file.read_exact_at(&mut bytes, range.start as u64).map(|()| Bytes::from(bytes))
+            file.read_exact_at(&mut bytes, range.start as u64)
+                .map(|()| Bytes::from(bytes))
         };
-        tokio::task::spawn_blocking(read).await.map_err(io::Error::other).flatten()
+        tokio::task::spawn_blocking(read)
+            .await
+            .map_err(io::Error::other)
+            .flatten()
     }
 }
 
 /// Makes a file without a name.
 fn make(folder: &Path) -> io::Result<File> {
     let path = folder.join(format!(".upload-{}", uuid::Uuid::now_v7().simple()));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)?;
     std::fs::remove_file(&path).map(|()| file)
 }
 
@@ -137,11 +180,16 @@ mod tests {
     use super::*;
 
     fn run<T>(work: impl Future<Output = T>) -> T {
-        tokio::runtime::Builder::new_current_thread().build().expect("a runtime").block_on(work)
+        tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime")
+            .block_on(work)
     }
 
     fn body(length: usize) -> Vec<u8> {
-        (0..length).map(|n| u8::try_from(n % 251).expect("a byte")).collect()
+        (0..length)
+            .map(|n| u8::try_from(n % 251).expect("a byte"))
+            .collect()
     }
 
     async fn all(spooled: &Spooled, part: Range<usize>, longest: usize) -> Vec<u8> {
@@ -157,28 +205,51 @@ mod tests {
     fn what_was_put_in_comes_out_as_often_as_it_is_read() {
         let folder = std::env::temp_dir().join(format!("spool-{}", uuid::Uuid::now_v7()));
         std::fs::create_dir(&folder).expect("a folder");
-        for (folder, in_file) in [(folder.as_path(), true), (Path::new("/nowhere/at/all"), false)] {
+        for (folder, in_file) in [
+            (folder.as_path(), true),
+            (Path::new("/nowhere/at/all"), false),
+        ] {
             let spool = Spool::new(folder, 8 << 20, 8 << 20);
-            assert_eq!(spool.largest(100 << 20), if in_file { 100 << 20 } else { IN_MEMORY });
+            assert_eq!(
+                spool.largest(100 << 20),
+                if in_file { 100 << 20 } else { IN_MEMORY }
+            );
             for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 7] {
                 let body = body(length);
                 run(async {
                     let (mut spooling, _room) = spool.begin(&Arc::default());
                     for piece in body.chunks(100_000) {
                         spooling.put(piece).await.expect("room");
-                        assert!(!in_file || spooling.in_memory() <= 2 * (PIECE + 100_000), "{}", spooling.in_memory());
+                        assert!(
+                            !in_file || spooling.in_memory() <= 2 * (PIECE + 100_000),
+                            "{}",
+                            spooling.in_memory()
+                        );
                     }
                     let spooled = spooling.end();
-                    assert_eq!((spooled.length(), spooled.file.is_some()), (length, in_file && length >= PIECE));
+                    assert_eq!(
+                        (spooled.length(), spooled.file.is_some()),
+                        (length, in_file && length >= PIECE)
+                    );
                     for longest in [65_536, 77_777, PIECE * 8] {
-                        assert!(all(&spooled, 0..length, longest).await == body, "{length} in {longest}");
+                        assert!(
+                            all(&spooled, 0..length, longest).await == body,
+                            "{length} in {longest}"
+                        );
                     }
                     let part = length / 3..length - length / 4;
-                    assert!(all(&spooled, part.clone(), 65_536).await == body[part], "a part of {length}");
+                    assert!(
+                        all(&spooled, part.clone(), 65_536).await == body[part],
+                        "a part of {length}"
+                    );
                 });
             }
         }
-        assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0, "no file has a name");
+        assert_eq!(
+            std::fs::read_dir(&folder).expect("the folder").count(),
+            0,
+            "no file has a name"
+        );
         std::fs::remove_dir(&folder).expect("an empty folder");
     }
 }

@@ -17,12 +17,23 @@ pub fn columns<R: AsRef<[String]>>(rows: impl IntoIterator<Item = R>, left: usiz
         let cells = rows.iter().filter_map(|row| row.as_ref().get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..rows.first().map_or(0, |row| row.as_ref().len())).map(width).collect();
+    let widths: Vec<usize> = (0..rows.first().map_or(0, |row| row.as_ref().len()))
+        .map(width)
+        .collect();
     let mut text = String::new();
     for row in &rows {
-        let cells = row.as_ref().iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-            if column < left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
+        let cells = row
+            .as_ref()
+            .iter()
+            .zip(&widths)
+            .enumerate()
+            .map(|(column, (cell, width))| {
+                if column < left {
+                    format!("{cell:<width$}")
+                } else {
+                    format!("{cell:>width$}")
+                }
+            });
         text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
     }

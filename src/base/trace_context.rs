@@ -56,7 +56,14 @@ pub fn read<'h>(
     if parents.next().is_some() {
         return None;
     }
-    Some((trace, Parent { span, is_sampled, state: state(states) }))
+    Some((
+        trace,
+        Parent {
+            span,
+            is_sampled,
+            state: state(states),
+        },
+    ))
 }
 
 /// Reads a `traceparent`. Later versions begin with the same fields.
@@ -119,7 +126,11 @@ impl TraceContext {
 
 /// Returns bytes as hexadecimal digits.
 pub fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| digits(*byte)).map(char::from).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| digits(*byte))
+        .map(char::from)
+        .collect()
 }
 
 /// Returns the hexadecimal digits of a trace's id.
@@ -133,7 +144,13 @@ pub fn digits_of(trace: &TraceId) -> [u8; 32] {
 
 #[inline]
 fn digits(byte: u8) -> [u8; 2] {
-    let digit = |half: u8| if half < 10 { b'0' + half } else { b'a' - 10 + half };
+    let digit = |half: u8| {
+        if half < 10 {
+            b'0' + half
+        } else {
+            b'a' - 10 + half
+        }
+    };
     [digit(byte >> 4), digit(byte & 15)]
 }
 
@@ -144,22 +161,50 @@ mod tests {
     const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     fn check(text: &str, expected: Option<bool>) {
-        assert_eq!(parse(text.as_bytes()).map(|(.., sampled)| sampled), expected, "{text}");
+        assert_eq!(
+            parse(text.as_bytes()).map(|(.., sampled)| sampled),
+            expected,
+            "{text}"
+        );
     }
 
     #[test]
     fn a_traceparent_is_read_as_the_standard_says() {
         check(GOOD, Some(true));
-        check("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00", Some(false));
+        check(
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00",
+            Some(false),
+        );
         // Unknown flags are ignored, also the one that says that the id is random.
-        check("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-03", Some(true));
-        check("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-fe", Some(false));
+        check(
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-03",
+            Some(true),
+        );
+        check(
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-fe",
+            Some(false),
+        );
         // Later versions may be longer.
-        check("01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", Some(true));
-        check("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-comes-later", Some(true));
-        check("cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01what", None);
-        check("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more", None);
-        check("ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None);
+        check(
+            "01-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            Some(true),
+        );
+        check(
+            "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-what-comes-later",
+            Some(true),
+        );
+        check(
+            "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01what",
+            None,
+        );
+        check(
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+            None,
+        );
+        check(
+            "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+            None,
+        );
         for broken in [
             "",
             "00",
@@ -183,13 +228,30 @@ mod tests {
     fn what_is_read_is_written_with_our_own_span() {
         let (trace, parent) = read([GOOD.as_bytes()].into_iter(), std::iter::empty()).unwrap();
         assert_eq!(hexadecimal(&parent.span), "00f067aa0ba902b7");
-        let context = TraceContext { trace, parent: Some(parent), is_sampled: true, at: None };
+        let context = TraceContext {
+            trace,
+            parent: Some(parent),
+            is_sampled: true,
+            at: None,
+        };
         let ours = [1, 2, 3, 4, 5, 6, 7, 0xab];
-        assert_eq!(context.traceparent(ours), "00-4bf92f3577b34da6a3ce929d0e0e4736-01020304050607ab-01");
-        let context = TraceContext { is_sampled: false, ..context };
+        assert_eq!(
+            context.traceparent(ours),
+            "00-4bf92f3577b34da6a3ce929d0e0e4736-01020304050607ab-01"
+        );
+        let context = TraceContext {
+            is_sampled: false,
+            ..context
+        };
         assert!(context.traceparent(ours).ends_with("-00"));
         // Two of them say nothing.
-        assert_eq!(read([GOOD.as_bytes(), GOOD.as_bytes()].into_iter(), std::iter::empty()), None);
+        assert_eq!(
+            read(
+                [GOOD.as_bytes(), GOOD.as_bytes()].into_iter(),
+                std::iter::empty()
+            ),
+            None
+        );
     }
 
     #[test]
@@ -201,7 +263,10 @@ mod tests {
         };
         assert_eq!(kept(&[]), None);
         assert_eq!(kept(&["", " "]), None);
-        assert_eq!(kept(&["rojo=00f0,congo=t61"]).as_deref(), Some("rojo=00f0,congo=t61"));
+        assert_eq!(
+            kept(&["rojo=00f0,congo=t61"]).as_deref(),
+            Some("rojo=00f0,congo=t61")
+        );
         assert_eq!(kept(&["a=1", "b=2"]).as_deref(), Some("a=1,b=2"));
         assert_eq!(kept(&["a=\u{e4}"]), None);
         assert_eq!(kept(&["a=1\r\nx-evil: 1"]), None);

@@ -39,7 +39,9 @@ pub trait Written: FromStr<Err = String> {
 
 impl<'de, T: Written> Deserialize<'de> for Text<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_newtype_struct(T::NAME, Parse("text", PhantomData)).map(Text)
+        deserializer
+            .deserialize_newtype_struct(T::NAME, Parse("text", PhantomData))
+            .map(Text)
     }
 }
 
@@ -83,9 +85,14 @@ impl FromStr for Span {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let milliseconds = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
-        let number = number_and_unit(text, &milliseconds, 168 * 3_600_000)
-            .ok_or("must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h")?;
-        Ok(Self(number.map(Duration::from_millis).ok_or("must be at most 168h")?))
+        let number = number_and_unit(text, &milliseconds, 168 * 3_600_000).ok_or(
+            "must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h",
+        )?;
+        Ok(Self(
+            number
+                .map(Duration::from_millis)
+                .ok_or("must be at most 168h")?,
+        ))
     }
 }
 
@@ -110,8 +117,11 @@ impl FromStr for Days {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let number = number_and_unit(text, &[("d", 1)], 3650).ok_or("must be a number of days, such as 90d")?;
-        let days = number.and_then(|days| u32::try_from(days).ok()).filter(|days| *days > 0);
+        let number = number_and_unit(text, &[("d", 1)], 3650)
+            .ok_or("must be a number of days, such as 90d")?;
+        let days = number
+            .and_then(|days| u32::try_from(days).ok())
+            .filter(|days| *days > 0);
         Ok(Self(days.ok_or("must be 1d to 3650d")?))
     }
 }
@@ -130,10 +140,20 @@ impl FromStr for Size {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let bytes = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-        let number = number_and_unit(text, &bytes, 1 << 40)
-            .ok_or("must be a size with its unit (B, KiB, MiB or GiB), such as 512B, 64KiB, 32MiB or 1GiB")?;
-        Ok(Self(number.and_then(|size| usize::try_from(size).ok()).ok_or("must be at most 1024GiB")?))
+        let bytes = [
+            ("B", 1),
+            ("KiB", 1 << 10),
+            ("MiB", 1 << 20),
+            ("GiB", 1 << 30),
+        ];
+        let number = number_and_unit(text, &bytes, 1 << 40).ok_or(
+            "must be a size with its unit (B, KiB, MiB or GiB), such as 512B, 64KiB, 32MiB or 1GiB",
+        )?;
+        Ok(Self(
+            number
+                .and_then(|size| usize::try_from(size).ok())
+                .ok_or("must be at most 1024GiB")?,
+        ))
     }
 }
 
@@ -141,9 +161,17 @@ impl FromStr for Size {
 /// such number, and `Some(None)` if the number is larger than `largest`.
 pub fn number_and_unit(text: &str, units: &[(&str, u64)], largest: u64) -> Option<Option<u64>> {
     let (number, unit) = text.split_at_checked(text.find(|c: char| !c.is_ascii_digit())?)?;
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit && !number.is_empty())?;
+    let (_, factor) = units
+        .iter()
+        .find(|(name, _)| *name == unit && !number.is_empty())?;
     // A number that cannot be parsed is too large: it has 20 digits or more.
-    Some(number.parse().ok().and_then(|number: u64| number.checked_mul(*factor)).filter(|number| *number <= largest))
+    Some(
+        number
+            .parse()
+            .ok()
+            .and_then(|number: u64| number.checked_mul(*factor))
+            .filter(|number| *number <= largest),
+    )
 }
 
 /// A number of at most six decimals, not negative. It is held in millionths, so that sums are
@@ -190,7 +218,10 @@ fn scaled(text: &str, (decimals_most, in_words): (u32, &str), largest: u64) -> R
     let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
     let power = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
-    if [whole, decimals, power].iter().any(|digits| digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit())) {
+    if [whole, decimals, power]
+        .iter()
+        .any(|digits| digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()))
+    {
         return Err("must be a number that is 0 or more, such as 12 or 0.15".to_owned());
     }
     let digits = format!("{whole}{decimals}");
@@ -199,18 +230,31 @@ fn scaled(text: &str, (decimals_most, in_words): (u32, &str), largest: u64) -> R
         return Ok(0);
     }
     // The number of parts has these digits, and `zeros` zeros after them.
-    let after =
-        i64::try_from(digits.len() - significant.len()).unwrap_or(i64::MAX).saturating_sub(decimals.len() as i64);
+    let after = i64::try_from(digits.len() - significant.len())
+        .unwrap_or(i64::MAX)
+        .saturating_sub(decimals.len() as i64);
     let power: i64 = power.parse().unwrap_or(i64::MAX);
     let zeros = after
-        .saturating_add(if exponent.starts_with('-') { -power } else { power })
+        .saturating_add(if exponent.starts_with('-') {
+            -power
+        } else {
+            power
+        })
         .saturating_add(decimals_most.into());
     if zeros < 0 {
         return Err(format!("must have at most {in_words} decimals"));
     }
-    let factor = u32::try_from(zeros).ok().and_then(|zeros| 10_u64.checked_pow(zeros));
-    let parts = significant.parse::<u64>().ok().zip(factor).and_then(|(number, factor)| number.checked_mul(factor));
-    parts.filter(|parts| *parts <= most).ok_or_else(|| format!("must be at most {largest}"))
+    let factor = u32::try_from(zeros)
+        .ok()
+        .and_then(|zeros| 10_u64.checked_pow(zeros));
+    let parts = significant
+        .parse::<u64>()
+        .ok()
+        .zip(factor)
+        .and_then(|(number, factor)| number.checked_mul(factor));
+    parts
+        .filter(|parts| *parts <= most)
+        .ok_or_else(|| format!("must be at most {largest}"))
 }
 
 impl JsonSchema for Decimal {
@@ -249,11 +293,18 @@ impl FromStr for Share {
             // Rust's floats may begin with a sign or a dot, end with a dot, have an exponent, or be
             // `inf`.
             let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-            [whole, fraction].iter().all(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
+            [whole, fraction]
+                .iter()
+                .all(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))
         });
-        let percent: f64 =
-            percent.and_then(|number| number.parse().ok()).ok_or("must be a share in percent, such as 5% or 0.5%")?;
-        if percent > 100.0 { Err("must be at most 100%".to_owned()) } else { Ok(Self(percent / 100.0)) }
+        let percent: f64 = percent
+            .and_then(|number| number.parse().ok())
+            .ok_or("must be a share in percent, such as 5% or 0.5%")?;
+        if percent > 100.0 {
+            Err("must be at most 100%".to_owned())
+        } else {
+            Ok(Self(percent / 100.0))
+        }
     }
 }
 
@@ -265,7 +316,8 @@ pub struct Quantile(pub f64);
 impl Written for Quantile {
     const NAME: &str = "Quantile";
     const PATTERN: &str = "^p[5-9][0-9]$";
-    const MEANING: &str = "A quantile from p50 to p99: p95 is the value that 95 of 100 values stay below.";
+    const MEANING: &str =
+        "A quantile from p50 to p99: p95 is the value that 95 of 100 values stay below.";
 }
 
 impl FromStr for Quantile {
@@ -295,8 +347,7 @@ impl Time {
 
 impl Written for Time {
     const NAME: &str = "Time";
-    const PATTERN: &str =
-        r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$";
+    const PATTERN: &str = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$";
     const MEANING: &str = "A point in time, such as 2027-06-01T00:00:00Z, or a date for the start of that day in UTC.";
 }
 
@@ -322,24 +373,59 @@ mod tests {
 
     #[test]
     fn a_number_with_its_noun() {
-        assert_eq!((count(1_u64, "row"), count(0_usize, "row")), ("1 row".to_owned(), "0 rows".to_owned()));
+        assert_eq!(
+            (count(1_u64, "row"), count(0_usize, "row")),
+            ("1 row".to_owned(), "0 rows".to_owned())
+        );
     }
 
     #[test]
     fn spans_and_sizes() {
-        for (text, ms) in [("0s", 0), ("250ms", 250), ("5s", 5_000), ("10m", 600_000), ("168h", 604_800_000)] {
+        for (text, ms) in [
+            ("0s", 0),
+            ("250ms", 250),
+            ("5s", 5_000),
+            ("10m", 600_000),
+            ("168h", 604_800_000),
+        ] {
             assert_eq!(text.parse(), Ok(Span(Duration::from_millis(ms))), "{text}");
         }
-        for (text, bytes) in [("0B", 0), ("512B", 512), ("64KiB", 65_536), ("32MiB", 33_554_432), ("1024GiB", 1 << 40)]
-        {
+        for (text, bytes) in [
+            ("0B", 0),
+            ("512B", 512),
+            ("64KiB", 65_536),
+            ("32MiB", 33_554_432),
+            ("1024GiB", 1 << 40),
+        ] {
             assert_eq!(text.parse(), Ok(Size(bytes)), "{text}");
         }
-        for wrong in
-            ["", "5", "s", "5 s", "5S", "-5s", "+5s", "1.5s", "5sec", "169h", "99999999999999999999999h", "5d", "５s"]
-        {
+        for wrong in [
+            "",
+            "5",
+            "s",
+            "5 s",
+            "5S",
+            "-5s",
+            "+5s",
+            "1.5s",
+            "5sec",
+            "169h",
+            "99999999999999999999999h",
+            "5d",
+            "５s",
+        ] {
             assert!(wrong.parse::<Span>().is_err(), "{wrong}");
         }
-        for wrong in ["", "5", "5MB", "5mib", "5 MiB", "1025GiB", "99999999999999999999999GiB", "-1B"] {
+        for wrong in [
+            "",
+            "5",
+            "5MB",
+            "5mib",
+            "5 MiB",
+            "1025GiB",
+            "99999999999999999999999GiB",
+            "-1B",
+        ] {
             assert!(wrong.parse::<Size>().is_err(), "{wrong}");
         }
     }
@@ -350,7 +436,18 @@ mod tests {
             assert_eq!(text.parse(), Ok(Days(days)), "{text}");
         }
         assert_eq!(Days(2).span(), Duration::from_secs(172_800));
-        for wrong in ["", "d", "0d", "90", "90D", "3651d", "24h", "1.5d", "-1d", "99999999999999999999999d"] {
+        for wrong in [
+            "",
+            "d",
+            "0d",
+            "90",
+            "90D",
+            "3651d",
+            "24h",
+            "1.5d",
+            "-1d",
+            "99999999999999999999999d",
+        ] {
             assert!(wrong.parse::<Days>().is_err(), "{wrong}");
         }
     }
@@ -397,7 +494,11 @@ mod tests {
             ("1e99999999999999999999", "at most 1000000000"),
             ("99999999999999999999999", "at most 1000000000"),
         ] {
-            assert!(text.parse::<Decimal>().is_err_and(|told| told.contains(why)), "{text}");
+            assert!(
+                text.parse::<Decimal>()
+                    .is_err_and(|told| told.contains(why)),
+                "{text}"
+            );
         }
     }
 
@@ -412,28 +513,46 @@ mod tests {
         ] {
             assert_eq!(text.parse(), Ok(Fine(picos)), "{text}");
         }
-        for (text, why) in [("1e-13", "twelve decimals"), ("1000000.1", "at most 1000000"), ("-1", "0 or more")] {
-            assert!(text.parse::<Fine>().is_err_and(|told| told.contains(why)), "{text}");
+        for (text, why) in [
+            ("1e-13", "twelve decimals"),
+            ("1000000.1", "at most 1000000"),
+            ("-1", "0 or more"),
+        ] {
+            assert!(
+                text.parse::<Fine>().is_err_and(|told| told.contains(why)),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn shares_and_quantiles() {
-        for (text, share) in
-            [("0%", 0.0), ("0.5%", 0.005), ("5%", 0.05), ("05.0%", 0.05), ("12.5%", 0.125), ("100%", 1.0)]
-        {
+        for (text, share) in [
+            ("0%", 0.0),
+            ("0.5%", 0.005),
+            ("5%", 0.05),
+            ("05.0%", 0.05),
+            ("12.5%", 0.125),
+            ("100%", 1.0),
+        ] {
             assert_eq!(text.parse(), Ok(Share(share)), "{text}");
         }
         for (text, share) in [("p50", 0.5), ("p59", 0.59), ("p95", 0.95), ("p99", 0.99)] {
             assert_eq!(text.parse(), Ok(Quantile(share)), "{text}");
         }
-        for wrong in
-            ["", "%", "5", "5 %", "-5%", "+5%", ".5%", "5.%", "1.2.3%", "1e1%", "inf%", "nan%", "100.1%", "5%%", "５%"]
-        {
+        for wrong in [
+            "", "%", "5", "5 %", "-5%", "+5%", ".5%", "5.%", "1.2.3%", "1e1%", "inf%", "nan%",
+            "100.1%", "5%%", "５%",
+        ] {
             assert!(wrong.parse::<Share>().is_err(), "{wrong}");
         }
-        assert_eq!(format!("{}%", "9".repeat(400)).parse::<Share>(), Err("must be at most 100%".to_owned()));
-        for wrong in ["", "p", "95", "P95", "p49", "p100", "p9", "p095", "p99.9", "p95 ", "95%", "p5０"] {
+        assert_eq!(
+            format!("{}%", "9".repeat(400)).parse::<Share>(),
+            Err("must be at most 100%".to_owned())
+        );
+        for wrong in [
+            "", "p", "95", "P95", "p49", "p100", "p9", "p095", "p99.9", "p95 ", "95%", "p5０",
+        ] {
             assert!(wrong.parse::<Quantile>().is_err(), "{wrong}");
         }
     }

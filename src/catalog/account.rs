@@ -120,15 +120,22 @@ pub enum Signer {
 impl Account {
     /// Returns the wire format of a kind of endpoint.
     pub fn speaks(&self, endpoint: Endpoint) -> &Dialect {
-        self.serves.iter().find(|(kind, _)| *kind == endpoint).map_or(&self.dialect, |(_, dialect)| dialect)
+        self.serves
+            .iter()
+            .find(|(kind, _)| *kind == endpoint)
+            .map_or(&self.dialect, |(_, dialect)| dialect)
     }
 
     /// Returns the proxy through which the account is reached, if there is one.
     pub fn proxy(&self, proxies: &Proxies) -> Option<Arc<Proxy>> {
-        let Base { tls, host, port, .. } = &self.base;
+        let Base {
+            tls, host, port, ..
+        } = &self.base;
         // A proxy could read plain HTTP, and so could others on the way to it and past it.
         let is_direct = self.dialect.protocol.calls_nobody() || (!*tls && !self.network.insecure);
-        proxies.to(&self.network.proxy, *tls, host, *port).filter(|_| !is_direct)
+        proxies
+            .to(&self.network.proxy, *tls, host, *port)
+            .filter(|_| !is_direct)
     }
 
     /// Returns the price that is known of the provider's model.
@@ -136,7 +143,8 @@ impl Account {
         match self.dialect.prices() {
             Prices::Free => Some((Price::FREE, Origin::Demo)),
             Prices::Unlisted => None,
-            Prices::Listed => list::find(list::provider(&self.base.host)?, model).map(|price| (price, Origin::List)),
+            Prices::Listed => list::find(list::provider(&self.base.host)?, model)
+                .map(|price| (price, Origin::List)),
         }
     }
 
@@ -151,29 +159,49 @@ impl Account {
             let base = &self.base;
             let address = format!("{} {} {} {}", base.tls, base.host, base.port, base.path);
             let mut sha = Sha256::new();
-            for part in [&*address].into_iter().chain(self.secrets()).chain(credential) {
+            for part in [&*address]
+                .into_iter()
+                .chain(self.secrets())
+                .chain(credential)
+            {
                 // Each part is hashed with its length, so that no two lists of parts are one text.
                 sha.update((part.len() as u64).to_be_bytes());
                 sha.update(part);
             }
-            sha.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>().into()
+            sha.finalize()
+                .iter()
+                .take(16)
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
+                .into()
         })
     }
 
     /// Returns everything of the account that no text may show: its key, and the values of its
     /// headers, since some providers take the key there.
     pub fn secrets(&self) -> Vec<&str> {
-        let headers = self.headers.iter().filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= 8);
+        let headers = self
+            .headers
+            .iter()
+            .filter_map(|(_, value)| value.to_str().ok())
+            .filter(|value| value.len() >= 8);
         let keys = match &self.signer {
             Some(Signer::Aws(keys)) => Some(keys),
             // Google's private key is not listed. It is lines of PEM, and its tokens are long
             // random words: whatever looks like one is taken out anyway.
             Some(Signer::Google(..)) | None => None,
         };
-        let of_aws = keys
-            .into_iter()
-            .flat_map(|keys| [&keys.access_key_id, &keys.secret_access_key].into_iter().chain(&keys.session_token));
-        self.key.iter().map(Secret::expose).chain(headers).chain(of_aws.map(Secret::expose)).collect()
+        let of_aws = keys.into_iter().flat_map(|keys| {
+            [&keys.access_key_id, &keys.secret_access_key]
+                .into_iter()
+                .chain(&keys.session_token)
+        });
+        self.key
+            .iter()
+            .map(Secret::expose)
+            .chain(headers)
+            .chain(of_aws.map(Secret::expose))
+            .collect()
     }
 }
 

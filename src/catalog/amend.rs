@@ -74,7 +74,13 @@ impl Files {
                 }
             }
         };
-        Ok(Self { conf: conf.to_owned(), sources, catalog, lock: None, before: None })
+        Ok(Self {
+            conf: conf.to_owned(),
+            sources,
+            catalog,
+            lock: None,
+            before: None,
+        })
     }
 
     /// Reads the files to change something. Nobody else who asks for the lock can change them
@@ -82,8 +88,8 @@ impl Files {
     pub fn lock(conf: &Path) -> Result<Self, String> {
         is_there(conf).map_err(|problems| problems.to_string())?;
         let shown = conf.display();
-        let folder =
-            File::open(conf).map_err(|why| format!("{shown}: the configuration folder cannot be read: {why}"))?;
+        let folder = File::open(conf)
+            .map_err(|why| format!("{shown}: the configuration folder cannot be read: {why}"))?;
         let start = Instant::now();
         loop {
             match folder.try_lock() {
@@ -92,14 +98,21 @@ impl Files {
                     std::thread::park_timeout(Duration::from_millis(20))
                 }
                 Err(TryLockError::WouldBlock) => {
-                    return Err(format!("{shown}: another process is changing keys in this folder: try again"));
+                    return Err(format!(
+                        "{shown}: another process is changing keys in this folder: try again"
+                    ));
                 }
                 Err(TryLockError::Error(why)) => {
-                    return Err(format!("{shown}: the folder cannot be locked, so nothing was changed: {why}"));
+                    return Err(format!(
+                        "{shown}: the folder cannot be locked, so nothing was changed: {why}"
+                    ));
                 }
             }
         }
-        Ok(Self { lock: Some(folder), ..Self::read(conf)? })
+        Ok(Self {
+            lock: Some(folder),
+            ..Self::read(conf)?
+        })
     }
 
     /// Returns the catalog that the files make.
@@ -109,12 +122,18 @@ impl Files {
 
     /// Returns a file's name, with its folder.
     pub fn name(&self, file: usize) -> String {
-        self.sources.get(file).map(|source| source.path.display().to_string()).unwrap_or_default()
+        self.sources
+            .get(file)
+            .map(|source| source.path.display().to_string())
+            .unwrap_or_default()
     }
 
     /// Returns a file's name within the folder: `catalog.d/x.yaml`.
     pub fn within(&self, file: usize) -> &str {
-        self.sources.get(file).map(|source| source.name.as_str()).unwrap_or_default()
+        self.sources
+            .get(file)
+            .map(|source| source.name.as_str())
+            .unwrap_or_default()
     }
 
     /// Returns the folder.
@@ -138,19 +157,44 @@ impl Files {
     }
 
     /// Returns the place of one key, and what `read` makes of the text that is written for it.
-    pub fn written<T>(&self, caller: &str, name: &str, read: impl Fn(&Node<'_>) -> T) -> Option<(KeyPlace, T)> {
-        self.keys(|of, key| of == caller && key == name, |_, place, node| (place, read(node))).pop()
+    pub fn written<T>(
+        &self,
+        caller: &str,
+        name: &str,
+        read: impl Fn(&Node<'_>) -> T,
+    ) -> Option<(KeyPlace, T)> {
+        self.keys(
+            |of, key| of == caller && key == name,
+            |_, place, node| (place, read(node)),
+        )
+        .pop()
     }
 
-    fn keys<T>(&self, wanted: impl Fn(&str, &str) -> bool, take: impl Fn(String, KeyPlace, &Node<'_>) -> T) -> Vec<T> {
+    fn keys<T>(
+        &self,
+        wanted: impl Fn(&str, &str) -> bool,
+        take: impl Fn(String, KeyPlace, &Node<'_>) -> T,
+    ) -> Vec<T> {
         let mut taken = Vec::new();
         for (file, source) in self.sources.iter().enumerate() {
-            let Ok((tree, _)) = yaml::parse(&source.text) else { continue };
-            for Entry { key: caller, node, .. } in section(&tree, "callers") {
-                for Entry { key, line, node, .. } in
-                    section(node, "keys").iter().filter(|entry| wanted(caller, &entry.key))
+            let Ok((tree, _)) = yaml::parse(&source.text) else {
+                continue;
+            };
+            for Entry {
+                key: caller, node, ..
+            } in section(&tree, "callers")
+            {
+                for Entry {
+                    key, line, node, ..
+                } in section(node, "keys")
+                    .iter()
+                    .filter(|entry| wanted(caller, &entry.key))
                 {
-                    taken.push(take(format!("{caller}/{key}"), KeyPlace { file, line: *line }, node));
+                    taken.push(take(
+                        format!("{caller}/{key}"),
+                        KeyPlace { file, line: *line },
+                        node,
+                    ));
                 }
             }
         }
@@ -160,24 +204,44 @@ impl Files {
     /// Changes a file, and returns the place at which the first of the changes is now. The error
     /// gives the reason and its place.
     pub fn change(&mut self, file: usize, changes: &[Change<'_>]) -> Result<KeyPlace, String> {
-        let Some(source) = self.sources.get(file) else { return Err("there is no such file".to_owned()) };
-        let (text, line) = edit(&source.text, changes)
-            .map_err(|problem| Problem { file: source.path.display().to_string(), ..problem }.to_string())?;
+        let Some(source) = self.sources.get(file) else {
+            return Err("there is no such file".to_owned());
+        };
+        let (text, line) = edit(&source.text, changes).map_err(|problem| {
+            Problem {
+                file: source.path.display().to_string(),
+                ..problem
+            }
+            .to_string()
+        })?;
         let like = fs::metadata(&source.path).map_err(|why| cannot(&source.path, &why))?;
         let mut after = self.sources.clone();
         let path = source.path.clone();
-        let before = after.get_mut(file).map(|source| std::mem::replace(&mut source.text, text));
+        let before = after
+            .get_mut(file)
+            .map(|source| std::mem::replace(&mut source.text, text));
         self.take(after, &path, before.as_deref(), &like)?;
-        Ok(KeyPlace { file, line: line.unwrap_or(1) })
+        Ok(KeyPlace {
+            file,
+            line: line.unwrap_or(1),
+        })
     }
 
     /// Adds a file to `catalog.d`, as readable as `catalog.yaml`, and returns the file's position.
     pub fn add(&mut self, name: &str, text: String) -> Result<usize, String> {
-        let main = self.sources.first().map(|source| source.path.clone()).unwrap_or_default();
+        let main = self
+            .sources
+            .first()
+            .map(|source| source.path.clone())
+            .unwrap_or_default();
         let like = fs::metadata(&main).map_err(|why| cannot(&main, &why))?;
         let path = self.conf.join("catalog.d").join(name);
         let mut after = self.sources.clone();
-        after.push(CatalogFile { name: format!("catalog.d/{name}"), path: path.clone(), text });
+        after.push(CatalogFile {
+            name: format!("catalog.d/{name}"),
+            path: path.clone(),
+            text,
+        });
         self.take(after, &path, None, &like)?;
         Ok(self.sources.len().saturating_sub(1))
     }
@@ -196,8 +260,11 @@ impl Files {
                 path.display()
             )
         })?;
-        let text =
-            after.iter().find(|source| source.path == path).map(|source| source.text.as_str()).unwrap_or_default();
+        let text = after
+            .iter()
+            .find(|source| source.path == path)
+            .map(|source| source.text.as_str())
+            .unwrap_or_default();
         // The lock keeps away those who ask for it. An editor does not ask.
         let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let unchanged = match (fs::read(&real), before) {
@@ -211,7 +278,10 @@ impl Files {
                 path.display()
             ));
         }
-        let made = real.parent().filter(|folder| !folder.exists()).map(Path::to_owned);
+        let made = real
+            .parent()
+            .filter(|folder| !folder.exists())
+            .map(Path::to_owned);
         if let Some(folder) = &made {
             make_folder(folder, &self.conf).map_err(|why| cannot(folder, &why))?;
         }
@@ -219,14 +289,20 @@ impl Files {
             remove_folder(made.as_deref());
             return Err(cannot(path, &why));
         }
-        self.before = Some(FileBefore { path: real, text: before.map(str::to_owned), made });
+        self.before = Some(FileBefore {
+            path: real,
+            text: before.map(str::to_owned),
+            made,
+        });
         (self.sources, self.catalog) = (after, catalog);
         Ok(())
     }
 
     /// Undoes the last change. Nothing may be done with these files afterwards.
     pub fn undo(&mut self) -> Result<(), String> {
-        let Some(FileBefore { path, text, made }) = self.before.take() else { return Ok(()) };
+        let Some(FileBefore { path, text, made }) = self.before.take() else {
+            return Ok(());
+        };
         let undo = || match &text {
             Some(text) => replace(&path, text, &fs::metadata(&path)?),
             None => fs::remove_file(&path),
@@ -242,7 +318,9 @@ fn is_young(conf: &Path, Problems(problems, _): &Problems) -> bool {
     problems.iter().any(|problem| {
         match fs::metadata(conf.join(&problem.file)).and_then(|metadata| metadata.modified()) {
             Ok(modified) => modified.elapsed().is_ok_and(|long| long < YOUNG),
-            Err(why) => why.kind() == io::ErrorKind::NotFound && problem.file.starts_with("catalog.d/"),
+            Err(why) => {
+                why.kind() == io::ErrorKind::NotFound && problem.file.starts_with("catalog.d/")
+            }
         }
     })
 }
@@ -256,9 +334,18 @@ fn remove_folder(made: Option<&Path>) {
 }
 
 fn section<'n, 't>(node: &'n Node<'t>, name: &str) -> &'n [Entry<'t>] {
-    let Value::Map(entries) = &node.value else { return &[] };
-    let found = entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node.value);
-    if let Some(Value::Map(section)) = found { section } else { &[] }
+    let Value::Map(entries) = &node.value else {
+        return &[];
+    };
+    let found = entries
+        .iter()
+        .find(|entry| entry.key == name)
+        .map(|entry| &entry.node.value);
+    if let Some(Value::Map(section)) = found {
+        section
+    } else {
+        &[]
+    }
 }
 
 fn cannot(path: &Path, why: &io::Error) -> String {
@@ -278,7 +365,11 @@ fn replace(path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
         Ok(()) | Err(_) => {}
     }
     let put = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&aside)?;
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&aside)?;
         file.write_all(text.as_bytes())?;
         read_by_the_same(&file, like)?;
         file.sync_all()?;

@@ -29,7 +29,10 @@ pub(crate) struct FileList {
 /// Lists the files of the catalog.
 pub(crate) fn list(conf: &Path) -> Result<FileList, Problem> {
     let folder = conf.join("catalog.d");
-    let mut listed = FileList { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() };
+    let mut listed = FileList {
+        paths: vec![conf.join("catalog.yaml")],
+        passed_over: Vec::new(),
+    };
     let entries = fs::read_dir(&folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let entries = match entries {
         Ok(entries) => entries,
@@ -39,7 +42,10 @@ pub(crate) fn list(conf: &Path) -> Result<FileList, Problem> {
     let mut paths: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
     paths.sort();
     for path in paths {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         if name.starts_with('.') {
             continue;
         }
@@ -57,17 +63,27 @@ pub(crate) fn list(conf: &Path) -> Result<FileList, Problem> {
 pub(crate) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     let regular = |metadata: fs::Metadata| match metadata.is_file() {
         true => Ok(metadata.len()),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )),
     };
     regular(fs::metadata(path)?)?;
     let file = File::open(path)?;
-    let (size, most) = (regular(file.metadata()?)?, u64::try_from(limit).unwrap_or(u64::MAX));
+    let (size, most) = (
+        regular(file.metadata()?)?,
+        u64::try_from(limit).unwrap_or(u64::MAX),
+    );
     if size > most {
         return Err(too_large(limit));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-    if bytes.len() > limit { Err(too_large(limit)) } else { Ok(bytes) }
+    if bytes.len() > limit {
+        Err(too_large(limit))
+    } else {
+        Ok(bytes)
+    }
 }
 
 /// Reads what a file holds at this moment, without a check for writers: for the first look, before
@@ -89,7 +105,9 @@ pub(crate) fn read_whole(path: &Path, limit: usize) -> Option<Version> {
 /// Returns a file's fingerprint, or `None` if it cannot be had.
 pub(crate) fn stat(path: &Path) -> Option<Stat> {
     let metadata = fs::metadata(path).ok()?;
-    let time = |seconds: i64, nanoseconds: i64| i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
+    let time = |seconds: i64, nanoseconds: i64| {
+        i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
+    };
     Some(Stat {
         id: (metadata.dev(), metadata.ino()),
         size: metadata.len(),
@@ -103,7 +121,10 @@ pub(crate) fn no_file(path: &Path, why: &io::Error) -> Problem {
     let what = if why.kind() == io::ErrorKind::NotFound {
         "does not exist: create it, or name the configuration folder with --conf".to_owned()
     } else if why.kind() == io::ErrorKind::FileTooLarge {
-        format!("is too large: it may have at most {} MiB", yaml::LARGEST >> 20)
+        format!(
+            "is too large: it may have at most {} MiB",
+            yaml::LARGEST >> 20
+        )
     } else {
         format!("cannot be read: {why}")
     };
@@ -118,9 +139,17 @@ pub(crate) fn too_large_catalog(at: &Path, paths: &[PathBuf], limit: usize) -> P
     let mut files: Vec<(u64, &PathBuf)> = paths.iter().map(|path| (size(path), path)).collect();
     files.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
     let total = files.iter().map(|(size, _)| *size).sum();
-    let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut listed: Vec<String> =
-        files.iter().take(SHOWN).map(|(size, path)| format!("{} has {}", name(path), shown_size(*size))).collect();
+    let name = |path: &Path| {
+        path.file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
+    let mut listed: Vec<String> = files
+        .iter()
+        .take(SHOWN)
+        .map(|(size, path)| format!("{} has {}", name(path), shown_size(*size)))
+        .collect();
     if files.len() > SHOWN {
         listed.push(format!("{} more are smaller", files.len() - SHOWN));
     }
@@ -140,10 +169,13 @@ fn advice_for(total: u64) -> String {
     let mebibytes = (total + total / 4).div_ceil(1 << 20).next_power_of_two();
     let most = MOST_CATALOG_SIZE as u64;
     if total > most {
-        "1GiB is the most that can be allowed: remove entries, or serve them by several gateways".to_owned()
+        "1GiB is the most that can be allowed: remove entries, or serve them by several gateways"
+            .to_owned()
     } else {
         let enough = mebibytes.min(most >> 20);
-        format!("Write `catalog_size: {enough}MiB` in server.yaml and restart the gateway, or remove entries")
+        format!(
+            "Write `catalog_size: {enough}MiB` in server.yaml and restart the gateway, or remove entries"
+        )
     }
 }
 

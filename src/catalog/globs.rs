@@ -18,7 +18,10 @@ pub struct Globs {
 impl Globs {
     /// Makes the set that holds every id.
     pub fn everything() -> Self {
-        Self { all: true, ..Self::default() }
+        Self {
+            all: true,
+            ..Self::default()
+        }
     }
 
     /// Makes the set of ids that any of these globs matches.
@@ -46,7 +49,8 @@ impl Globs {
     /// Returns each of the globs.
     pub fn list(&self) -> Vec<&str> {
         let all = self.all.then_some("*").into_iter();
-        all.chain(self.exact.iter().chain(&self.patterns).map(|glob| &**glob)).collect()
+        all.chain(self.exact.iter().chain(&self.patterns).map(|glob| &**glob))
+            .collect()
     }
 
     /// Returns whether one of the globs may match a text that a pattern stands for.
@@ -57,14 +61,25 @@ impl Globs {
     /// Returns whether this set surely has all texts of a pattern that the other one has.
     pub fn covers(&self, other: &Self, pattern: &str) -> bool {
         let has = |narrow: &str| self.list().iter().any(|wide| is_wider(wide, narrow));
-        has(pattern) || other.list().iter().filter(|glob| may_meet(glob, pattern)).all(|glob| has(glob))
+        has(pattern)
+            || other
+                .list()
+                .iter()
+                .filter(|glob| may_meet(glob, pattern))
+                .all(|glob| has(glob))
     }
 
     /// Returns whether one of the globs matches.
     pub fn matches(&self, id: &str) -> bool {
         self.all
-            || self.exact.binary_search_by(|exact| (**exact).cmp(id)).is_ok()
-            || self.patterns.iter().any(|pattern| glob(pattern.as_bytes(), id.as_bytes()))
+            || self
+                .exact
+                .binary_search_by(|exact| (**exact).cmp(id))
+                .is_ok()
+            || self
+                .patterns
+                .iter()
+                .any(|pattern| glob(pattern.as_bytes(), id.as_bytes()))
     }
 }
 
@@ -74,7 +89,11 @@ impl fmt::Display for Globs {
         const SHOWN: usize = 12;
         let list = self.list();
         write!(f, "[{}", list.get(..SHOWN).unwrap_or(&list).join(", "))?;
-        if list.len() > SHOWN { write!(f, ", … {} in all]", list.len()) } else { f.write_str("]") }
+        if list.len() > SHOWN {
+            write!(f, ", … {} in all]", list.len())
+        } else {
+            f.write_str("]")
+        }
     }
 }
 
@@ -152,7 +171,11 @@ mod tests {
             ("*", &["", "a", "a/b"][..], &[][..]),
             ("gpt-*", &["gpt-", "gpt-4o"], &["gpt", "xgpt-4"]),
             ("*-mini", &["gpt-4o-mini", "-mini"], &["mini", "a-mini-b"]),
-            ("a*b*c", &["abc", "aXbYc", "abbbc", "abcbc"], &["ab", "acb", "abcd"]),
+            (
+                "a*b*c",
+                &["abc", "aXbYc", "abbbc", "abcbc"],
+                &["ab", "acb", "abcd"],
+            ),
             ("g?t", &["gpt", "g/t", "gät"], &["gt", "gppt"]),
             ("?*", &["a", "ab"], &[""]),
             ("a**b", &["ab", "axb"], &["a"]),
@@ -193,7 +216,13 @@ mod tests {
     #[test]
     fn globs_that_begin_otherwise_have_no_text_in_common() {
         let globs = Globs::new(["demo".into(), "demo-*".into()]);
-        for (pattern, may) in [("*", true), ("de*", true), ("demo-x*", true), ("openai/*", false), ("demox*", false)] {
+        for (pattern, may) in [
+            ("*", true),
+            ("de*", true),
+            ("demo-x*", true),
+            ("openai/*", false),
+            ("demox*", false),
+        ] {
             assert_eq!(globs.may_match(pattern), may, "{pattern}");
         }
         assert!(Globs::everything().may_match("openai/*") && !Globs::new([]).may_match("*"));
@@ -202,16 +231,23 @@ mod tests {
     #[test]
     fn no_glob_is_slow() {
         let start = std::time::Instant::now();
-        assert!(!glob(format!("{}b", "*a".repeat(60)).as_bytes(), "a".repeat(256).as_bytes()));
+        assert!(!glob(
+            format!("{}b", "*a".repeat(60)).as_bytes(),
+            "a".repeat(256).as_bytes()
+        ));
         // What tries all ways takes longer than anybody lives.
         assert!(start.elapsed().as_secs() < 60);
     }
 
     #[test]
     fn a_long_list_is_shown_in_part() {
-        let globs = |count: usize| Globs::new((0..count).map(|n| format!("m{n:02}").into())).to_string();
+        let globs =
+            |count: usize| Globs::new((0..count).map(|n| format!("m{n:02}").into())).to_string();
         assert_eq!((globs(0).as_str(), globs(2).as_str()), ("[]", "[m00, m01]"));
-        assert_eq!(globs(40), "[m00, m01, m02, m03, m04, m05, m06, m07, m08, m09, m10, m11, … 40 in all]");
+        assert_eq!(
+            globs(40),
+            "[m00, m01, m02, m03, m04, m05, m06, m07, m08, m09, m10, m11, … 40 in all]"
+        );
         assert_eq!(Globs::everything().to_string(), "[*]");
     }
 }

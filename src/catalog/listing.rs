@@ -33,7 +33,11 @@ impl ListedNames {
         for name in listed {
             // Of a name that was no text, nobody knows what the provider calls it.
             let is_text = !name.contains('\u{fffd}');
-            if taken.names.len() < MOST && name.len() <= LONGEST && is_text && name::of_model(&name).is_ok() {
+            if taken.names.len() < MOST
+                && name.len() <= LONGEST
+                && is_text
+                && name::of_model(&name).is_ok()
+            {
                 taken.names.push(name.into());
             } else {
                 taken.left_out += 1;
@@ -45,7 +49,9 @@ impl ListedNames {
     }
 
     fn has(&self, name: &str) -> bool {
-        self.names.binary_search_by(|listed| (**listed).cmp(name)).is_ok()
+        self.names
+            .binary_search_by(|listed| (**listed).cmp(name))
+            .is_ok()
     }
 }
 
@@ -84,12 +90,20 @@ impl Listing {
 
     /// Returns whether the list is known and has a name.
     pub fn has(&self, name: &str) -> bool {
-        self.0.lock().names.as_ref().is_some_and(|names| names.has(name))
+        self.0
+            .lock()
+            .names
+            .as_ref()
+            .is_some_and(|names| names.has(name))
     }
 
     /// Returns whether the list has a name, or was never fetched.
     pub fn may_have(&self, name: &str) -> bool {
-        self.0.lock().names.as_ref().is_none_or(|names| names.has(name))
+        self.0
+            .lock()
+            .names
+            .as_ref()
+            .is_none_or(|names| names.has(name))
     }
 
     /// Returns the number of times that the names changed.
@@ -108,7 +122,10 @@ impl Listing {
         let source = (source(account), account.fingerprint);
         let mut state = self.0.lock();
         if state.source.0 != source.0 {
-            *state = ListState { changes: state.changes + 1, ..ListState::default() };
+            *state = ListState {
+                changes: state.changes + 1,
+                ..ListState::default()
+            };
         }
         if state.source != source {
             (state.source, state.due) = (source, None);
@@ -133,15 +150,24 @@ impl Listing {
     /// Notes that a fetch failed. The next one comes after a pause that grows, up to `longest`.
     pub fn failed(&self, why: String, at: SystemTime, now: Instant, longest: Duration) {
         let mut state = self.0.lock();
-        let pause = PAUSE.saturating_mul(1 << state.failures.min(16)).min(longest);
-        (state.failure, state.failures, state.due) = (Some((at, why)), state.failures + 1, Some(now + pause));
+        let pause = PAUSE
+            .saturating_mul(1 << state.failures.min(16))
+            .min(longest);
+        (state.failure, state.failures, state.due) =
+            (Some((at, why)), state.failures + 1, Some(now + pause));
     }
 }
 
 /// Returns the address of an account's list, with its dialect. It has nothing secret.
 pub fn source(account: &Account) -> String {
-    let (base, scheme) = (&account.base, if account.base.tls { "https" } else { "http" });
-    format!("{} {scheme}://{}{}", account.dialect.protocol.name, base.authority, base.path)
+    let (base, scheme) = (
+        &account.base,
+        if account.base.tls { "https" } else { "http" },
+    );
+    format!(
+        "{} {scheme}://{}{}",
+        account.dialect.protocol.name, base.authority, base.path
+    )
 }
 
 #[cfg(test)]
@@ -149,7 +175,9 @@ mod tests {
     use super::*;
 
     fn listed(names: &[&str]) -> Arc<ListedNames> {
-        Arc::new(ListedNames::new(names.iter().map(|name| (*name).to_owned())))
+        Arc::new(ListedNames::new(
+            names.iter().map(|name| (*name).to_owned()),
+        ))
     }
 
     #[test]
@@ -171,7 +199,10 @@ mod tests {
             &long,
             &long[1..],
         ]);
-        assert_eq!(names.names, ["a".into(), "b".into(), long[1..].into()] as [Box<str>; 3]);
+        assert_eq!(
+            names.names,
+            ["a".into(), "b".into(), long[1..].into()] as [Box<str>; 3]
+        );
         assert_eq!(names.left_out, 10);
         let many = ListedNames::new((0..6_000).map(|n| format!("m{n}")));
         assert_eq!((many.names.len(), many.left_out), (MOST, 1_000));
@@ -188,12 +219,19 @@ mod tests {
         let longest = Duration::from_secs(60);
         for (pause, nth) in [5, 10, 20, 40, 60, 60].into_iter().zip(1..) {
             listing.failed("no".to_owned(), at, now, longest);
-            assert!(!listing.is_due(after(pause - 1)) && listing.is_due(after(pause)), "{nth}");
+            assert!(
+                !listing.is_due(after(pause - 1)) && listing.is_due(after(pause)),
+                "{nth}"
+            );
         }
         assert!(listing.has("a") && listing.state().failure.is_some_and(|(_, why)| why == "no"));
         let changes = listing.changes();
         listing.put(listed(&["a"]), at, None);
-        assert_eq!((listing.changes(), listing.state().failure), (changes, None), "nothing is new");
+        assert_eq!(
+            (listing.changes(), listing.state().failure),
+            (changes, None),
+            "nothing is new"
+        );
         listing.put(listed(&["a", "b"]), at, None);
         assert!(listing.changes() > changes && listing.is_due(now));
     }

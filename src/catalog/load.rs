@@ -72,7 +72,12 @@ pub struct ReadCatalog {
 pub fn folder(given: Option<&Path>) -> PathBuf {
     match given {
         Some(given) => given.to_owned(),
-        None => PathBuf::from(USUAL.into_iter().find(|folder| Path::new(folder).is_dir()).unwrap_or("conf")),
+        None => PathBuf::from(
+            USUAL
+                .into_iter()
+                .find(|folder| Path::new(folder).is_dir())
+                .unwrap_or("conf"),
+        ),
     }
 }
 
@@ -81,36 +86,76 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
     is_there(conf)?;
     let has_server = conf.join(SERVER).exists();
     let server = server(conf, secrets);
-    let ReadCatalog { catalog, texts, count } = catalog(conf, secrets);
+    let ReadCatalog {
+        catalog,
+        texts,
+        count,
+    } = catalog(conf, secrets);
     match (server, catalog) {
         (Ok(server), Ok(mut catalog)) => {
             catalog.warnings.splice(
                 0..0,
-                server.warnings.iter().cloned().chain(forgetful(&server, &catalog)).chain(untraced(&server, &catalog)),
+                server
+                    .warnings
+                    .iter()
+                    .cloned()
+                    .chain(forgetful(&server, &catalog))
+                    .chain(untraced(&server, &catalog)),
             );
-            Ok(Loaded { server, catalog, texts, count: count + usize::from(has_server) })
+            Ok(Loaded {
+                server,
+                catalog,
+                texts,
+                count: count + usize::from(has_server),
+            })
         }
-        (Ok(server), Err(Problems(errors, warnings))) => Err(Problems(errors, [server.warnings, warnings].concat())),
-        (Err(Problems(errors, warnings)), Ok(catalog)) => Err(Problems(errors, [catalog.warnings, warnings].concat())),
-        (Err(server), Err(catalog)) => Err(Problems([server.0, catalog.0].concat(), [server.1, catalog.1].concat())),
+        (Ok(server), Err(Problems(errors, warnings))) => {
+            Err(Problems(errors, [server.warnings, warnings].concat()))
+        }
+        (Err(Problems(errors, warnings)), Ok(catalog)) => {
+            Err(Problems(errors, [catalog.warnings, warnings].concat()))
+        }
+        (Err(server), Err(catalog)) => Err(Problems(
+            [server.0, catalog.0].concat(),
+            [server.1, catalog.1].concat(),
+        )),
     }
 }
 
 /// Warns of limits that a restart empties.
 fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
-    let of_keys =
-        || catalog.keys().flat_map(|key| key.model_limits.iter().map(|(_, limits)| limits).chain([&key.limits]));
-    let mut limits = catalog.callers().iter().map(|caller| &caller.limits).chain(of_keys());
+    let of_keys = || {
+        catalog.keys().flat_map(|key| {
+            key.model_limits
+                .iter()
+                .map(|(_, limits)| limits)
+                .chain([&key.limits])
+        })
+    };
+    let mut limits = catalog
+        .callers()
+        .iter()
+        .map(|caller| &caller.limits)
+        .chain(of_keys());
     let forgets = !server.ledger.enabled && server.store.is_none() && limits.any(Limits::by_date);
-    let what = "is false, so the gateway counts daily and monthly limits from zero after each restart";
-    forgets.then(|| Problem { path: "ledger.enabled".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
+    let what =
+        "is false, so the gateway counts daily and monthly limits from zero after each restart";
+    forgets.then(|| Problem {
+        path: "ledger.enabled".to_owned(),
+        ..Problem::of_file(SERVER.to_owned(), what)
+    })
 }
 
 /// Warns of accounts that are to be told traces which there are not.
 fn untraced(server: &Server, catalog: &Catalog) -> Option<Problem> {
     const SHOWN: usize = 8;
-    let is_to_be_told = |account: &&Arc<Account>| account.enabled && account.added.trace && server.traces.is_none();
-    let mut names = catalog.accounts().iter().filter(is_to_be_told).map(|account| problem::shown(&account.id));
+    let is_to_be_told =
+        |account: &&Arc<Account>| account.enabled && account.added.trace && server.traces.is_none();
+    let mut names = catalog
+        .accounts()
+        .iter()
+        .filter(is_to_be_told)
+        .map(|account| problem::shown(&account.id));
     let mut shown: Vec<String> = names.by_ref().take(SHOWN).collect();
     let more = names.count();
     if more > 0 {
@@ -120,14 +165,21 @@ fn untraced(server: &Server, catalog: &Catalog) -> Option<Problem> {
         "is not written, or switched off, so `trace: true` has no effect, and these accounts get no `traceparent`: {}",
         shown.join(", ")
     );
-    (!shown.is_empty()).then(|| Problem { path: "traces".to_owned(), ..Problem::of_file(SERVER.to_owned(), what) })
+    (!shown.is_empty()).then(|| Problem {
+        path: "traces".to_owned(),
+        ..Problem::of_file(SERVER.to_owned(), what)
+    })
 }
 
 /// Returns the folder's name for messages. The name of a folder that is not there is not shown if
 /// it may be a secret.
 pub fn shown(conf: &Path) -> String {
     let name = conf.display().to_string();
-    if conf.is_dir() || name.split('/').all(is_folder_name) { name } else { "--conf".to_owned() }
+    if conf.is_dir() || name.split('/').all(is_folder_name) {
+        name
+    } else {
+        "--conf".to_owned()
+    }
 }
 
 /// Returns whether a part of a path is plainly the name of a folder: of short words in lower case,
@@ -137,8 +189,12 @@ fn is_folder_name(part: &str) -> bool {
     const LONGEST_WORD: usize = 10;
     const DIGITS: usize = 4;
     part.len() <= LONGEST
-        && part.split(['.', '_', '-']).all(|word| word.len() <= LONGEST_WORD)
-        && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte))
+        && part
+            .split(['.', '_', '-'])
+            .all(|word| word.len() <= LONGEST_WORD)
+        && part.bytes().all(|byte| {
+            byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte)
+        })
         && part.bytes().filter(u8::is_ascii_digit).count() <= DIGITS
         && unless_secret(part) == part
 }
@@ -146,7 +202,8 @@ fn is_folder_name(part: &str) -> bool {
 /// Refuses a folder that is not there, so that no single file is reported as missing in it.
 pub(super) fn is_there(conf: &Path) -> Result<(), Problems> {
     if fs::metadata(conf).is_err_and(|why| why.kind() == io::ErrorKind::NotFound) {
-        let what = "this folder does not exist: use `--conf DIR` to name the folder with catalog.yaml";
+        let what =
+            "this folder does not exist: use `--conf DIR` to name the folder with catalog.yaml";
         return Err(Problems::one(Problem::of_file(shown(conf), what)));
     }
     Ok(())
@@ -163,22 +220,38 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
     };
     let text = utf8(SERVER, bytes).map_err(Problems::one)?;
     let mut references = ReferenceReader::new(conf, secrets, Texts::default());
-    let mut server = config::read(SERVER, &text, &mut |reference| references.look_up(reference))?;
+    let mut server = config::read(SERVER, &text, &mut |reference| {
+        references.look_up(reference)
+    })?;
     let mut private = references.private;
-    private.extend(server.listen.iter().filter_map(|listen| Some(conf.join(&listen.tls.as_ref()?.key))));
-    server.warnings.extend(open_to_all(conf, &private, HOLDS_SECRET));
+    private.extend(
+        server
+            .listen
+            .iter()
+            .filter_map(|listen| Some(conf.join(&listen.tls.as_ref()?.key))),
+    );
+    server
+        .warnings
+        .extend(open_to_all(conf, &private, HOLDS_SECRET));
     let mut problems = Vec::new();
-    for (index, tls) in
-        server.listen.iter_mut().enumerate().filter_map(|(index, listen)| Some((index, listen.tls.as_mut()?)))
+    for (index, tls) in server
+        .listen
+        .iter_mut()
+        .enumerate()
+        .filter_map(|(index, listen)| Some((index, listen.tls.as_mut()?)))
     {
-        for (field, path, mark) in
-            [("cert", &mut tls.cert, "CERTIFICATE-----"), ("key", &mut tls.key, "PRIVATE KEY-----")]
-        {
+        for (field, path, mark) in [
+            ("cert", &mut tls.cert, "CERTIFICATE-----"),
+            ("key", &mut tls.key, "PRIVATE KEY-----"),
+        ] {
             *path = conf.join(&*path);
             let (wrong, list) = match contents(path, LARGEST_NAMED) {
                 _ if secrets != Secrets::Resolve => continue,
                 Ok(pem) if String::from_utf8_lossy(&pem).contains(mark) => continue,
-                Ok(_) => (format!("the file is not PEM with a `-----BEGIN … {mark}`"), &mut problems),
+                Ok(_) => (
+                    format!("the file is not PEM with a `-----BEGIN … {mark}`"),
+                    &mut problems,
+                ),
                 // The other listeners need not wait for somebody to put the file there.
                 Err(_) if is_pipe(path) => {
                     let what = "the file is a pipe, which is not read: the listener waits until it is a regular file";
@@ -192,23 +265,38 @@ pub fn server(conf: &Path, secrets: Secrets) -> Result<Server, Problems> {
             let at = tls.key(field);
             let tree = yaml::parse(&text).ok().map(|(tree, _)| tree);
             let found = tree.as_ref().and_then(|tree| tree.find(&at));
-            let what = found.map_or_else(|| wrong.clone(), |found| in_column(&wrong, found.node.column));
+            let what = found.map_or_else(
+                || wrong.clone(),
+                |found| in_column(&wrong, found.node.column),
+            );
             let line = found.map(|found| found.line);
-            list.push(Problem { file: SERVER.to_owned(), line, path: at.to_string(), what });
+            list.push(Problem {
+                file: SERVER.to_owned(),
+                line,
+                path: at.to_string(),
+                what,
+            });
         }
     }
-    if problems.is_empty() { Ok(server) } else { Err(Problems(problems, server.warnings)) }
+    if problems.is_empty() {
+        Ok(server)
+    } else {
+        Err(Problems(problems, server.warnings))
+    }
 }
 
 /// Returns the address of the admin listener. Another error in `server.yaml` is no obstacle: the
 /// file is read once, at the start, and may have been edited since.
 pub fn admin_address(conf: &Path) -> Result<SocketAddr, Problems> {
     let server = server(conf, Secrets::Assume);
-    server.map(|server| server.admin.address).or_else(|problems| {
-        let bytes = contents(&conf.join(SERVER), yaml::LARGEST).ok();
-        let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        text.and_then(|text| config::admin_address(&text)).ok_or(problems)
-    })
+    server
+        .map(|server| server.admin.address)
+        .or_else(|problems| {
+            let bytes = contents(&conf.join(SERVER), yaml::LARGEST).ok();
+            let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+            text.and_then(|text| config::admin_address(&text))
+                .ok_or(problems)
+        })
 }
 
 /// Returns the `catalog_size` of the folder's `server.yaml`. Another error in that file is no
@@ -226,8 +314,16 @@ pub fn catalog(conf: &Path, secrets: Secrets) -> ReadCatalog {
 /// Reads the same, if all files of the catalog together have at most `size` bytes.
 pub fn catalog_within(conf: &Path, secrets: Secrets, size: usize) -> ReadCatalog {
     match is_there(conf) {
-        Ok(()) => assemble(ReferenceReader::new(conf, secrets, Texts::default()), list(conf), size),
-        Err(problems) => ReadCatalog { catalog: Err(problems), texts: Texts::default(), count: 0 },
+        Ok(()) => assemble(
+            ReferenceReader::new(conf, secrets, Texts::default()),
+            list(conf),
+            size,
+        ),
+        Err(problems) => ReadCatalog {
+            catalog: Err(problems),
+            texts: Texts::default(),
+            count: 0,
+        },
     }
 }
 
@@ -236,28 +332,57 @@ pub fn catalog_within(conf: &Path, secrets: Secrets, size: usize) -> ReadCatalog
 /// `size` bytes.
 pub fn of_texts(conf: &Path, known: Texts, size: usize) -> ReadCatalog {
     let listed = list(conf).map(|FileList { passed_over, .. }| {
-        let there = known.iter().filter(|(_, version)| version.text != FileText::Missing).map(|(path, _)| path);
+        let there = known
+            .iter()
+            .filter(|(_, version)| version.text != FileText::Missing)
+            .map(|(path, _)| path);
         let main = conf.join("catalog.yaml");
         let mut paths = vec![main.clone()];
-        paths.extend(there.filter(|path| is_source(conf, path) && **path != main).cloned());
+        paths.extend(
+            there
+                .filter(|path| is_source(conf, path) && **path != main)
+                .cloned(),
+        );
         FileList { paths, passed_over }
     });
-    assemble(ReferenceReader::new(conf, Secrets::Resolve, known), listed, size)
+    assemble(
+        ReferenceReader::new(conf, Secrets::Resolve, known),
+        listed,
+        size,
+    )
 }
 
-fn assemble(mut references: ReferenceReader<'_>, listed: Result<FileList, Problem>, size: usize) -> ReadCatalog {
+fn assemble(
+    mut references: ReferenceReader<'_>,
+    listed: Result<FileList, Problem>,
+    size: usize,
+) -> ReadCatalog {
     let conf = references.conf;
     let (listed, no_list) = match listed {
         Ok(listed) => (listed, None),
-        Err(problem) => (FileList { paths: vec![conf.join("catalog.yaml")], passed_over: Vec::new() }, Some(problem)),
+        Err(problem) => (
+            FileList {
+                paths: vec![conf.join("catalog.yaml")],
+                passed_over: Vec::new(),
+            },
+            Some(problem),
+        ),
     };
     let count = listed.paths.len();
-    let not_read =
-        |path: &PathBuf| Problem::of_file(name(conf, path), "is ignored: only files whose names end in .yaml are read");
+    let not_read = |path: &PathBuf| {
+        Problem::of_file(
+            name(conf, path),
+            "is ignored: only files whose names end in .yaml are read",
+        )
+    };
     let mut warnings: Vec<_> = listed.passed_over.iter().map(not_read).collect();
-    let (sources, unreadable) = read_all(conf, listed.paths, size, |path, limit| references.read(path, limit));
-    let (paths, texts): (Vec<_>, Vec<_>) =
-        sources.into_iter().map(|source| (source.path, (source.name, source.text))).unzip();
+    let (sources, unreadable) = read_all(conf, listed.paths, size, |path, limit| {
+        references.read(path, limit)
+    });
+    let (paths, texts): (Vec<_>, Vec<_>) = sources
+        .into_iter()
+        .map(|source| (source.path, (source.name, source.text)))
+        .unzip();
     let mut problems: Vec<_> = no_list.into_iter().chain(unreadable).collect();
     let resolved = if problems.is_empty() {
         resolve(&texts, &mut |reference| references.look_up(reference))
@@ -267,7 +392,9 @@ fn assemble(mut references: ReferenceReader<'_>, listed: Result<FileList, Proble
     let catalog = match resolved {
         Ok(mut catalog) => {
             for (file, (_, text)) in texts.iter().enumerate() {
-                let Some(path) = paths.get(file) else { continue };
+                let Some(path) = paths.get(file) else {
+                    continue;
+                };
                 if catalog.literal_secrets.contains(&file) {
                     references.private.insert(path.clone());
                 } else if holds_guessable_hash(text) {
@@ -285,7 +412,11 @@ fn assemble(mut references: ReferenceReader<'_>, listed: Result<FileList, Proble
             Err(Problems(problems, [warned, warnings].concat()))
         }
     };
-    ReadCatalog { catalog, texts: references.found, count }
+    ReadCatalog {
+        catalog,
+        texts: references.found,
+        count,
+    }
 }
 
 /// A file of the catalog.
@@ -301,8 +432,17 @@ pub struct CatalogFile {
 
 /// Reads the files that the catalog is made of, in their order.
 pub fn sources(conf: &Path) -> Result<Vec<CatalogFile>, Problems> {
-    let (sources, problems) = read_all(conf, list(conf).map_err(Problems::one)?.paths, catalog_size(conf), contents);
-    if problems.is_empty() { Ok(sources) } else { Err(Problems(problems, Vec::new())) }
+    let (sources, problems) = read_all(
+        conf,
+        list(conf).map_err(Problems::one)?.paths,
+        catalog_size(conf),
+        contents,
+    );
+    if problems.is_empty() {
+        Ok(sources)
+    } else {
+        Err(Problems(problems, Vec::new()))
+    }
 }
 
 /// Reads files of the catalog. Together they may have at most `size` bytes.
@@ -329,7 +469,11 @@ fn read_all(
             Err(why) => Err(no_file(path, &why)),
         };
         match text {
-            Ok(text) => files.push(CatalogFile { path: path.clone(), name, text }),
+            Ok(text) => files.push(CatalogFile {
+                path: path.clone(),
+                name,
+                text,
+            }),
             Err(problem) => problems.push(problem),
         }
     }
@@ -338,20 +482,29 @@ fn read_all(
 
 /// Makes the catalog of these files, without reading any secret.
 pub fn assumed(conf: &Path, sources: &[CatalogFile]) -> Result<Catalog, Problems> {
-    let texts: Vec<_> = sources.iter().map(|source| (source.name.clone(), source.text.clone())).collect();
+    let texts: Vec<_> = sources
+        .iter()
+        .map(|source| (source.name.clone(), source.text.clone()))
+        .collect();
     let mut references = ReferenceReader::new(conf, Secrets::Assume, Texts::default());
     resolve(&texts, &mut |reference| references.look_up(reference))
 }
 
 fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
     String::from_utf8(bytes).map_err(|error| {
-        let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        let good = error
+            .as_bytes()
+            .get(..error.utf8_error().valid_up_to())
+            .unwrap_or_default();
         let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
         let what = match error.as_bytes() {
             [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "is UTF-16: save the file as UTF-8",
             _ => "is not UTF-8: save the file as UTF-8",
         };
-        Problem { line: Some(line), ..Problem::of_file(name.to_owned(), what) }
+        Problem {
+            line: Some(line),
+            ..Problem::of_file(name.to_owned(), what)
+        }
     })
 }
 
@@ -361,30 +514,43 @@ fn utf8(name: &str, bytes: Vec<u8>) -> Result<String, Problem> {
 fn holds_guessable_hash(text: &str) -> bool {
     const MARK: &str = "sha256:";
     let published = super::raw::Digest(super::resolve::digest(PUBLISHED_KEY)).to_string();
-    text.lines().filter(|line| line.contains(MARK) && !line.trim_start().starts_with('#')).any(|line| {
-        let note = line.rsplit_once('#').map(|(_, note)| note.trim());
-        let id = note.and_then(|note| note.strip_prefix("sk-")?.strip_suffix("-…"));
-        let made_here = id.is_some_and(|id| id.len() == 11 && id.bytes().all(|b| b.is_ascii_alphanumeric()));
-        let hashes = line.matches(MARK).count();
-        !(made_here && hashes == 1) && line.matches(&published).count() < hashes
-    })
+    text.lines()
+        .filter(|line| line.contains(MARK) && !line.trim_start().starts_with('#'))
+        .any(|line| {
+            let note = line.rsplit_once('#').map(|(_, note)| note.trim());
+            let id = note.and_then(|note| note.strip_prefix("sk-")?.strip_suffix("-…"));
+            let made_here = id
+                .is_some_and(|id| id.len() == 11 && id.bytes().all(|b| b.is_ascii_alphanumeric()));
+            let hashes = line.matches(MARK).count();
+            !(made_here && hashes == 1) && line.matches(&published).count() < hashes
+        })
 }
 
-const HOLDS_SECRET: &str = "holds a secret, and every user of this machine can read it: run `chmod o-r` on it";
+const HOLDS_SECRET: &str =
+    "holds a secret, and every user of this machine can read it: run `chmod o-r` on it";
 const HOLDS_HASH: &str = "holds the hash of a key that could be guessed, and every user of this machine can read it: run `chmod o-r` on it, or \
                           let `portcullis key new` make the key";
 
 /// Warns of files that hold something private and can be read by everybody.
-fn open_to_all(conf: &Path, private: &BTreeSet<PathBuf>, what: &'static str) -> impl Iterator<Item = Problem> {
+fn open_to_all(
+    conf: &Path,
+    private: &BTreeSet<PathBuf>,
+    what: &'static str,
+) -> impl Iterator<Item = Problem> {
     let warning = move |path: &PathBuf| Problem::of_file(name(conf, path), what);
-    let is_open = |path: &&PathBuf| fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0);
+    let is_open = |path: &&PathBuf| {
+        fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
+    };
     private.iter().filter(is_open).map(warning)
 }
 
 /// Returns a file's name in the folder, such as `catalog.d/10-acme.yaml`. The name of a file
 /// elsewhere is its whole path.
 fn name(conf: &Path, path: &Path) -> String {
-    path.strip_prefix(conf).unwrap_or(path).display().to_string()
+    path.strip_prefix(conf)
+        .unwrap_or(path)
+        .display()
+        .to_string()
 }
 
 #[cfg(test)]

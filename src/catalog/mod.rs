@@ -74,17 +74,27 @@ pub struct Catalog {
 impl Catalog {
     /// Finds the key whose secret has this SHA-256, if it may be used at this time. Returns also
     /// whether the secret is being replaced.
-    pub fn opened(&self, digest: &[u8; 32], now: SystemTime) -> Result<(&Arc<Key>, bool), KeyRefused> {
+    pub fn opened(
+        &self,
+        digest: &[u8; 32],
+        now: SystemTime,
+    ) -> Result<(&Arc<Key>, bool), KeyRefused> {
         let secret = self.keys.get(digest).ok_or(KeyRefused::Unknown)?;
         secret.key.usable(now)?;
         let over = secret.until.is_some_and(|until| until <= now);
-        if over { Err(KeyRefused::Expired) } else { Ok((&secret.key, secret.replaced)) }
+        if over {
+            Err(KeyRefused::Expired)
+        } else {
+            Ok((&secret.key, secret.replaced))
+        }
     }
 
     /// Returns the SHA-256 of each secret, its key, and the time from which the secret no longer
     /// opens anything. Keys that may not be used are among them.
     pub fn secrets(&self) -> impl Iterator<Item = (&[u8; 32], &Arc<Key>, Option<SystemTime>)> {
-        self.keys.iter().map(|(digest, secret)| (digest, &secret.key, secret.until))
+        self.keys
+            .iter()
+            .map(|(digest, secret)| (digest, &secret.key, secret.until))
     }
 
     /// Finds a model by its id or one of its aliases. A glob or a pattern counts last.
@@ -95,7 +105,10 @@ impl Catalog {
     /// Finds a model in the same way. Of the models of globs, only some may be meant.
     fn meant(&self, id: &str, is_meant: impl Fn(&Model) -> bool) -> Option<Arc<Model>> {
         let written = self.names.get(id).filter(|model| model.pattern.is_none());
-        let globs = self.globs.iter().filter(|(glob, _)| globs::matches(glob, id));
+        let globs = self
+            .globs
+            .iter()
+            .filter(|(glob, _)| globs::matches(glob, id));
         let mut models = globs.filter_map(|(_, model)| match model.is_pattern() {
             true => self.of_pattern(model, id),
             false => is_meant(model).then(|| model.clone()),
@@ -114,7 +127,8 @@ impl Catalog {
     /// Does the same for a key with these permissions.
     pub fn visible_to(&self, permissions: &Permissions, id: &str) -> Option<Arc<Model>> {
         let is_meant = |model: &Model| !model.is_demo() || permissions.are_listed();
-        self.meant(id, is_meant).filter(|model| permissions.allow(&model.id) && self.is_served(model))
+        self.meant(id, is_meant)
+            .filter(|model| permissions.allow(&model.id) && self.is_served(model))
     }
 
     /// Returns all models, sorted by id.
@@ -129,7 +143,10 @@ impl Catalog {
 
     /// Finds an account by its id.
     pub fn account(&self, id: &str) -> Option<&Account> {
-        let place = self.accounts.binary_search_by(|account| (*account.id).cmp(id)).ok()?;
+        let place = self
+            .accounts
+            .binary_search_by(|account| (*account.id).cmp(id))
+            .ok()?;
         self.accounts.get(place).map(|account| &**account)
     }
 
@@ -145,7 +162,12 @@ impl Catalog {
 
     /// Says how much is in it: `1 account, 5 models, 1 caller, 1 key`.
     pub fn size(&self) -> String {
-        let Catalog { accounts, models, callers, .. } = self;
+        let Catalog {
+            accounts,
+            models,
+            callers,
+            ..
+        } = self;
         let parts = [
             (accounts.len(), "account"),
             (models.len(), "model"),
@@ -232,7 +254,11 @@ impl Key {
         if !self.enabled || !self.caller.enabled {
             return Err(KeyRefused::Disabled);
         }
-        if [self.expires, self.caller.expires].into_iter().flatten().any(|expires| expires <= now) {
+        if [self.expires, self.caller.expires]
+            .into_iter()
+            .flatten()
+            .any(|expires| expires <= now)
+        {
             return Err(KeyRefused::Expired);
         }
         Ok(())
@@ -269,7 +295,11 @@ impl<'c> From<&'c Catalog> for Limited<'c> {
             }
         }
         Limited {
-            callers: catalog.callers.iter().map(|caller| (&caller.id, &caller.limits)).collect(),
+            callers: catalog
+                .callers
+                .iter()
+                .map(|caller| (&caller.id, &caller.limits))
+                .collect(),
             keys,
             models: catalog.models.iter().map(|model| &model.id).collect(),
         }
@@ -311,7 +341,9 @@ impl Permissions {
     /// Returns whether these permissions surely include all models of a pattern that the others
     /// include.
     pub fn covers(&self, others: &Permissions, pattern: &str) -> bool {
-        let is_in = |wide: &Globs| wide.covers(&others.of_caller, pattern) || wide.covers(&others.of_key, pattern);
+        let is_in = |wide: &Globs| {
+            wide.covers(&others.of_caller, pattern) || wide.covers(&others.of_key, pattern)
+        };
         is_in(&self.of_caller) && is_in(&self.of_key)
     }
 

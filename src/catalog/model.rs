@@ -60,12 +60,18 @@ impl Model {
     /// Returns whether this is the id or an alias of the model; a name that only a glob matches is
     /// neither.
     pub fn is_called(&self, name: &str) -> bool {
-        *self.id == *name || self.aliases.binary_search_by(|alias| (**alias).cmp(name)).is_ok()
+        *self.id == *name
+            || self
+                .aliases
+                .binary_search_by(|alias| (**alias).cmp(name))
+                .is_ok()
     }
 
     /// Returns the globs over names for which the model, or a model that it stands for, is meant.
     pub(super) fn patterns(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.alias_globs.iter().chain(self.pattern.iter().filter(|_| self.is_pattern()))
+        self.alias_globs
+            .iter()
+            .chain(self.pattern.iter().filter(|_| self.is_pattern()))
     }
 
     /// Returns whether this is a pattern, which stands for other models.
@@ -81,8 +87,17 @@ impl Model {
     /// Makes the model that a pattern stands for under this id.
     pub(super) fn named(&self, id: &str) -> Option<Model> {
         let star = globs::star(&self.id, id).filter(|star| !star.contains('*'))?;
-        let targets: Vec<Target> = self.targets.iter().filter_map(|target| target.named(star)).collect();
-        let others = |list: &[Arc<str>]| list.iter().filter(|other| ***other != *id).cloned().collect();
+        let targets: Vec<Target> = self
+            .targets
+            .iter()
+            .filter_map(|target| target.named(star))
+            .collect();
+        let others = |list: &[Arc<str>]| {
+            list.iter()
+                .filter(|other| ***other != *id)
+                .cloned()
+                .collect()
+        };
         (!targets.is_empty()).then(|| Model {
             id: id.into(),
             targets,
@@ -95,7 +110,9 @@ impl Model {
 
     /// Returns whether nobody is called for the model: only demo accounts serve it.
     pub fn is_demo(&self) -> bool {
-        self.targets.iter().all(|target| target.account.dialect.protocol.calls_nobody())
+        self.targets
+            .iter()
+            .all(|target| target.account.dialect.protocol.calls_nobody())
     }
 
     /// Returns whether at least one target stands on an enabled account.
@@ -194,7 +211,11 @@ impl Target {
         let (price, price_from) = written.or_else(|| account.known_price(&model)).unzip();
         Some(Target {
             traits: known.at(account.server),
-            sure: if known.guessed { Traits::UNKNOWN } else { known },
+            sure: if known.guessed {
+                Traits::UNKNOWN
+            } else {
+                known
+            },
             model: model.into(),
             price,
             price_from,

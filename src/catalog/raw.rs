@@ -26,8 +26,8 @@ mod model;
 
 pub use habits::{CREDENTIAL_HEADERS, KIND, OWN_HEADERS};
 pub use model::{
-    Defaults, Effort, FallbacksOn, Hedge, LongPrice, MadeFor, Model, OnBrokenCall, OnLoss, Price, Queue, Reasoning,
-    Sampling, Target, Thinking, Traits,
+    Defaults, Effort, FallbacksOn, Hedge, LongPrice, MadeFor, Model, OnBrokenCall, OnLoss, Price,
+    Queue, Reasoning, Sampling, Target, Thinking, Traits,
 };
 
 /// The accounts, the models and the callers. A change is usually live within a second.
@@ -166,7 +166,9 @@ impl<'de> Visitor<'de> for DialectVisitor {
     fn visit_enum<A: EnumAccess<'de>>(self, data: A) -> Result<Dialect, A::Error> {
         let (name, rest) = data.variant::<String>()?;
         rest.unit_variant()?;
-        Protocol::find(&name).map(Dialect).ok_or_else(|| A::Error::unknown_variant(&name, &upstream::NAMES))
+        Protocol::find(&name)
+            .map(Dialect)
+            .ok_or_else(|| A::Error::unknown_variant(&name, &upstream::NAMES))
     }
 }
 
@@ -180,8 +182,7 @@ impl JsonSchema for Dialect {
             BaseUrl::At(url) => format!("{} Base URL: `{url}`.", protocol.about),
             BaseUrl::Nowhere | BaseUrl::Own | BaseUrl::OfPlace { .. } => protocol.about.to_owned(),
         };
-        let one =
-            |protocol: &&Protocol| json!({ "type": "string", "const": protocol.name, "description": about(protocol) });
+        let one = |protocol: &&Protocol| json!({ "type": "string", "const": protocol.name, "description": about(protocol) });
         let all: Vec<Value> = upstream::ALL.iter().map(one).collect();
         json_schema!({ "description": "A wire format.", "oneOf": all })
     }
@@ -378,10 +379,18 @@ impl FromStr for Digest {
     /// mistake here.
     fn from_str(text: &str) -> Result<Self, String> {
         let hex = |text: &str| -> Option<[u8; 32]> {
-            let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
-            let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-            let bytes =
-                pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect::<Option<Vec<u8>>>()?;
+            let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+                return None;
+            };
+            let digit = |b: u8| {
+                char::from(b)
+                    .to_digit(16)
+                    .and_then(|d| u8::try_from(d).ok())
+            };
+            let bytes = pairs
+                .iter()
+                .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+                .collect::<Option<Vec<u8>>>()?;
             bytes.try_into().ok()
         };
         match text.strip_prefix("sha256:") {

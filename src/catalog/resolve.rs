@@ -56,10 +56,15 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
         return Err(report.problems());
     }
     let names = models.values().flatten().flat_map(|model| {
-        std::iter::once(&model.id).chain(&model.aliases).map(|name| (Arc::clone(name), Arc::clone(model)))
+        std::iter::once(&model.id)
+            .chain(&model.aliases)
+            .map(|name| (Arc::clone(name), Arc::clone(model)))
     });
-    let globs =
-        models.values().flatten().flat_map(|model| model.patterns().map(|glob| (Arc::clone(glob), Arc::clone(model))));
+    let globs = models.values().flatten().flat_map(|model| {
+        model
+            .patterns()
+            .map(|glob| (Arc::clone(glob), Arc::clone(model)))
+    });
     let mut globs: Vec<_> = globs.collect();
     // The longest beginning counts; of one model's globs it does not matter which.
     globs.sort_by_key(|(glob, _)| std::cmp::Reverse(name::literal_prefix(glob).len()));
@@ -82,8 +87,11 @@ pub fn resolve(files: &[(String, String)], look_up: &mut LookUp<'_>) -> Result<C
 
 /// Returns the keys with a secret that is being replaced.
 fn rotating(keys: &HashMap<[u8; 32], KeySecret>) -> Vec<Arc<Key>> {
-    let mut rotating: Vec<_> =
-        keys.values().filter(|secret| secret.replaced).map(|secret| Arc::clone(&secret.key)).collect();
+    let mut rotating: Vec<_> = keys
+        .values()
+        .filter(|secret| secret.replaced)
+        .map(|secret| Arc::clone(&secret.key))
+        .collect();
     rotating.sort_unstable_by_key(|key| key.index);
     rotating.dedup_by_key(|key| key.index);
     rotating
@@ -110,7 +118,10 @@ type Models<'r> = BTreeMap<&'r str, Option<Arc<Model>>>;
 /// The entries of one section of all files: from a name to its file and to what is written.
 type Merged<'r, T> = BTreeMap<&'r str, (usize, Option<&'r T>)>;
 
-fn digest_of<'a>(files: &[(String, String)], accounts: impl Iterator<Item = &'a Arc<Account>>) -> [u8; 32] {
+fn digest_of<'a>(
+    files: &[(String, String)],
+    accounts: impl Iterator<Item = &'a Arc<Account>>,
+) -> [u8; 32] {
     let mut sha = Sha256::new();
     for text in files.iter().flat_map(|(name, text)| [name, text]) {
         sha.update(text.len().to_be_bytes());
@@ -130,14 +141,17 @@ struct ServedCallers {
 
 /// Reads each file into its document.
 fn documents(files: &[(String, String)], report: &mut Report<'_>) -> Vec<Option<raw::Catalog>> {
-    (0..files.len()).map(|file| report.read(file, &SECTIONS)).collect()
+    (0..files.len())
+        .map(|file| report.read(file, &SECTIONS))
+        .collect()
 }
 
 fn sections_are_there(report: &Report<'_>) {
     let root = Scribe::new(report, 0);
     let what = "is missing: write it, as `{}` if it is empty. Without it a file that was cut short would look complete";
     for section in SECTIONS {
-        root.key(section).problem_if(!root.key(section).is_written(), what);
+        root.key(section)
+            .problem_if(!root.key(section).is_written(), what);
     }
 }
 
@@ -145,7 +159,9 @@ fn sections_are_there(report: &Report<'_>) {
 fn somebody_may_call(served: &ServedCallers, report: &Report<'_>) {
     let what = "there is no caller, so every request is refused: `portcullis key new --caller NAME --name NAME --create` makes a caller \
                 with a key";
-    Scribe::new(report, 0).key("callers").warn_if(served.callers.is_empty(), what);
+    Scribe::new(report, 0)
+        .key("callers")
+        .warn_if(served.callers.is_empty(), what);
 }
 
 /// Puts one section of all files together.
@@ -157,13 +173,21 @@ fn merge<'r, T>(
 ) -> Merged<'r, T> {
     let mut merged: Merged<'r, T> = BTreeMap::new();
     for (file, document) in documents.iter().enumerate() {
-        for (name, written) in document.as_ref().and_then(&of).into_iter().flat_map(|entries| &entries.0) {
+        for (name, written) in document
+            .as_ref()
+            .and_then(&of)
+            .into_iter()
+            .flat_map(|entries| &entries.0)
+        {
             match merged.get(name.as_str()) {
                 Some((first, _)) => {
                     let root = Scribe::new(report, file);
                     let section = root.key(section);
                     let at = section.entry(name);
-                    at.problem(&format!("is also in {}: keep only one of the two", at.place_in(*first)));
+                    at.problem(&format!(
+                        "is also in {}: keep only one of the two",
+                        at.place_in(*first)
+                    ));
                 }
                 None => {
                     merged.insert(name, (file, written.as_ref()));

@@ -14,23 +14,37 @@ pub const PUBLISHED_KEY: &str = "sk-demo-portcullis-published";
 /// half of the callers, models or accounts.
 pub fn shrinks(old: &Catalog, new: &Catalog) -> Option<String> {
     let gone: Vec<&str> = gone(old, new).map(|(what, _)| what).collect();
-    let all = [("account", old.accounts.len()), ("model", old.models.len()), ("caller", old.callers.len())];
+    let all = [
+        ("account", old.accounts.len()),
+        ("model", old.models.len()),
+        ("caller", old.callers.len()),
+    ];
     let lost = all.map(|(what, all)| (what, gone.iter().filter(|of| **of == what).count(), all));
     let losses = lost.into_iter().filter(|(_, gone, all)| gone * 2 > *all);
-    let parts: Vec<_> = losses.map(|(what, gone, all)| format!("{gone} of {all} {what}s")).collect();
+    let parts: Vec<_> = losses
+        .map(|(what, gone, all)| format!("{gone} of {all} {what}s"))
+        .collect();
     (!parts.is_empty()).then(|| format!("removes {}", parts.join(", ")))
 }
 
 /// Returns the names that a change takes away, each with what it is the name of.
-pub fn gone<'c>(old: &'c Catalog, new: &Catalog) -> impl Iterator<Item = (&'static str, &'c Arc<str>)> {
+pub fn gone<'c>(
+    old: &'c Catalog,
+    new: &Catalog,
+) -> impl Iterator<Item = (&'static str, &'c Arc<str>)> {
     names(old).filter(|(what, name)| !has(new, what, name))
 }
 
 /// Lists the names of accounts, models and callers, each with what it is the name of.
 pub fn names(catalog: &Catalog) -> impl Iterator<Item = (&'static str, &Arc<str>)> {
-    let accounts = catalog.accounts.iter().map(|account| ("account", &account.id));
+    let accounts = catalog
+        .accounts
+        .iter()
+        .map(|account| ("account", &account.id));
     let models = catalog.models.iter().map(|model| ("model", &model.id));
-    accounts.chain(models).chain(catalog.callers.iter().map(|caller| ("caller", &caller.id)))
+    accounts
+        .chain(models)
+        .chain(catalog.callers.iter().map(|caller| ("caller", &caller.id)))
 }
 
 /// Returns whether a catalog has an account, a model or a caller of this name.
@@ -49,16 +63,21 @@ pub fn has(catalog: &Catalog, what: &str, name: &str) -> bool {
 /// not loopback, and the key sees more than models called `demo` or `demo-…` on demo accounts. It
 /// is asked at the start and for every new catalog.
 pub fn published_key_problem(catalog: &Catalog, listeners: &[SocketAddr]) -> Option<String> {
-    let listener = listeners.iter().find(|listener| !listener.ip().to_canonical().is_loopback())?;
+    let listener = listeners
+        .iter()
+        .find(|listener| !listener.ip().to_canonical().is_loopback())?;
     let key = &catalog.keys.get(&resolve::digest(PUBLISHED_KEY))?.key;
     if !key.enabled || !key.caller.enabled {
         return None;
     }
     // The fallbacks of the model do not matter here: a fallback that the key may not use is passed
     // over.
-    let harmless = |model: &Model| (&*model.id == "demo" || model.id.starts_with("demo-")) && model.is_demo();
-    let model =
-        catalog.models.iter().find(|model| model.served() && key.permissions.may_allow(model) && !harmless(model))?;
+    let harmless =
+        |model: &Model| (&*model.id == "demo" || model.id.starts_with("demo-")) && model.is_demo();
+    let model = catalog
+        .models
+        .iter()
+        .find(|model| model.served() && key.permissions.may_allow(model) && !harmless(model))?;
     Some(format!(
         "key {} is the published demo key, which everybody knows, and it may use the model \"{}\" on {listener}: remove the key, let its \
          caller use only the demo's models (`models: [demo, \"demo-*\"]`), or listen on 127.0.0.1",

@@ -129,8 +129,18 @@ pub struct WaitingChange {
 impl Settling {
     /// Begins to follow the files whose texts are live.
     pub fn new(live: impl IntoIterator<Item = (PathBuf, Version)>, now: Instant) -> Self {
-        let file = |version| TrackedFile { live_at: Some(now), live: true, ..TrackedFile::new(Some(version), now) };
-        Self { files: live.into_iter().map(|(path, version)| (path, file(version))).collect(), asked: None }
+        let file = |version| TrackedFile {
+            live_at: Some(now),
+            live: true,
+            ..TrackedFile::new(Some(version), now)
+        };
+        Self {
+            files: live
+                .into_iter()
+                .map(|(path, version)| (path, file(version)))
+                .collect(),
+            asked: None,
+        }
     }
 
     /// Returns all files that are followed.
@@ -154,7 +164,10 @@ impl Settling {
 
     /// Follows one more file of the catalog's folder, which was not there before.
     pub fn appeared(&mut self, path: &Path, now: Instant) {
-        let missing = || TrackedFile { live: true, ..TrackedFile::new(Some(Version::missing()), now) };
+        let missing = || TrackedFile {
+            live: true,
+            ..TrackedFile::new(Some(Version::missing()), now)
+        };
         self.files.entry(path.to_owned()).or_insert_with(missing);
     }
 
@@ -163,7 +176,10 @@ impl Settling {
     pub fn named(&mut self, path: PathBuf, version: Version, old: bool, now: Instant) {
         let file = match old {
             true => TrackedFile::new(Some(version), now),
-            false => TrackedFile { fresh: Some(UnsettledText::new(Some(version), now)), ..TrackedFile::new(None, now) },
+            false => TrackedFile {
+                fresh: Some(UnsettledText::new(Some(version), now)),
+                ..TrackedFile::new(None, now)
+            },
         };
         self.files.entry(path).or_insert(file);
     }
@@ -176,7 +192,9 @@ impl Settling {
     /// Stops following files that are not wanted, except those that still have something to
     /// consider and those that are there.
     pub fn keep(&mut self, wanted: impl Fn(&Path) -> bool) {
-        self.files.retain(|path, file| wanted(path) || file.ripe.is_some() || file.fresh.is_some() || file.is_there());
+        self.files.retain(|path, file| {
+            wanted(path) || file.ripe.is_some() || file.fresh.is_some() || file.is_there()
+        });
     }
 
     /// Stops following files that are not wanted. They are neither part of the catalog nor named by
@@ -192,7 +210,9 @@ impl Settling {
 
     /// Returns how long ago somebody asked, if that is less than [`PATIENCE`].
     fn asked_for(&self, now: Instant) -> Option<Duration> {
-        self.asked.map(|asked| now.duration_since(asked)).filter(|long| *long < PATIENCE)
+        self.asked
+            .map(|asked| now.duration_since(asked))
+            .filter(|long| *long < PATIENCE)
     }
 
     /// Takes what a look found at a file; `None` if a write cut across the look.
@@ -209,28 +229,40 @@ impl Settling {
         let looked_twice = self.asked_for(now).is_some_and(|long| long > 2 * AGAIN);
         match self.files.values().filter_map(|file| file.ripe).min() {
             None if all => Ready::Nothing,
-            Some(since) if all || looked_twice || now.duration_since(since) >= PATIENCE => Ready::Whole { since, all },
+            Some(since) if all || looked_twice || now.duration_since(since) >= PATIENCE => {
+                Ready::Whole { since, all }
+            }
             Some(_) | None => Ready::Wait,
         }
     }
 
     /// Returns whether no file needs another look soon.
     pub fn is_quiet(&self) -> bool {
-        self.files.values().all(|file| file.fresh.is_none() && file.ripe.is_none())
+        self.files
+            .values()
+            .all(|file| file.fresh.is_none() && file.ripe.is_none())
     }
 
     /// Returns the whole texts that are to be considered.
     pub fn whole(&self) -> WholeTexts {
         let whole = |file: &TrackedFile| Some((file.whole.clone()?, file.there));
-        self.files.iter().filter_map(|(path, file)| Some((path.clone(), whole(file)?))).collect()
+        self.files
+            .iter()
+            .filter_map(|(path, file)| Some((path.clone(), whole(file)?)))
+            .collect()
     }
 
     /// Notes that these texts were considered. Texts that became whole meanwhile are still to be
     /// considered.
     pub fn considered(&mut self, texts: &WholeTexts, live: bool) {
         for (path, file) in &mut self.files {
-            let Some((version, there)) = texts.get(path) else { continue };
-            let same = file.whole.as_ref().is_some_and(|whole| whole.text == version.text);
+            let Some((version, there)) = texts.get(path) else {
+                continue;
+            };
+            let same = file
+                .whole
+                .as_ref()
+                .is_some_and(|whole| whole.text == version.text);
             if same {
                 file.ripe = None;
             }
@@ -243,16 +275,22 @@ impl Settling {
     /// Returns the closed texts of the files that are written without a pause since [`ENDLESS`].
     pub fn closed(&self, now: Instant) -> WholeTexts {
         let is_endless = |file: &TrackedFile| {
-            file.fresh.as_ref().is_some_and(|fresh| now.saturating_duration_since(fresh.since) >= ENDLESS)
+            file.fresh
+                .as_ref()
+                .is_some_and(|fresh| now.saturating_duration_since(fresh.since) >= ENDLESS)
         };
         let endless = self.files.iter().filter(|(_, file)| is_endless(file));
-        endless.filter_map(|(path, file)| Some((path.clone(), file.closed.clone()?))).collect()
+        endless
+            .filter_map(|(path, file)| Some((path.clone(), file.closed.clone()?)))
+            .collect()
     }
 
     /// Notes that these closed texts were considered. They are whole if they are live.
     pub fn considered_closed(&mut self, texts: WholeTexts, live: bool, now: Instant) {
         for (path, (version, there)) in texts {
-            let Some(file) = self.files.get_mut(&path) else { continue };
+            let Some(file) = self.files.get_mut(&path) else {
+                continue;
+            };
             file.closed.take_if(|(closed, _)| *closed == version);
             if live {
                 (file.whole, file.there, file.ripe) = (Some(version), there, None);
@@ -267,20 +305,29 @@ impl Settling {
     /// Returns the time at which each file's live text was last there: an edit before that time is
     /// live.
     pub fn live(&self) -> impl Iterator<Item = (&Path, Instant)> {
-        self.files.iter().filter_map(|(path, file)| Some((path.as_path(), file.live_at?)))
+        self.files
+            .iter()
+            .filter_map(|(path, file)| Some((path.as_path(), file.live_at?)))
     }
 
     /// Returns the change that is not live yet, if there is one.
     pub fn waiting(&self, now: Instant) -> Option<WaitingChange> {
         let unsettled = |file: &TrackedFile| file.fresh.as_ref().map(|fresh| fresh.since);
         let since = |file: &TrackedFile| file.ripe.into_iter().chain(unsettled(file)).min();
-        let waits: Vec<_> = self.files.iter().filter_map(|(path, file)| Some((path, file, since(file)?))).collect();
+        let waits: Vec<_> = self
+            .files
+            .iter()
+            .filter_map(|(path, file)| Some((path, file, since(file)?)))
+            .collect();
         let is_endless = |since: &Instant| now.saturating_duration_since(*since) >= ENDLESS;
         let endless = |file: &TrackedFile| unsettled(file).filter(is_endless);
         Some(WaitingChange {
             since: waits.iter().map(|(.., since)| *since).min()?,
             files: waits.iter().map(|(path, ..)| (*path).clone()).collect(),
-            endless: waits.iter().filter_map(|(path, file, _)| Some(((*path).clone(), endless(file)?))).collect(),
+            endless: waits
+                .iter()
+                .filter_map(|(path, file, _)| Some(((*path).clone(), endless(file)?)))
+                .collect(),
         })
     }
 }
@@ -289,17 +336,32 @@ impl TrackedFile {
     /// Begins to track a file with this whole text, which is not live.
     fn new(whole: Option<Version>, now: Instant) -> Self {
         let (ripe, live_at, live) = (None, None, false);
-        Self { whole, there: now, ripe, live_at, live, fresh: None, closed: None, longest: None }
+        Self {
+            whole,
+            there: now,
+            ripe,
+            live_at,
+            live,
+            fresh: None,
+            closed: None,
+            longest: None,
+        }
     }
 
     /// Takes what a look found; `None` if a write cut across the look.
     fn observe(&mut self, version: Option<Version>, sign: Sign, asked: bool, now: Instant) {
         let Some(version) = version else {
             // The file does not stand still. The text that was found before may still prove whole.
-            self.fresh.get_or_insert_with(|| UnsettledText::new(None, now)).first = now;
+            self.fresh
+                .get_or_insert_with(|| UnsettledText::new(None, now))
+                .first = now;
             return;
         };
-        if let Some(whole) = self.whole.as_mut().filter(|whole| whole.text == version.text) {
+        if let Some(whole) = self
+            .whole
+            .as_mut()
+            .filter(|whole| whole.text == version.text)
+        {
             // Nothing is new, or the text was changed back.
             *whole = version;
             self.there = now;
@@ -310,28 +372,45 @@ impl TrackedFile {
             return;
         }
         let since = self.fresh.as_ref().map_or(now, |fresh| fresh.since);
-        let before = self.fresh.as_ref().map_or(self.whole.as_ref(), |fresh| fresh.version.as_ref());
+        let before = self
+            .fresh
+            .as_ref()
+            .map_or(self.whole.as_ref(), |fresh| fresh.version.as_ref());
         let id = |version: &Version| version.stat.map(|stat| stat.id);
         let another = before.is_some_and(|before| id(before) != id(&version));
         // A sign may be late, and may be about what was there before. A file that was written into
         // is the same file.
         let renamed = another && sign == Sign::Renamed;
         // A file that is not there any more cannot be written to its end.
-        let sign = if version.stat.is_some() { sign } else { Sign::Unknown };
+        let sign = if version.stat.is_some() {
+            sign
+        } else {
+            Sign::Unknown
+        };
         self.note_length(&version, now);
-        let fresh = UnsettledText { since, another, renamed, sign, ..UnsettledText::new(Some(version), now) };
+        let fresh = UnsettledText {
+            since,
+            another,
+            renamed,
+            sign,
+            ..UnsettledText::new(Some(version), now)
+        };
         match self.fresh.take() {
             Some(mut same) if same.version == fresh.version => {
                 same.last = now;
                 (same.renamed, same.sign) = (same.another && sign == Sign::Renamed, sign);
                 let stood = now.duration_since(same.first);
                 // Whoever writes the file again begins by emptying it.
-                let is_emptied =
-                    same.version.as_ref().is_some_and(|version| version.stat.is_some() && version.length() == 0);
+                let is_emptied = same
+                    .version
+                    .as_ref()
+                    .is_some_and(|version| version.stat.is_some() && version.length() == 0);
                 let late = !is_emptied && now.duration_since(since) >= PATIENCE;
                 // Whoever holds the file open may go on after any pause.
                 let is_open = sign == Sign::Open;
-                if !is_open && (stood >= QUIET || (stood >= AGAIN && (same.renamed || late || asked))) {
+                if !is_open
+                    && (stood >= QUIET || (stood >= AGAIN && (same.renamed || late || asked)))
+                {
                     self.take(same);
                 } else {
                     self.fresh = Some(same);
@@ -355,7 +434,8 @@ impl TrackedFile {
     /// Notes how long the text is that was found.
     fn note_length(&mut self, version: &Version, now: Instant) {
         let length = version.length();
-        let is_longer = |(longest, at): (usize, Instant)| longest > length && now.duration_since(at) < CUT;
+        let is_longer =
+            |(longest, at): (usize, Instant)| longest > length && now.duration_since(at) < CUT;
         if !self.longest.is_some_and(is_longer) {
             self.longest = Some((length, now));
         }
@@ -371,7 +451,9 @@ impl TrackedFile {
 
     /// Returns whether there is such a file, as far as is known.
     fn is_there(&self) -> bool {
-        self.whole.as_ref().is_none_or(|whole| whole.text != FileText::Missing)
+        self.whole
+            .as_ref()
+            .is_none_or(|whole| whole.text != FileText::Missing)
     }
 }
 
@@ -379,7 +461,15 @@ impl UnsettledText {
     /// Makes a text that is found for the first time.
     fn new(version: Option<Version>, now: Instant) -> Self {
         let sign = Sign::Unknown;
-        Self { version, first: now, last: now, since: now, another: false, renamed: false, sign }
+        Self {
+            version,
+            first: now,
+            last: now,
+            since: now,
+            another: false,
+            renamed: false,
+            sign,
+        }
     }
 
     /// Returns whether the text was whole, now that `next` took its place.
@@ -391,7 +481,9 @@ impl UnsettledText {
     /// Returns whether the text was closed, now that `next` took its place.
     fn is_closed_by(&self, next: &UnsettledText, longest: Option<(usize, Instant)>) -> bool {
         let length = self.version.as_ref().map(Version::length);
-        self.sign == Sign::Closed && self.is_no_beginning_of(next) && length >= longest.map(|(longest, _)| longest)
+        self.sign == Sign::Closed
+            && self.is_no_beginning_of(next)
+            && length >= longest.map(|(longest, _)| longest)
     }
 
     fn is_no_beginning_of(&self, next: &UnsettledText) -> bool {

@@ -16,29 +16,66 @@ use crate::signers::sigv4;
 impl Catalog {
     /// Returns the same catalog without secrets. It has no lists of providers.
     pub fn without_secrets(&self) -> Catalog {
-        let accounts: Vec<_> = self.accounts.iter().map(|account| Arc::new(account.without_secrets())).collect();
+        let accounts: Vec<_> = self
+            .accounts
+            .iter()
+            .map(|account| Arc::new(account.without_secrets()))
+            .collect();
         let target = |target: &Target| {
             let account = accounts.get(target.account.index)?.clone();
-            Some(Target { account, ..target.clone() })
+            Some(Target {
+                account,
+                ..target.clone()
+            })
         };
-        let bare =
-            |model: &Model| Model { targets: model.targets.iter().filter_map(target).collect(), ..model.clone() };
-        let models: Vec<Arc<Model>> = self.models.iter().map(|model| Arc::new(bare(model))).collect();
+        let bare = |model: &Model| Model {
+            targets: model.targets.iter().filter_map(target).collect(),
+            ..model.clone()
+        };
+        let models: Vec<Arc<Model>> = self
+            .models
+            .iter()
+            .map(|model| Arc::new(bare(model)))
+            .collect();
         // What is found by a name or a glob is one of the models, or a model of a pattern.
         let same = |model: &Arc<Model>| {
-            let one = models.get(model.index).filter(|one| one.id == model.id && one.pattern == model.pattern);
+            let one = models
+                .get(model.index)
+                .filter(|one| one.id == model.id && one.pattern == model.pattern);
             one.cloned().unwrap_or_else(|| Arc::new(bare(model)))
         };
         let secrets = self.keys.values().zip(0_u64..).map(|(secret, number)| {
             let mut digest = [0; 32];
-            digest.iter_mut().zip(number.to_be_bytes()).for_each(|(byte, of)| *byte = of);
-            let KeySecret { key, until, replaced } = secret;
-            (digest, KeySecret { key: key.clone(), until: *until, replaced: *replaced })
+            digest
+                .iter_mut()
+                .zip(number.to_be_bytes())
+                .for_each(|(byte, of)| *byte = of);
+            let KeySecret {
+                key,
+                until,
+                replaced,
+            } = secret;
+            (
+                digest,
+                KeySecret {
+                    key: key.clone(),
+                    until: *until,
+                    replaced: *replaced,
+                },
+            )
         });
         Catalog {
             keys: secrets.collect(),
-            names: self.names.iter().map(|(name, model)| (name.clone(), same(model))).collect::<HashMap<_, _>>(),
-            globs: self.globs.iter().map(|(glob, model)| (glob.clone(), same(model))).collect(),
+            names: self
+                .names
+                .iter()
+                .map(|(name, model)| (name.clone(), same(model)))
+                .collect::<HashMap<_, _>>(),
+            globs: self
+                .globs
+                .iter()
+                .map(|(glob, model)| (glob.clone(), same(model)))
+                .collect(),
             models: models.clone(),
             accounts: accounts.clone(),
             callers: self.callers.clone(),
@@ -65,11 +102,19 @@ impl Account {
             signer: self.signer.as_ref().and_then(Signer::without_secrets),
             enabled: self.enabled,
             // Nobody is called, so no certificates are needed.
-            network: Network { insecure: self.network.insecure, ca: None, proxy: self.network.proxy.without_secret() },
+            network: Network {
+                insecure: self.network.insecure,
+                ca: None,
+                proxy: self.network.proxy.without_secret(),
+            },
             concurrency: self.concurrency,
             probe: self.probe,
             timeouts: self.timeouts,
-            headers: self.headers.iter().map(|(name, _)| (name.clone(), value.clone())).collect(),
+            headers: self
+                .headers
+                .iter()
+                .map(|(name, _)| (name.clone(), value.clone()))
+                .collect(),
             added: self.added,
             server: self.server,
             leave: self.leave,
@@ -85,7 +130,11 @@ impl Signer {
     fn without_secrets(&self) -> Option<Signer> {
         let secret = || Secret::new(ASSUMED);
         match self {
-            Signer::Aws(AwsKeys { session_token, signer, .. }) => Some(Signer::Aws(AwsKeys {
+            Signer::Aws(AwsKeys {
+                session_token,
+                signer,
+                ..
+            }) => Some(Signer::Aws(AwsKeys {
                 access_key_id: secret(),
                 secret_access_key: secret(),
                 session_token: session_token.as_ref().map(|_| secret()),
@@ -125,31 +174,70 @@ callers:
 
     #[test]
     fn all_but_the_secrets_is_there() {
-        let whole = resolve(&[("catalog.yaml".to_owned(), TEXT.to_owned())], &mut |_| Err(String::new())).unwrap();
+        let whole = resolve(&[("catalog.yaml".to_owned(), TEXT.to_owned())], &mut |_| {
+            Err(String::new())
+        })
+        .unwrap();
         let bare = whole.without_secrets();
         for name in ["m", "other", "x-1", "p/1"] {
             let (one, other) = (whole.model(name).unwrap(), bare.model(name).unwrap());
             let shape = |model: &Model| {
-                let targets: Vec<_> =
-                    model.targets.iter().map(|of| (of.account.id.clone(), of.model.clone())).collect();
-                (model.id.clone(), model.index, model.aliases.clone(), targets)
+                let targets: Vec<_> = model
+                    .targets
+                    .iter()
+                    .map(|of| (of.account.id.clone(), of.model.clone()))
+                    .collect();
+                (
+                    model.id.clone(),
+                    model.index,
+                    model.aliases.clone(),
+                    targets,
+                )
             };
             assert_eq!(shape(&one), shape(&other), "{name}");
         }
         let secrets = |catalog: &Catalog| {
-            let mut all: Vec<_> = catalog.secrets().map(|(_, key, until)| (key.id.clone(), until)).collect();
+            let mut all: Vec<_> = catalog
+                .secrets()
+                .map(|(_, key, until)| (key.id.clone(), until))
+                .collect();
             all.sort();
             all
         };
         assert_eq!(secrets(&whole), secrets(&bare));
-        assert!(bare.secrets().all(|(digest, ..)| digest[0] == 0), "no hash is left");
-        let accounts =
-            bare.accounts.iter().chain(bare.models.iter().flat_map(|m| m.targets.iter().map(|t| &t.account)));
-        let named = bare.names.values().chain(bare.globs.iter().map(|(_, model)| model));
-        for account in accounts.chain(named.flat_map(|model| model.targets.iter().map(|target| &target.account))) {
-            assert!(account.secrets().into_iter().all(|secret| secret == ASSUMED), "{account:?}");
-            assert!(account.headers.iter().all(|(_, value)| value == ASSUMED && value.is_sensitive()));
+        assert!(
+            bare.secrets().all(|(digest, ..)| digest[0] == 0),
+            "no hash is left"
+        );
+        let accounts = bare.accounts.iter().chain(
+            bare.models
+                .iter()
+                .flat_map(|m| m.targets.iter().map(|t| &t.account)),
+        );
+        let named = bare
+            .names
+            .values()
+            .chain(bare.globs.iter().map(|(_, model)| model));
+        for account in accounts
+            .chain(named.flat_map(|model| model.targets.iter().map(|target| &target.account)))
+        {
+            assert!(
+                account
+                    .secrets()
+                    .into_iter()
+                    .all(|secret| secret == ASSUMED),
+                "{account:?}"
+            );
+            assert!(
+                account
+                    .headers
+                    .iter()
+                    .all(|(_, value)| value == ASSUMED && value.is_sensitive())
+            );
         }
-        assert!(matches!(bare.accounts[1].signer, Some(Signer::Aws(_))), "its headers are shown");
+        assert!(
+            matches!(bare.accounts[1].signer, Some(Signer::Aws(_))),
+            "its headers are shown"
+        );
     }
 }

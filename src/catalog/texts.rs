@@ -49,7 +49,10 @@ pub enum FileText {
 impl Version {
     /// Makes the version of a file that is not there.
     pub fn missing() -> Self {
-        Self { stat: None, text: FileText::Missing }
+        Self {
+            stat: None,
+            text: FileText::Missing,
+        }
     }
 
     /// Makes the version of a file from the result of reading it.
@@ -64,16 +67,24 @@ impl Version {
 
     /// Returns how many bytes the text has.
     pub fn length(&self) -> usize {
-        if let FileText::Bytes(bytes) = &self.text { bytes.len() } else { 0 }
+        if let FileText::Bytes(bytes) = &self.text {
+            bytes.len()
+        } else {
+            0
+        }
     }
 
     /// Returns whether this may be the beginning of `now`: the same file, with more in it. After a
     /// file that was not there, or was empty, anything may follow.
     pub fn may_become(&self, now: &Version) -> bool {
-        let FileText::Bytes(before) = &self.text else { return true };
-        let same = self.stat.zip(now.stat).is_some_and(|(before, now)| before.id == now.id);
-        let longer =
-            matches!(&now.text, FileText::Bytes(after) if after.len() > before.len() && after.starts_with(before));
+        let FileText::Bytes(before) = &self.text else {
+            return true;
+        };
+        let same = self
+            .stat
+            .zip(now.stat)
+            .is_some_and(|(before, now)| before.id == now.id);
+        let longer = matches!(&now.text, FileText::Bytes(after) if after.len() > before.len() && after.starts_with(before));
         before.is_empty() || (same && longer)
     }
 }
@@ -102,13 +113,23 @@ impl fmt::Debug for FileText {
 
 /// Returns the error of a file that is larger than it may be.
 pub fn too_large(limit: usize) -> io::Error {
-    io::Error::new(io::ErrorKind::FileTooLarge, format!("it is larger than {} KiB", limit >> 10))
+    io::Error::new(
+        io::ErrorKind::FileTooLarge,
+        format!("it is larger than {} KiB", limit >> 10),
+    )
 }
 
 /// Returns whether the catalog is read from this path of the folder.
 pub fn is_source(conf: &Path, path: &Path) -> bool {
-    let Ok(rest) = path.strip_prefix(conf) else { return false };
-    let named = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let Ok(rest) = path.strip_prefix(conf) else {
+        return false;
+    };
+    let named = path
+        .file_name()
+        .map(|name| name.to_string_lossy())
+        .unwrap_or_default();
     rest == Path::new("catalog.yaml")
-        || (rest.parent() == Some(Path::new("catalog.d")) && named.ends_with(".yaml") && !named.starts_with('.'))
+        || (rest.parent() == Some(Path::new("catalog.d"))
+            && named.ends_with(".yaml")
+            && !named.starts_with('.'))
 }

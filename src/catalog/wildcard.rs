@@ -17,19 +17,27 @@ impl Catalog {
     /// Returns whether requests for a model may go to one of its targets: the account is enabled,
     /// and if the model comes from a pattern, the account's list has the name.
     pub fn serves(&self, model: &Model, target: &Target) -> bool {
-        let is_listed = || self.listing(target).is_some_and(|listing| listing.has(&target.model));
+        let is_listed = || {
+            self.listing(target)
+                .is_some_and(|listing| listing.has(&target.model))
+        };
         target.account.enabled && (model.pattern.is_none() || is_listed())
     }
 
     /// Returns whether a model has a target to which requests may go.
     pub fn is_served(&self, model: &Model) -> bool {
-        model.targets.iter().any(|target| self.serves(model, target))
+        model
+            .targets
+            .iter()
+            .any(|target| self.serves(model, target))
     }
 
     /// Returns the model that may be meant by an id that is not served yet: a pattern matches it,
     /// and a list that may have it was never fetched.
     pub fn awaited(&self, permissions: &Permissions, id: &str) -> Option<Arc<Model>> {
-        let model = self.model(id).filter(|model| model.pattern.is_some() && permissions.allow(&model.id))?;
+        let model = self
+            .model(id)
+            .filter(|model| model.pattern.is_some() && permissions.allow(&model.id))?;
         (!self.is_served(&model)).then_some(model)
     }
 
@@ -37,10 +45,17 @@ impl Catalog {
     pub(super) fn of_pattern(&self, pattern: &Model, id: &str) -> Option<Arc<Model>> {
         let written = self.names.get(id).filter(|model| !model.is_pattern());
         let is_its = |model: &Arc<Model>| model.pattern == pattern.pattern;
-        let known = written.cloned().filter(is_its).or_else(|| self.kept.lock().get(id).cloned().filter(is_its));
+        let known = written
+            .cloned()
+            .filter(is_its)
+            .or_else(|| self.kept.lock().get(id).cloned().filter(is_its));
         // Limits of keys name the model, whichever pattern it comes from.
         let index = written.map_or(pattern.index, |written| written.index);
-        let named = || pattern.named(id).map(|model| Arc::new(Model { index, ..model }));
+        let named = || {
+            pattern
+                .named(id)
+                .map(|model| Arc::new(Model { index, ..model }))
+        };
         let model = known.clone().or_else(named)?;
         if self.is_served(&model) {
             if known.is_none() {
@@ -52,28 +67,52 @@ impl Catalog {
             }
             return Some(model);
         }
-        let may_have = |target: &Target| self.listing(target).is_none_or(|listing| listing.may_have(&target.model));
-        model.targets.iter().any(|target| target.account.enabled && may_have(target)).then_some(model)
+        let may_have = |target: &Target| {
+            self.listing(target)
+                .is_none_or(|listing| listing.may_have(&target.model))
+        };
+        model
+            .targets
+            .iter()
+            .any(|target| target.account.enabled && may_have(target))
+            .then_some(model)
     }
 
     /// Returns the models that are served under these permissions. Those of patterns are among
     /// them, and the patterns are not.
     pub fn listed(&self, permissions: &Permissions) -> Vec<Arc<Model>> {
-        let (patterns, written): (Vec<_>, Vec<_>) = self.models.iter().partition(|model| model.pattern.is_some());
+        let (patterns, written): (Vec<_>, Vec<_>) = self
+            .models
+            .iter()
+            .partition(|model| model.pattern.is_some());
         let is_listed = |model: &Arc<Model>| self.is_served(model) && permissions.allow(&model.id);
-        let mut listed: Vec<_> = written.into_iter().filter(|model| is_listed(model)).cloned().collect();
+        let mut listed: Vec<_> = written
+            .into_iter()
+            .filter(|model| is_listed(model))
+            .cloned()
+            .collect();
         let mut ids = BTreeSet::new();
         let patterns = patterns.iter().filter(|model| model.is_pattern());
-        for (pattern, target) in patterns.flat_map(|model| model.targets.iter().map(move |of| (model, of))) {
+        for (pattern, target) in
+            patterns.flat_map(|model| model.targets.iter().map(move |of| (model, of)))
+        {
             let names = self.listing(target).and_then(|listing| listing.names());
             for name in names.iter().flat_map(|names| &names.names) {
-                ids.extend(globs::star(&target.model, name).map(|star| globs::fill(&pattern.id, star)));
+                ids.extend(
+                    globs::star(&target.model, name).map(|star| globs::fill(&pattern.id, star)),
+                );
             }
         }
-        let is_written = |id: &str| self.names.get(id).is_some_and(|model| model.pattern.is_none());
+        let is_written = |id: &str| {
+            self.names
+                .get(id)
+                .is_some_and(|model| model.pattern.is_none())
+        };
         let unwritten = ids.iter().filter(|id| !is_written(id));
         listed.extend(
-            unwritten.filter_map(|id| self.visible_to(permissions, id)).filter(|model| model.pattern.is_some()),
+            unwritten
+                .filter_map(|id| self.visible_to(permissions, id))
+                .filter(|model| model.pattern.is_some()),
         );
         listed
     }
@@ -85,8 +124,15 @@ impl Catalog {
 
     /// Returns the indices of the enabled accounts whose lists are needed.
     pub fn listed_accounts(&self) -> BTreeSet<usize> {
-        let targets = self.models.iter().filter(|model| model.is_pattern()).flat_map(|model| &model.targets);
-        targets.filter(|target| target.account.enabled).map(|target| target.account.index).collect()
+        let targets = self
+            .models
+            .iter()
+            .filter(|model| model.is_pattern())
+            .flat_map(|model| &model.targets);
+        targets
+            .filter(|target| target.account.enabled)
+            .map(|target| target.account.index)
+            .collect()
     }
 
     fn listing(&self, target: &Target) -> Option<&Arc<Listing>> {

@@ -16,13 +16,30 @@ use crate::catalog::published_key_problem;
 /// Prints what is wrong, or, if nothing is, the numbers of what was read.
 pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
     let conf = args.conf.folder();
-    let secrets = if args.no_secrets { Secrets::Assume } else { Secrets::Resolve };
+    let secrets = if args.no_secrets {
+        Secrets::Assume
+    } else {
+        Secrets::Resolve
+    };
     let loaded = load(&conf, secrets).map_err(|problems| {
         let (errors, warnings) = (count(problems.0.len(), "error"), problems.1.len());
-        let warned = if warnings == 0 { String::new() } else { format!(", {}", count(warnings, "warning")) };
-        format!("{}\n{}: {errors}{warned}", problems.with_warnings(), shown(&conf))
+        let warned = if warnings == 0 {
+            String::new()
+        } else {
+            format!(", {}", count(warnings, "warning"))
+        };
+        format!(
+            "{}\n{}: {errors}{warned}",
+            problems.with_warnings(),
+            shown(&conf)
+        )
     })?;
-    let Loaded { server, catalog, count: files, .. } = &loaded;
+    let Loaded {
+        server,
+        catalog,
+        count: files,
+        ..
+    } = &loaded;
     for warning in &catalog.warnings {
         tell(&format!("warning: {warning}"));
     }
@@ -34,7 +51,11 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
     if let Some(problem) = published_key_problem(catalog, &listeners) {
         return Err(format!("{}: {problem}", shown(&conf)));
     }
-    let against = args.diff.as_deref().map(|against| diff::compare(&loaded, &conf, against, secrets)).transpose()?;
+    let against = args
+        .diff
+        .as_deref()
+        .map(|against| diff::compare(&loaded, &conf, against, secrets))
+        .transpose()?;
     if let Some(comparison) = against.as_ref().filter(|_| args.json) {
         return Ok(print(&comparison.json()));
     }
@@ -45,6 +66,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<ExitCode, String> {
         catalog.size(),
         count(catalog.warnings.len() + expired.len(), "warning"),
     );
-    let compared = against.map(|comparison| comparison.text()).unwrap_or_default();
+    let compared = against
+        .map(|comparison| comparison.text())
+        .unwrap_or_default();
     Ok(print(&format!("{fine}{compared}")))
 }

@@ -65,7 +65,11 @@ pub struct DoctorArgs {
 /// Runs the checks. Exits with 0 if all is well, with 1 if there are warnings, and with 2 if a
 /// check failed or could not be made.
 pub(super) fn run(args: &DoctorArgs) -> ExitCode {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(why) => {
             tell(&format!("the checks cannot run: {why}"));
@@ -96,7 +100,10 @@ async fn examine(args: &DoctorArgs, report: &mut Findings) {
     if let Some(store) = server.as_ref().and_then(|server| server.store.as_ref()) {
         store::look(store, &mut clocks, report).await;
     }
-    let proxies = server.as_ref().map(|server| server.proxies.clone()).unwrap_or_default();
+    let proxies = server
+        .as_ref()
+        .map(|server| server.proxies.clone())
+        .unwrap_or_default();
     let snapshot = catalog.map(|catalog| Arc::new(apart(catalog, proxies)));
     let unreached = match &snapshot {
         Some(snapshot) => accounts::look(snapshot, due, &mut clocks, report).await,

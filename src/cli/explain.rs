@@ -39,7 +39,11 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     }
     match explained(args) {
         Ok(report) => {
-            let text = if args.json { report.json() } else { render(&report) };
+            let text = if args.json {
+                report.json()
+            } else {
+                render(&report)
+            };
             let is_written = write(&text).is_ok();
             match (is_written && report.is_tried(), report.is_unsure()) {
                 (true, false) => ExitCode::SUCCESS,
@@ -62,23 +66,47 @@ fn explained(args: &ExplainArgs) -> Result<Report, String> {
             .to_owned());
     }
     let front = front(&args.door).map_err(|why| format!("--door: {why}"))?;
-    let written = args.headers.iter().map(|header| header.split_once(':').unwrap_or_default());
+    let written = args
+        .headers
+        .iter()
+        .map(|header| header.split_once(':').unwrap_or_default());
     let headers = headers(written, front).map_err(|why| format!("--header: {why}"))?;
     let conf = args.conf.folder();
-    let Loaded { server, catalog, .. } = loaded(&conf)?;
+    let Loaded {
+        server, catalog, ..
+    } = loaded(&conf)?;
     let admin_key = args.admin_key.as_deref().map(read_admin_key).transpose()?;
-    let (instance, hidden) = match args.status.as_deref().map(|from| status::read(from, &conf, admin_key.clone())) {
+    let (instance, hidden) = match args
+        .status
+        .as_deref()
+        .map(|from| status::read(from, &conf, admin_key.clone()))
+    {
         None => (None, None),
         Some(Ok(instance)) => (Some(instance), None),
         Some(Err(no)) if no.is_hidden => (None, Some(no.why)),
         Some(Err(no)) => return Err(format!("--status: {}", no.why)),
     };
-    let body = body(args.request.as_deref().unwrap_or(Path::new("-")), server.limits.request_body)?;
-    let asked = Asked { model: args.model.clone(), stream: args.stream };
+    let body = body(
+        args.request.as_deref().unwrap_or(Path::new("-")),
+        server.limits.request_body,
+    )?;
+    let asked = Asked {
+        model: args.model.clone(),
+        stream: args.stream,
+    };
     let snapshot = apart(catalog, server.proxies.clone());
     lists::recall(&server, &snapshot);
     let settings = Settings::from(&server);
-    let input = Input { settings, snapshot, is_counted: false, instance, headers, front, asked, body };
+    let input = Input {
+        settings,
+        snapshot,
+        is_counted: false,
+        instance,
+        headers,
+        front,
+        asked,
+        body,
+    };
     let mut report = explain(key, &input);
     if let Some(why) = hidden {
         // Who does not show its state does not explain either.
@@ -87,7 +115,10 @@ fn explained(args: &ExplainArgs) -> Result<Report, String> {
     }
     // A saved page does not say what is used of the limits.
     if let Some(from) = args.status.as_ref().filter(|from| from.contains("://")) {
-        let sender = Sender { key, door: &args.door };
+        let sender = Sender {
+            key,
+            door: &args.door,
+        };
         let keys = http::keys_of(&conf, admin_key);
         match status::ask_gateway(from, sender, &input, &keys) {
             Ok(live) => report.take_limits(&live),
@@ -100,8 +131,10 @@ fn explained(args: &ExplainArgs) -> Result<Report, String> {
 /// Reads the file with the key of the admin listener.
 fn read_admin_key(path: &Path) -> Result<Secret, String> {
     const LARGEST_KEY: usize = 64 << 10;
-    let bytes = contents(path, LARGEST_KEY).map_err(|why| format!("--admin-key: the file cannot be read: {why}"))?;
-    let text = String::from_utf8(bytes).map_err(|_| "--admin-key: the file is not UTF-8".to_owned())?;
+    let bytes = contents(path, LARGEST_KEY)
+        .map_err(|why| format!("--admin-key: the file cannot be read: {why}"))?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| "--admin-key: the file is not UTF-8".to_owned())?;
     Ok(Secret::new(text.trim_end_matches(['\r', '\n'])))
 }
 

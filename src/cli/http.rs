@@ -51,7 +51,10 @@ pub(super) struct NoAnswer {
 
 impl From<String> for NoAnswer {
     fn from(why: String) -> NoAnswer {
-        NoAnswer { why, is_hidden: false }
+        NoAnswer {
+            why,
+            is_hidden: false,
+        }
     }
 }
 
@@ -67,7 +70,11 @@ pub(super) enum Question<'q> {
 /// Returns the key of an admin listener: that of the environment, or that of its settings.
 pub(super) fn key(admin: Option<&Admin>) -> Option<Secret> {
     let of_settings = || admin?.key.clone().filter(|key| key.expose() != ASSUMED);
-    env::var(KEY).ok().filter(|key| !key.is_empty()).map(Secret::new).or_else(of_settings)
+    env::var(KEY)
+        .ok()
+        .filter(|key| !key.is_empty())
+        .map(Secret::new)
+        .or_else(of_settings)
 }
 
 /// Fetches a page of an admin listener.
@@ -83,10 +90,15 @@ pub(super) fn of_admin(
 /// Returns the key for the admin listener at an address: the given one, or that of the environment
 /// or server.yaml. The key of server.yaml is only for the listener of server.yaml.
 pub(super) fn keys_of(conf: &Path, given: Option<Secret>) -> impl Fn(SocketAddr) -> Option<Secret> {
-    let admin = server(conf, Secrets::IfThere).ok().map(|server| server.admin);
+    let admin = server(conf, Secrets::IfThere)
+        .ok()
+        .map(|server| server.admin);
     move |address| {
-        let is_ours = |admin: &&Admin| address.ip().is_loopback() || address == reachable(admin.address);
-        given.clone().or_else(|| key(admin.as_ref().filter(is_ours)))
+        let is_ours =
+            |admin: &&Admin| address.ip().is_loopback() || address == reachable(admin.address);
+        given
+            .clone()
+            .or_else(|| key(admin.as_ref().filter(is_ours)))
     }
 }
 
@@ -109,25 +121,58 @@ pub(super) fn ask(
     key: &dyn Fn(SocketAddr) -> Option<Secret>,
     patience: Duration,
 ) -> Result<Vec<u8>, NoAnswer> {
-    let Some(rest) = url.strip_prefix("http://").filter(|rest| !rest.contains('@')) else {
-        return Err(format!("the URL must begin with http:// and hold no user name{otherwise}").into());
+    let Some(rest) = url
+        .strip_prefix("http://")
+        .filter(|rest| !rest.contains('@'))
+    else {
+        return Err(
+            format!("the URL must begin with http:// and hold no user name{otherwise}").into(),
+        );
     };
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     // Browsers copy an address with a slash at its end.
-    let path = if matches!(path, "" | "/") { usual } else { path };
+    let path = if matches!(path, "" | "/") {
+        usual
+    } else {
+        path
+    };
     if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return Err("the URL holds a space or a control character, which is not allowed".to_owned().into());
+        return Err(
+            "the URL holds a space or a control character, which is not allowed"
+                .to_owned()
+                .into(),
+        );
     }
-    let port = if authority.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) { "" } else { ":80" };
-    let mut last = format!("does not answer: {}", io::Error::from(io::ErrorKind::NotFound));
-    let addresses =
-        format!("{authority}{port}").to_socket_addrs().map_err(|why| format!("{url} does not answer: {why}"))?;
+    let port = if authority
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+    {
+        ""
+    } else {
+        ":80"
+    };
+    let mut last = format!(
+        "does not answer: {}",
+        io::Error::from(io::ErrorKind::NotFound)
+    );
+    let addresses = format!("{authority}{port}")
+        .to_socket_addrs()
+        .map_err(|why| format!("{url} does not answer: {why}"))?;
     for address in addresses {
-        match send(address, (authority, path), question, key(address).as_ref(), patience) {
+        match send(
+            address,
+            (authority, path),
+            question,
+            key(address).as_ref(),
+            patience,
+        ) {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(instead)) => {
                 let is_hidden = matches!(instead, Instead::Locked | Instead::Hidden(_));
-                return Err(NoAnswer { why: format!("{url} {instead}"), is_hidden });
+                return Err(NoAnswer {
+                    why: format!("{url} {instead}"),
+                    is_hidden,
+                });
             }
             Err(why) => last = format!("does not answer: {why}"),
         }
@@ -153,19 +198,32 @@ fn send(
     patience: Duration,
 ) -> io::Result<Result<Vec<u8>, Instead>> {
     let start = Instant::now();
-    let left = || patience.saturating_sub(start.elapsed()).max(Duration::from_millis(1));
+    let left = || {
+        patience
+            .saturating_sub(start.elapsed())
+            .max(Duration::from_millis(1))
+    };
     let mut stream = TcpStream::connect_timeout(&address, left())?;
     stream.set_write_timeout(Some(left()))?;
     // With HTTP/1.0 the answer comes in one piece and ends with the connection.
     let key = key.filter(|key| key.expose().bytes().all(|byte| byte.is_ascii_graphic()));
-    let key = key.map(|key| format!("authorization: Bearer {}\r\n", key.expose())).unwrap_or_default();
+    let key = key
+        .map(|key| format!("authorization: Bearer {}\r\n", key.expose()))
+        .unwrap_or_default();
     let (method, sent, about_sent) = match question {
         Question::Get => ("GET", &[][..], String::new()),
-        Question::Post(sent) => {
-            ("POST", sent, format!("content-type: application/json\r\ncontent-length: {}\r\n", sent.len()))
-        }
+        Question::Post(sent) => (
+            "POST",
+            sent,
+            format!(
+                "content-type: application/json\r\ncontent-length: {}\r\n",
+                sent.len()
+            ),
+        ),
     };
-    stream.write_all(format!("{method} {path} HTTP/1.0\r\nhost: {host}\r\n{key}{about_sent}\r\n").as_bytes())?;
+    stream.write_all(
+        format!("{method} {path} HTTP/1.0\r\nhost: {host}\r\n{key}{about_sent}\r\n").as_bytes(),
+    )?;
     stream.write_all(sent)?;
     let mut answer = Vec::new();
     let mut buffer = vec![0; 64 << 10];
@@ -187,7 +245,10 @@ fn send(
 
 fn body(answer: &[u8]) -> Result<Vec<u8>, Instead> {
     let silent = || Instead::Other("does not speak HTTP".to_owned());
-    let end = answer.windows(4).position(|four| four == b"\r\n\r\n").ok_or_else(silent)?;
+    let end = answer
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .ok_or_else(silent)?;
     let (head, body) = answer.split_at(end);
     let status = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
     if status == b"401" {
@@ -198,10 +259,16 @@ fn body(answer: &[u8]) -> Result<Vec<u8>, Instead> {
         return Err(Instead::Hidden(what.to_owned()));
     }
     if status != b"200" {
-        let number = std::str::from_utf8(status).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let number = std::str::from_utf8(status)
+            .ok()
+            .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let number = number.filter(|text| text.len() == 3).ok_or_else(silent)?;
         let what = format!("answers with HTTP {number}, not 200");
-        return Err(if number == "403" { Instead::Hidden(what) } else { Instead::Other(what) });
+        return Err(if number == "403" {
+            Instead::Hidden(what)
+        } else {
+            Instead::Other(what)
+        });
     }
     Ok(body.get(4..).unwrap_or_default().to_vec())
 }

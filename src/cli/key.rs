@@ -49,9 +49,16 @@ fn lock(args: &KeyArgs) -> Result<(Id<'_>, Files), String> {
 }
 
 /// Changes a file. The error says how to do the same by hand.
-fn change(files: &mut Files, file: usize, changes: &[Change<'_>], by_hand: &str) -> Result<(), String> {
+fn change(
+    files: &mut Files,
+    file: usize,
+    changes: &[Change<'_>],
+    by_hand: &str,
+) -> Result<(), String> {
     let changed = files.change(file, changes);
-    changed.map(drop).map_err(|why| format!("{why}\nNothing was changed. Make the change by hand: {by_hand}"))
+    changed
+        .map(drop)
+        .map_err(|why| format!("{why}\nNothing was changed. Make the change by hand: {by_hand}"))
 }
 
 /// A key's id in the catalog: `acme/prod`.
@@ -64,19 +71,25 @@ pub(super) struct Id<'a> {
 
 impl<'a> Id<'a> {
     pub(super) fn of(text: &'a str) -> Result<Self, String> {
-        let parts = text
-            .split_once('/')
-            .filter(|(caller, name)| name::of_entry(caller).is_ok() && name::of_entry(name).is_ok());
+        let parts = text.split_once('/').filter(|(caller, name)| {
+            name::of_entry(caller).is_ok() && name::of_entry(name).is_ok()
+        });
         // The text is not repeated: it may be the secret.
         let (caller, name) = parts.ok_or(
             "this is not the id of a key: write the name that the logs show, such as acme/prod, and never the secret",
         )?;
-        Ok(Self { whole: text, caller, name })
+        Ok(Self {
+            whole: text,
+            caller,
+            name,
+        })
     }
 
     /// Returns the path of the key in a file.
     fn path(self) -> Vec<Step<'a>> {
-        ["callers", self.caller, "keys", self.name].map(Step::Key).to_vec()
+        ["callers", self.caller, "keys", self.name]
+            .map(Step::Key)
+            .to_vec()
     }
 
     /// Returns the path of a field of the key.
@@ -87,15 +100,25 @@ impl<'a> Id<'a> {
     /// Returns the place of the key in the files.
     fn written(self, files: &Files) -> Result<KeyPlace, String> {
         let written = files.written(self.caller, self.name, |_| ());
-        written.map(|(place, ())| place).ok_or_else(|| format!("no file has the key {}", self.whole))
+        written
+            .map(|(place, ())| place)
+            .ok_or_else(|| format!("no file has the key {}", self.whole))
     }
 
     /// Finds the key in the catalog.
     fn find(self, files: &Files) -> Result<KeyEntry<'_>, String> {
-        KeyEntry::all(files).into_iter().find(|known| *known.key.id == *self.whole).ok_or_else(|| {
-            let known = files.catalog().keys().map(|key| &*key.id);
-            no_such("key", self.whole, known, "; `portcullis key list` lists all keys")
-        })
+        KeyEntry::all(files)
+            .into_iter()
+            .find(|known| *known.key.id == *self.whole)
+            .ok_or_else(|| {
+                let known = files.catalog().keys().map(|key| &*key.id);
+                no_such(
+                    "key",
+                    self.whole,
+                    known,
+                    "; `portcullis key list` lists all keys",
+                )
+            })
     }
 }
 
@@ -114,7 +137,13 @@ impl<'c> KeyEntry<'c> {
         let same_key = secrets.chunk_by(|(_, one, _), (_, other, _)| one.id == other.id);
         let entry = |secrets: &[(&'c [u8; 32], &'c Arc<Key>, Option<SystemTime>)]| {
             let (_, key, _) = secrets.first()?;
-            Some(KeyEntry { key, secrets: secrets.iter().map(|(digest, _, until)| (*digest, *until)).collect() })
+            Some(KeyEntry {
+                key,
+                secrets: secrets
+                    .iter()
+                    .map(|(digest, _, until)| (*digest, *until))
+                    .collect(),
+            })
         };
         same_key.filter_map(entry).collect()
     }
@@ -128,7 +157,8 @@ fn place(files: &Files, place: KeyPlace) -> String {
 /// Writes a time as the catalog does: to the second.
 fn stamp(time: SystemTime) -> String {
     let text = rfc3339(time);
-    text.split_once('.').map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))
+    text.split_once('.')
+        .map_or_else(|| text.clone(), |(seconds, _)| format!("{seconds}Z"))
 }
 
 /// Reads a point in time from the command line.
@@ -142,7 +172,9 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
     let wrong = "must be a length of time with its unit (s, m, h or d), such as 24h or 90d";
     if text.ends_with('d') {
         let days = number_and_unit(text, &[("d", DAY)], 36_500 * DAY).flatten();
-        return days.map(Duration::from_millis).ok_or_else(|| format!("{wrong}, and must be at most 36500d"));
+        return days
+            .map(Duration::from_millis)
+            .ok_or_else(|| format!("{wrong}, and must be at most 36500d"));
     }
     text.parse::<Span>()
         .map(|Span(span)| span)
@@ -151,8 +183,12 @@ pub(super) fn span(text: &str) -> Result<Duration, String> {
 
 /// Returns the time after this span, at the next whole second.
 fn ahead(now: SystemTime, span: Duration) -> SystemTime {
-    let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + span;
-    SystemTime::UNIX_EPOCH + Duration::from_secs(since.as_secs() + u64::from(since.subsec_nanos() > 0))
+    let since = now
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        + span;
+    SystemTime::UNIX_EPOCH
+        + Duration::from_secs(since.as_secs() + u64::from(since.subsec_nanos() > 0))
 }
 
 #[cfg(test)]

@@ -270,7 +270,12 @@ pub struct NewKeyArgs {
     pub create: bool,
     /// The models that the key may use, out of those of its caller: a glob over model ids. For
     /// several globs use commas, or repeat the option [default: all models of the caller]
-    #[arg(long = "model", visible_alias = "models", value_name = "GLOB", value_delimiter = ',')]
+    #[arg(
+        long = "model",
+        visible_alias = "models",
+        value_name = "GLOB",
+        value_delimiter = ','
+    )]
     pub models: Vec<String>,
     /// The time at which the key expires, such as 2027-01-01 or 2027-01-01T12:00:00Z
     #[arg(long, value_name = "TIME", value_parser = key::time)]
@@ -426,7 +431,9 @@ pub fn run() -> ExitCode {
 fn discreet(mut wrong: clap::Error) -> clap::Error {
     use clap::error::{ContextKind as Kind, ContextValue as Value, ErrorKind};
     let near = |given: Option<&Value>, meant: Option<&Value>| match (given, meant) {
-        (Some(Value::String(given)), Some(Value::String(meant))) => quoted(given, [meant.as_str()]).is_some(),
+        (Some(Value::String(given)), Some(Value::String(meant))) => {
+            quoted(given, [meant.as_str()]).is_some()
+        }
         (Some(Value::String(given)), Some(Value::Strings(meant))) => {
             quoted(given, meant.iter().map(String::as_str)).is_some()
         }
@@ -439,7 +446,11 @@ fn discreet(mut wrong: clap::Error) -> clap::Error {
         (Kind::InvalidValue, Kind::SuggestedValue, true),
     ] {
         if is_foreign && wrong.get(kind).is_some() && !near(wrong.get(kind), wrong.get(meant)) {
-            let plain = wrong.get(kind).and_then(plain_word).unwrap_or("…").to_owned();
+            let plain = wrong
+                .get(kind)
+                .and_then(plain_word)
+                .unwrap_or("…")
+                .to_owned();
             wrong.insert(kind, Value::String(plain));
             // The advice repeats it.
             wrong.remove(Kind::Suggested);
@@ -453,10 +464,15 @@ fn discreet(mut wrong: clap::Error) -> clap::Error {
 fn plain_word(typed: &clap::error::ContextValue) -> Option<&str> {
     const LONGEST: usize = 24;
     const LONGEST_PART: usize = 10;
-    let clap::error::ContextValue::String(typed) = typed else { return None };
+    let clap::error::ContextValue::String(typed) = typed else {
+        return None;
+    };
     let word = typed.split('=').next().unwrap_or_default();
     let is_short = word.len() <= LONGEST && word.split('-').all(|part| part.len() <= LONGEST_PART);
-    let is_plain = is_short && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
+    let is_plain = is_short
+        && word
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'-');
     (is_plain && unless_secret(word) == word).then_some(word)
 }
 
@@ -464,16 +480,22 @@ fn plain_word(typed: &clap::error::ContextValue) -> Option<&str> {
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     match text.parse() {
         Ok(address) => Ok(address),
-        Err(_) if text.parse::<u16>().is_ok() => {
-            Err(format!("this is a port only: write an IP address, too, such as 127.0.0.1:{text}"))
+        Err(_) if text.parse::<u16>().is_ok() => Err(format!(
+            "this is a port only: write an IP address, too, such as 127.0.0.1:{text}"
+        )),
+        Err(_) => {
+            Err("write an IP address and a port, such as 127.0.0.1:8080 or 0.0.0.0:8080".to_owned())
         }
-        Err(_) => Err("write an IP address and a port, such as 127.0.0.1:8080 or 0.0.0.0:8080".to_owned()),
     }
 }
 
 /// Prints a result. If the reader is gone, `println!` would panic; this fails.
 fn print(text: &str) -> ExitCode {
-    if write(text.as_bytes()).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if write(text.as_bytes()).is_ok() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn write(bytes: &[u8]) -> io::Result<()> {

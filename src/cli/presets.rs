@@ -12,7 +12,14 @@ pub(super) fn run() -> ExitCode {
 }
 
 fn table() -> String {
-    let rows = ALL.iter().map(|preset| [preset.name, preset.base_url, preset.key.unwrap_or("-"), preset.note]);
+    let rows = ALL.iter().map(|preset| {
+        [
+            preset.name,
+            preset.base_url,
+            preset.key.unwrap_or("-"),
+            preset.note,
+        ]
+    });
     let rows = std::iter::once(["preset", "base_url", "key", "note"]).chain(rows);
     table::columns(rows.map(|row| row.map(str::to_owned)), 4)
 }
@@ -35,7 +42,10 @@ mod tests {
         let column = rows[0].find("base_url").unwrap();
         for (row, preset) in rows[1..].iter().zip(ALL) {
             assert_eq!(row.find(preset.base_url), Some(column), "{row}");
-            assert!(row.is_ascii() && row.len() <= 132 && !row.ends_with(' '), "{row}");
+            assert!(
+                row.is_ascii() && row.len() <= 132 && !row.ends_with(' '),
+                "{row}"
+            );
         }
         assert_eq!(example.lines().count(), 2);
     }

@@ -17,11 +17,17 @@ pub(super) fn run(args: &ReadyArgs) -> Result<ExitCode, String> {
     let url = match &args.url {
         Some(url) => url.clone(),
         None => {
-            let address = admin_address(&args.conf.folder()).map_err(|problems| problems.to_string())?;
+            let address =
+                admin_address(&args.conf.folder()).map_err(|problems| problems.to_string())?;
             format!("http://{}/readyz", reachable(address))
         }
     };
     // Probes are answered without a key.
-    fetch((&url, "/readyz"), ". The admin listener takes such a URL", &|_| None, PATIENCE)?;
+    fetch(
+        (&url, "/readyz"),
+        ". The admin listener takes such a URL",
+        &|_| None,
+        PATIENCE,
+    )?;
     Ok(print("ready\n"))
 }

@@ -23,7 +23,9 @@ fn of(which: SchemaOf) -> String {
 }
 
 fn render<T: JsonSchema>(title: &str) -> String {
-    let mut schema = SchemaGenerator::default().into_root_schema_for::<T>().to_value();
+    let mut schema = SchemaGenerator::default()
+        .into_root_schema_for::<T>()
+        .to_value();
     without_null(&mut schema);
     if let Some(object) = schema.as_object_mut() {
         object.insert("title".to_owned(), title.into());
@@ -76,10 +78,19 @@ mod tests {
     #[test]
     fn the_committed_schemas_are_current() {
         for (which, committed) in [
-            (SchemaOf::Server, include_str!("../../conf/schema/server.schema.json")),
-            (SchemaOf::Catalog, include_str!("../../conf/schema/catalog.schema.json")),
+            (
+                SchemaOf::Server,
+                include_str!("../../conf/schema/server.schema.json"),
+            ),
+            (
+                SchemaOf::Catalog,
+                include_str!("../../conf/schema/catalog.schema.json"),
+            ),
         ] {
-            assert!(of(which) == committed, "conf/schema is not what `portcullis schema` prints for {which:?}");
+            assert!(
+                of(which) == committed,
+                "conf/schema is not what `portcullis schema` prints for {which:?}"
+            );
             assert!(!committed.contains("null"), "null is an error everywhere");
         }
     }

@@ -18,13 +18,25 @@ pub(super) fn run(args: ServeArgs) -> Result<ExitCode, String> {
     })?;
     crate::log::install(loaded.server.log.format, loaded.server.log.level);
     if !args.listen.is_empty() {
-        if loaded.server.listen.iter().any(|listen| listen.tls.is_some()) {
+        if loaded
+            .server
+            .listen
+            .iter()
+            .any(|listen| listen.tls.is_some())
+        {
             log::warn!(
                 "--listen replaces the listeners of server.yaml, and their TLS: callers send keys and prompts unencrypted"
             );
         }
-        loaded.server.listen =
-            args.listen.into_iter().map(|address| Listen { address, h2c: false, tls: None }).collect();
+        loaded.server.listen = args
+            .listen
+            .into_iter()
+            .map(|address| Listen {
+                address,
+                h2c: false,
+                tls: None,
+            })
+            .collect();
     }
     crate::server::run(&conf, loaded).map(|()| ExitCode::SUCCESS)
 }

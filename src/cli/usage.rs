@@ -24,7 +24,9 @@ pub(super) fn run(args: &UsageArgs) -> Result<ExitCode, String> {
     };
     let query = Query::new(&asked, now()).map_err(|why| format!("--{why}"))?;
     let conf = args.conf.folder();
-    let ledger = server(&conf, Secrets::Assume).map_err(|problems| problems.to_string())?.ledger;
+    let ledger = server(&conf, Secrets::Assume)
+        .map_err(|problems| problems.to_string())?
+        .ledger;
     let answer = answer(&ledger.path, &query, None).map_err(|why| why.to_string())?;
     let answer = answer.ok_or_else(|| no_ledger(&ledger))?;
     if answer.is_empty()
@@ -46,14 +48,25 @@ pub(super) fn run(args: &UsageArgs) -> Result<ExitCode, String> {
 
 /// Writes where the ledger was looked for, and why there is none.
 fn no_ledger(ledger: &Ledger) -> String {
-    let here = std::env::current_dir().ok().filter(|_| ledger.path.is_relative());
-    let here = here.map(|here| format!("; relative paths start at the working directory, which is {}", here.display()));
+    let here = std::env::current_dir()
+        .ok()
+        .filter(|_| ledger.path.is_relative());
+    let here = here.map(|here| {
+        format!(
+            "; relative paths start at the working directory, which is {}",
+            here.display()
+        )
+    });
     let why = if ledger.enabled {
         "`serve` makes the ledger"
     } else {
         "it is switched off, because `ledger.enabled` is false in server.yaml"
     };
-    format!("there is no ledger at {}: {why}{}", ledger.path.display(), here.unwrap_or_default())
+    format!(
+        "there is no ledger at {}: {why}{}",
+        ledger.path.display(),
+        here.unwrap_or_default()
+    )
 }
 
 /// Returns the reason why nothing is found: a name in the question is neither in the catalog nor in
@@ -64,7 +77,10 @@ fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
     let callers: Vec<&str> = catalog.callers().iter().map(|caller| &*caller.id).collect();
     let keys: Vec<&str> = catalog.keys().map(|key| &*key.id).collect();
     let models: Vec<&str> = catalog.models().iter().map(|model| &*model.id).collect();
-    if let Some(alias) = args.model.as_deref().filter(|model| !models.contains(model))
+    if let Some(alias) = args
+        .model
+        .as_deref()
+        .filter(|model| !models.contains(model))
         && let Some(model) = catalog.model(alias).filter(|model| model.pattern.is_none())
     {
         return Some(format!(
@@ -90,7 +106,11 @@ fn nobody(args: &UsageArgs, conf: &Path, ledger: &Path) -> Option<String> {
         }
         None => String::new(),
     };
-    let nobody =
-        quoted(name, known()).map_or_else(|| format!("no {what} with this name"), |name| format!("no {what} {name}"));
-    Some(format!("there is {nobody} in the catalog or the ledger{hint}"))
+    let nobody = quoted(name, known()).map_or_else(
+        || format!("no {what} with this name"),
+        |name| format!("no {what} {name}"),
+    );
+    Some(format!(
+        "there is {nobody} in the catalog or the ledger{hint}"
+    ))
 }

@@ -138,7 +138,9 @@ impl Bounds {
         let left = files.saturating_sub(OTHER_FILES);
         let uploads = (self.spool_total / self.upload.max(1)) as u64;
         let pairs = (left - uploads.min(left / 4)) / 2;
-        usize::try_from(pairs).unwrap_or(usize::MAX).clamp(1, self.connections)
+        usize::try_from(pairs)
+            .unwrap_or(usize::MAX)
+            .clamp(1, self.connections)
     }
 }
 
@@ -206,7 +208,9 @@ pub struct Ledger {
 impl Server {
     /// Returns the folder that keeps the lists of providers' models. It is beside the ledger.
     pub fn list_folder(&self) -> Option<PathBuf> {
-        self.ledger.enabled.then(|| self.ledger.path.with_file_name("model-lists"))
+        self.ledger
+            .enabled
+            .then(|| self.ledger.path.with_file_name("model-lists"))
     }
 }
 
@@ -218,7 +222,10 @@ pub fn read(name: &str, text: &str, look_up: &mut LookUp<'_>) -> Result<Server, 
     let raw: Option<raw::Server> = report.read(0, &[]);
     let server = raw.map(|raw| resolve(raw, &Scribe::new(&report, 0)));
     match server {
-        Some(server) if !report.has_problems() => Ok(Server { warnings: report.warnings(), ..server }),
+        Some(server) if !report.has_problems() => Ok(Server {
+            warnings: report.warnings(),
+            ..server
+        }),
         Some(_) | None => Err(report.problems()),
     }
 }
@@ -228,35 +235,60 @@ fn resolve(raw: raw::Server, root: &Scribe<'_, '_>) -> Server {
     let listen = listen(raw.listen.as_ref(), root);
     let admin = admin::resolve(raw.admin.as_ref(), &listen, root);
     let workers = raw.workers.unwrap_or(0);
-    root.key("workers").problem_if(workers > 1024, "must be at most 1024; 0 means one for each core");
+    root.key("workers").problem_if(
+        workers > 1024,
+        "must be at most 1024; 0 means one for each core",
+    );
     let attempts = raw.attempts.unwrap_or(3);
-    root.key("attempts").problem_if(!(1..=100).contains(&attempts), "must be 1 to 100");
+    root.key("attempts")
+        .problem_if(!(1..=100).contains(&attempts), "must be 1 to 100");
     let written = raw.catalog_size.map(|Text(Size(size))| size);
     let catalog_size = above(written, CATALOG_SIZE, "0B", &root.key("catalog_size"));
-    root.key("catalog_size").problem_if(catalog_size > MOST_CATALOG_SIZE, "must be at most 1GiB");
+    root.key("catalog_size")
+        .problem_if(catalog_size > MOST_CATALOG_SIZE, "must be at most 1GiB");
     let drain = raw.drain.unwrap_or_default();
-    let proxies = proxies(raw.upstream_proxy.unwrap_or_default(), &root.key("upstream_proxy"));
+    let proxies = proxies(
+        raw.upstream_proxy.unwrap_or_default(),
+        &root.key("upstream_proxy"),
+    );
     Server {
         listen,
         admin,
         workers: count(workers),
         attempts: count(attempts),
-        limits: limits(&raw.limits.unwrap_or_default(), catalog_size, &root.key("limits")),
+        limits: limits(
+            &raw.limits.unwrap_or_default(),
+            catalog_size,
+            &root.key("limits"),
+        ),
         timeouts: timeouts(&raw.timeouts.unwrap_or_default(), &root.key("timeouts")),
         drain: Drain {
             delay: drain.delay.map_or(Duration::ZERO, |Text(Span(span))| span),
-            grace: drain.grace.map_or(Duration::from_secs(25), |Text(Span(span))| span),
+            grace: drain
+                .grace
+                .map_or(Duration::from_secs(25), |Text(Span(span))| span),
         },
-        trusted_proxies: items(raw.trusted_proxies.as_ref()).map(|(_, Text(range))| *range).collect(),
+        trusted_proxies: items(raw.trusted_proxies.as_ref())
+            .map(|(_, Text(range))| *range)
+            .collect(),
         cors: cors(&raw.cors.unwrap_or_default(), &root.key("cors")),
         log: log(&raw.log.unwrap_or_default(), &root.key("log")),
         ledger: ledger(&raw.ledger.unwrap_or_default(), &root.key("ledger")),
-        list_refresh: list_refresh(&raw.model_lists.unwrap_or_default(), &root.key("model_lists")),
+        list_refresh: list_refresh(
+            &raw.model_lists.unwrap_or_default(),
+            &root.key("model_lists"),
+        ),
         item_cache,
         seal: seal::seal_keys(raw.seal.as_ref(), raw.store.is_some(), root),
-        store: raw.store.and_then(|raw| store::resolve(&raw, &root.key("store"))),
-        notify: raw.notify.and_then(|raw| notify::resolve(&raw, &root.key("notify"))),
-        traces: raw.traces.and_then(|raw| traces::resolve(&raw, &root.key("traces"))),
+        store: raw
+            .store
+            .and_then(|raw| store::resolve(&raw, &root.key("store"))),
+        notify: raw
+            .notify
+            .and_then(|raw| notify::resolve(&raw, &root.key("notify"))),
+        traces: raw
+            .traces
+            .and_then(|raw| traces::resolve(&raw, &root.key("traces"))),
         proxies: Arc::new(proxies),
         series: metrics::resolve(&raw.metrics.unwrap_or_default(), &root.key("metrics")),
         warnings: Vec::new(),
@@ -270,22 +302,33 @@ fn count(number: u32) -> usize {
 fn listen(written: Option<&List<raw::Listen>>, root: &Scribe<'_, '_>) -> Vec<Listen> {
     let list = root.key("listen");
     let Some(written) = written else {
-        return vec![Listen { address: local(8080), h2c: false, tls: None }];
+        return vec![Listen {
+            address: local(8080),
+            h2c: false,
+            tls: None,
+        }];
     };
     list.problem_if(written.is_empty(), "must list at least one address");
     let mut listen: Vec<Listen> = Vec::new();
     for (index, raw) in items(Some(written)) {
         let at = list.index(index);
-        let tls = raw.tls.as_ref().and_then(|tls| listen_tls(tls, &at.key("tls")));
+        let tls = raw
+            .tls
+            .as_ref()
+            .and_then(|tls| listen_tls(tls, &at.key("tls")));
         let h2c = raw.h2c.unwrap_or(false);
         let what = "is HTTP/2 without TLS, and this listener has `tls`: remove `h2c`";
         at.key("h2c").problem_if(h2c && raw.tls.is_some(), what);
         let what = "is missing: an IP address and a port, such as 127.0.0.1:8080";
-        let Some(Text(raw::Address(address))) = at.key("address").required(raw.address, what) else { continue };
+        let Some(Text(raw::Address(address))) = at.key("address").required(raw.address, what)
+        else {
+            continue;
+        };
         let what = "has port 0, at which no caller finds the gateway: write the port, such as 8080";
         at.key("address").problem_if(address.port() == 0, what);
         if is_taken(address, &listen) {
-            at.key("address").problem(&format!("{address} is written twice: keep only one"));
+            at.key("address")
+                .problem(&format!("{address} is written twice: keep only one"));
         } else {
             listen.push(Listen { address, h2c, tls });
         }
@@ -301,17 +344,24 @@ fn is_taken(address: SocketAddr, listen: &[Listen]) -> bool {
 fn listen_tls(raw: &raw::ListenTls, at: &Scribe<'_, '_>) -> Option<ListenTls> {
     let path = |field: &str, written: &Option<String>| {
         let written = written.as_ref().filter(|path| !path.is_empty());
-        at.key(field).required(written, "is missing: the path of a PEM file").map(PathBuf::from)
+        at.key(field)
+            .required(written, "is missing: the path of a PEM file")
+            .map(PathBuf::from)
     };
     let (cert, key) = (path("cert", &raw.cert), path("key", &raw.key));
-    Some(ListenTls { cert: cert?, key: key? })
+    Some(ListenTls {
+        cert: cert?,
+        key: key?,
+    })
 }
 
 /// Returns the address of the admin listener, whatever else is wrong in the text of `server.yaml`.
 pub fn admin_address(text: &str) -> Option<SocketAddr> {
     let (tree, _) = yaml::parse(text).ok()?;
     let section = yaml::Path::Root.key("admin");
-    let Some(found) = tree.find(&section.key("address")) else { return Some(local(9090)) };
+    let Some(found) = tree.find(&section.key("address")) else {
+        return Some(local(9090));
+    };
     match &found.node.value {
         yaml::Value::Plain(address) | yaml::Value::Quoted(address) => address.parse().ok(),
         // Only the section is written.
@@ -323,7 +373,9 @@ pub fn admin_address(text: &str) -> Option<SocketAddr> {
 /// Returns the `catalog_size` of a text of `server.yaml`, whatever else is wrong in it.
 pub fn catalog_size(text: &str) -> usize {
     let tree = yaml::parse(text).ok().map(|(tree, _)| tree);
-    let found = tree.as_ref().and_then(|tree| tree.find(&yaml::Path::Root.key("catalog_size")));
+    let found = tree
+        .as_ref()
+        .and_then(|tree| tree.find(&yaml::Path::Root.key("catalog_size")));
     let size = found.and_then(|found| match &found.node.value {
         yaml::Value::Plain(size) | yaml::Value::Quoted(size) => size.parse().ok(),
         yaml::Value::Map(_) | yaml::Value::List(_) => None,
@@ -339,7 +391,12 @@ fn limits(raw: &raw::Bounds, catalog_size: usize, section: &Scribe<'_, '_>) -> B
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
     let size = |field: &str, written: Option<Text<Size>>, default: usize| {
-        above(written.map(|Text(Size(size))| size), default, "0B", &section.key(field))
+        above(
+            written.map(|Text(Size(size))| size),
+            default,
+            "0B",
+            &section.key(field),
+        )
     };
     let limits = Bounds {
         request_body: size("request_body", raw.request_body, 32 * MIB),
@@ -353,21 +410,31 @@ fn limits(raw: &raw::Bounds, catalog_size: usize, section: &Scribe<'_, '_>) -> B
         catalog_size,
     };
     // This is Pingora's own limit, which cannot be raised.
-    section.key("header_bytes").problem_if(limits.header_bytes > MIB, "must be at most 1MiB");
-    section.key("connections").problem_if(limits.connections == 0, "must be at least 1");
+    section
+        .key("header_bytes")
+        .problem_if(limits.header_bytes > MIB, "must be at most 1MiB");
+    section
+        .key("connections")
+        .problem_if(limits.connections == 0, "must be at least 1");
     let is_small = limits.buffered_total < limits.request_body.max(limits.response_body);
-    let what =
-        "must be at least as large as request_body and as response_body; if not, the largest bodies could never pass";
+    let what = "must be at least as large as request_body and as response_body; if not, the largest bodies could never pass";
     section.key("buffered_total").problem_if(is_small, what);
     let what = "must be at least as large as upload; if not, the largest uploads could never pass";
-    section.key("spool_total").problem_if(limits.spool_total < limits.upload, what);
+    section
+        .key("spool_total")
+        .problem_if(limits.spool_total < limits.upload, what);
     limits
 }
 
 fn timeouts(raw: &raw::Timeouts, section: &Scribe<'_, '_>) -> ClientTimeouts {
     let span = |field: &str, written: Option<Text<Span>>, default: u64| {
         let written = written.map(|Text(Span(span))| span);
-        above(written, Duration::from_secs(default), "0s", &section.key(field))
+        above(
+            written,
+            Duration::from_secs(default),
+            "0s",
+            &section.key(field),
+        )
     };
     ClientTimeouts {
         client_read: span("client_read", raw.client_read, 30),
@@ -379,8 +446,16 @@ fn timeouts(raw: &raw::Timeouts, section: &Scribe<'_, '_>) -> ClientTimeouts {
 }
 
 /// Returns the written value, which must be more than `nothing`, or else the default.
-fn above<T: Default + PartialEq>(written: Option<T>, default: T, nothing: &str, at: &Scribe<'_, '_>) -> T {
-    at.problem_if(written == Some(T::default()), &format!("must be more than {nothing}"));
+fn above<T: Default + PartialEq>(
+    written: Option<T>,
+    default: T,
+    nothing: &str,
+    at: &Scribe<'_, '_>,
+) -> T {
+    at.problem_if(
+        written == Some(T::default()),
+        &format!("must be more than {nothing}"),
+    );
     written.unwrap_or(default)
 }
 
@@ -414,7 +489,10 @@ fn origin(written: &str) -> Option<String> {
     if authority.as_str() != rest || rest.contains('@') || authority.host().is_empty() {
         return None;
     }
-    Some(format!("{scheme}://{}", rest.strip_suffix(standard).unwrap_or(rest)))
+    Some(format!(
+        "{scheme}://{}",
+        rest.strip_suffix(standard).unwrap_or(rest)
+    ))
 }
 
 fn log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
@@ -424,9 +502,12 @@ fn log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
         Some(path) if path.contains('/') && !path.ends_with('/') => Access::File(path.into()),
         // Without a slash, the text is more likely a misspelt word than a file.
         Some(other) => {
-            let what = "must be stdout, off, or the path of a file with a / in it, such as ./access.log";
+            let what =
+                "must be stdout, off, or the path of a file with a / in it, such as ./access.log";
             match quoted(other, ["stdout", "off"]) {
-                Some(quoted) => section.key("access").problem(&format!("{what}, not {quoted}")),
+                Some(quoted) => section
+                    .key("access")
+                    .problem(&format!("{what}, not {quoted}")),
                 None => section.key("access").withheld(what),
             }
             Access::Off
@@ -449,7 +530,10 @@ fn log(raw: &raw::Log, section: &Scribe<'_, '_>) -> Log {
 fn ledger(raw: &raw::Ledger, section: &Scribe<'_, '_>) -> Ledger {
     let path = raw.path.as_deref().unwrap_or(USUAL_LEDGER);
     let is_no_file = path.is_empty() || path.ends_with('/');
-    section.key("path").problem_if(is_no_file, "must be the path of a file, such as data/ledger.sqlite");
+    section.key("path").problem_if(
+        is_no_file,
+        "must be the path of a file, such as data/ledger.sqlite",
+    );
     Ledger {
         enabled: raw.enabled.unwrap_or(true),
         path: path.into(),
@@ -459,7 +543,9 @@ fn ledger(raw: &raw::Ledger, section: &Scribe<'_, '_>) -> Ledger {
 
 fn list_refresh(raw: &raw::ModelLists, section: &Scribe<'_, '_>) -> Duration {
     let Text(Span(refresh)) = raw.refresh.unwrap_or(Text(Span(Duration::from_secs(3600))));
-    section.key("refresh").problem_if(refresh < Duration::from_secs(1), "must be at least 1s");
+    section
+        .key("refresh")
+        .problem_if(refresh < Duration::from_secs(1), "must be at least 1s");
     refresh
 }
 

@@ -83,7 +83,10 @@ impl ProxyChoice {
         match self {
             ProxyChoice::Usual => [None, None],
             ProxyChoice::Never => [Some("none"), None],
-            ProxyChoice::Own(proxy) => [Some(&proxy.shown), proxy.credential.as_ref().map(Secret::expose)],
+            ProxyChoice::Own(proxy) => [
+                Some(&proxy.shown),
+                proxy.credential.as_ref().map(Secret::expose),
+            ],
         }
     }
 }
@@ -97,9 +100,11 @@ impl Proxy {
             "http" => false,
             "https" => true,
             scheme if scheme.starts_with("socks") => {
-                return Err("is a SOCKS proxy, and only HTTP proxies can be used: write one such as \
+                return Err(
+                    "is a SOCKS proxy, and only HTTP proxies can be used: write one such as \
                             http://proxy.example.com:3128"
-                    .to_owned());
+                        .to_owned(),
+                );
             }
             _ => return Err(SHAPE.to_owned()),
         };
@@ -107,14 +112,18 @@ impl Proxy {
         if authority.contains(['/', '?', '#']) {
             return Err(LONGER.to_owned());
         }
-        let (user, place) = authority.rsplit_once('@').map_or((None, authority), |(user, place)| (Some(user), place));
+        let (user, place) = authority
+            .rsplit_once('@')
+            .map_or((None, authority), |(user, place)| (Some(user), place));
         let (host, port) = host_and_port(place).ok_or(SHAPE)?;
         let port = match port {
             None if tls => 443,
             None => 80,
-            Some(port) => {
-                port.parse().ok().filter(|port| *port > 0).ok_or("must have a port from 1 to 65535, or no port")?
-            }
+            Some(port) => port
+                .parse()
+                .ok()
+                .filter(|port| *port > 0)
+                .ok_or("must have a port from 1 to 65535, or no port")?,
         };
         let host = Host::read(host)?;
         if host.is_forbidden() {
@@ -122,13 +131,25 @@ impl Proxy {
         }
         let credential = user.map(credential).transpose()?;
         let shown = format!("{}://{host}:{port}", if tls { "https" } else { "http" });
-        Ok(Proxy { tls, host: host.bare().into(), port, shown, credential })
+        Ok(Proxy {
+            tls,
+            host: host.bare().into(),
+            port,
+            shown,
+            credential,
+        })
     }
 
     /// Stands in for a proxy whose URL is not read.
     pub fn assumed() -> Proxy {
         let shown = "(its URL is not read here)".to_owned();
-        Proxy { tls: false, host: ASSUMED.into(), port: 80, shown, credential: None }
+        Proxy {
+            tls: false,
+            host: ASSUMED.into(),
+            port: 80,
+            shown,
+            credential: None,
+        }
     }
 
     /// Returns whether this only stands in for a proxy.
@@ -142,14 +163,19 @@ impl Proxy {
     }
 
     fn without_secret(&self) -> Proxy {
-        Proxy { credential: self.credential.as_ref().map(|_| Secret::new(ASSUMED)), ..self.clone() }
+        Proxy {
+            credential: self.credential.as_ref().map(|_| Secret::new(ASSUMED)),
+            ..self.clone()
+        }
     }
 }
 
 /// Returns the value of `proxy-authorization` for the part of a URL before the `@`.
 fn credential(user: &str) -> Result<Secret, String> {
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
-    let plain = |part: &str| percent::decode(part).ok_or("holds a `%` without two hexadecimal digits after it");
+    let plain = |part: &str| {
+        percent::decode(part).ok_or("holds a `%` without two hexadecimal digits after it")
+    };
     let (name, password) = (plain(name)?, plain(password)?);
     if name.contains(&b':') {
         return Err("has a `:` in its user name, which no proxy can be told".to_owned());
@@ -158,7 +184,10 @@ fn credential(user: &str) -> Result<Secret, String> {
     if basic.iter().any(u8::is_ascii_control) {
         return Err("has a control character in its user name or its password".to_owned());
     }
-    Ok(Secret::new(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(basic))))
+    Ok(Secret::new(format!(
+        "Basic {}",
+        base64::engine::general_purpose::STANDARD.encode(basic)
+    )))
 }
 
 /// Shows no credential.
@@ -181,20 +210,98 @@ mod tests {
     #[test]
     fn a_url_is_read_and_its_password_is_not_shown() {
         for (url, tls, host, port, shown, credential) in [
-            ("http://proxy.corp:3128", false, "proxy.corp", 3128, "http://proxy.corp:3128", None),
-            ("HTTP://Proxy.Corp/", false, "proxy.corp", 80, "http://proxy.corp:80", None),
-            ("https://proxy.corp", true, "proxy.corp", 443, "https://proxy.corp:443", None),
-            ("http://[FD00::1]:3128", false, "fd00::1", 3128, "http://[fd00::1]:3128", None),
-            ("http://10.0.0.1:8080", false, "10.0.0.1", 8080, "http://10.0.0.1:8080", None),
-            ("http://ann:s3cret@p:1", false, "p", 1, "http://p:1", Some("Basic YW5uOnMzY3JldA==")),
-            ("http://ann:s%3Acr%40t%2F@p:1", false, "p", 1, "http://p:1", Some("Basic YW5uOnM6Y3JAdC8=")),
-            ("http://ann@p:1", false, "p", 1, "http://p:1", Some("Basic YW5uOg==")),
-            ("http://a%C3%A9:@p:1", false, "p", 1, "http://p:1", Some("Basic YcOpOg==")),
+            (
+                "http://proxy.corp:3128",
+                false,
+                "proxy.corp",
+                3128,
+                "http://proxy.corp:3128",
+                None,
+            ),
+            (
+                "HTTP://Proxy.Corp/",
+                false,
+                "proxy.corp",
+                80,
+                "http://proxy.corp:80",
+                None,
+            ),
+            (
+                "https://proxy.corp",
+                true,
+                "proxy.corp",
+                443,
+                "https://proxy.corp:443",
+                None,
+            ),
+            (
+                "http://[FD00::1]:3128",
+                false,
+                "fd00::1",
+                3128,
+                "http://[fd00::1]:3128",
+                None,
+            ),
+            (
+                "http://10.0.0.1:8080",
+                false,
+                "10.0.0.1",
+                8080,
+                "http://10.0.0.1:8080",
+                None,
+            ),
+            (
+                "http://ann:s3cret@p:1",
+                false,
+                "p",
+                1,
+                "http://p:1",
+                Some("Basic YW5uOnMzY3JldA=="),
+            ),
+            (
+                "http://ann:s%3Acr%40t%2F@p:1",
+                false,
+                "p",
+                1,
+                "http://p:1",
+                Some("Basic YW5uOnM6Y3JAdC8="),
+            ),
+            (
+                "http://ann@p:1",
+                false,
+                "p",
+                1,
+                "http://p:1",
+                Some("Basic YW5uOg=="),
+            ),
+            (
+                "http://a%C3%A9:@p:1",
+                false,
+                "p",
+                1,
+                "http://p:1",
+                Some("Basic YcOpOg=="),
+            ),
             // The last `@` counts, as in curl.
-            ("http://ann:s3cr@t@p:1", false, "p", 1, "http://p:1", Some("Basic YW5uOnMzY3JAdA==")),
+            (
+                "http://ann:s3cr@t@p:1",
+                false,
+                "p",
+                1,
+                "http://p:1",
+                Some("Basic YW5uOnMzY3JAdA=="),
+            ),
         ] {
             let proxy = Proxy::parse(url).unwrap_or_else(|why| panic!("{url}: {why}"));
-            assert_eq!((proxy.tls, &*proxy.host, proxy.port, proxy.to_string().as_str()), (tls, host, port, shown));
+            assert_eq!(
+                (
+                    proxy.tls,
+                    &*proxy.host,
+                    proxy.port,
+                    proxy.to_string().as_str()
+                ),
+                (tls, host, port, shown)
+            );
             assert_eq!(proxy.credential().map(Secret::expose), credential, "{url}");
             assert_eq!(format!("{proxy:?}"), shown);
         }
@@ -220,28 +327,53 @@ mod tests {
             ("http://u:s3cret%zz@p:1", "holds a `%`"),
             ("http://u%3a:s3cret@p:1", "has a `:` in its user name"),
             ("http://u:s3cret%0d%0ax@p:1", "has a control character"),
-            ("http://u:s3cret@169.254.169.254:80", "is a link-local, metadata"),
-            ("http://metadata.google.internal", "is a link-local, metadata"),
+            (
+                "http://u:s3cret@169.254.169.254:80",
+                "is a link-local, metadata",
+            ),
+            (
+                "http://metadata.google.internal",
+                "is a link-local, metadata",
+            ),
             ("http://[fd00:ec2::254]:80", "is a link-local, metadata"),
             ("http://2852039166", "must have a host"),
             ("http://a b:1", "must have a host"),
         ] {
             let told = ProxyChoice::parse(url).expect_err(url);
-            assert!(told.starts_with(why) && !told.contains("s3cret"), "{url}: {told}");
+            assert!(
+                told.starts_with(why) && !told.contains("s3cret"),
+                "{url}: {told}"
+            );
         }
         assert_eq!(ProxyChoice::parse("none"), Ok(ProxyChoice::Never));
     }
 
     #[test]
     fn choices_that_differ_have_other_marks() {
-        let texts =
-            ["none", "http://p:1", "http://p:2", "https://p:1", "http://u@p:1", "http://u:a@p:1", "http://u:b@p:1"];
-        let choices: Vec<_> = texts.into_iter().map(|text| ProxyChoice::parse(text).expect(text)).collect();
-        let mut marks: Vec<_> = choices.iter().map(ProxyChoice::marks).chain([ProxyChoice::Usual.marks()]).collect();
+        let texts = [
+            "none",
+            "http://p:1",
+            "http://p:2",
+            "https://p:1",
+            "http://u@p:1",
+            "http://u:a@p:1",
+            "http://u:b@p:1",
+        ];
+        let choices: Vec<_> = texts
+            .into_iter()
+            .map(|text| ProxyChoice::parse(text).expect(text))
+            .collect();
+        let mut marks: Vec<_> = choices
+            .iter()
+            .map(ProxyChoice::marks)
+            .chain([ProxyChoice::Usual.marks()])
+            .collect();
         marks.sort();
         marks.dedup();
         assert_eq!(marks.len(), texts.len() + 1);
-        let bare = ProxyChoice::parse("http://u:s3cret@p:1").expect("a proxy").without_secret();
+        let bare = ProxyChoice::parse("http://u:s3cret@p:1")
+            .expect("a proxy")
+            .without_secret();
         assert_eq!(bare.marks(), [Some("http://p:1"), Some(ASSUMED)]);
     }
 }

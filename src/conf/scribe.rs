@@ -33,7 +33,11 @@ pub(crate) struct WrittenEntry<'r, 'p, 't, T> {
 impl<'p, 't> Scribe<'p, 't> {
     /// Begins at the root of a file, by the file's number.
     pub(crate) fn new(report: &'p Report<'t>, file: usize) -> Self {
-        Scribe { report, file, path: Path::Root }
+        Scribe {
+            report,
+            file,
+            path: Path::Root,
+        }
     }
 
     /// Goes to the same path in another file.
@@ -63,7 +67,11 @@ impl<'p, 't> Scribe<'p, 't> {
     }
 
     fn below<'a>(&'a self, path: Path<'a>) -> Scribe<'a, 't> {
-        Scribe { report: self.report, file: self.file, path }
+        Scribe {
+            report: self.report,
+            file: self.file,
+            path,
+        }
     }
 
     /// Returns the last key of the path.
@@ -82,7 +90,9 @@ impl<'p, 't> Scribe<'p, 't> {
 
     /// Notes an error.
     pub(crate) fn problem(&self, what: &str) {
-        self.report.problems.borrow_mut().add(self.file, || self.report.locate(self.file, &self.path, what));
+        self.report.problems.borrow_mut().add(self.file, || {
+            self.report.locate(self.file, &self.path, what)
+        });
     }
 
     /// Notes an error, if there is one.
@@ -104,11 +114,19 @@ impl<'p, 't> Scribe<'p, 't> {
 
     /// Returns a sentence with the column of the value that it is about.
     pub(crate) fn in_column(&self, what: &str) -> String {
-        self.find().map_or_else(|| what.to_owned(), |found| in_column(what, found.node.column))
+        self.find().map_or_else(
+            || what.to_owned(),
+            |found| in_column(what, found.node.column),
+        )
     }
 
     /// Notes that a value should name something else in the file, and that no such thing exists.
-    pub(crate) fn unknown<'n>(&self, what: &str, id: &str, known: impl Iterator<Item = &'n str> + Clone) {
+    pub(crate) fn unknown<'n>(
+        &self,
+        what: &str,
+        id: &str,
+        known: impl Iterator<Item = &'n str> + Clone,
+    ) {
         let hint = meant(&format!("{what}s"), id, known.clone());
         match quoted(id, known) {
             Some(quoted) => self.problem(&format!("no {what} {quoted}; {hint}")),
@@ -133,7 +151,12 @@ impl<'p, 't> Scribe<'p, 't> {
     /// Notes that a field is missing, unless it is written and could not be read.
     pub(crate) fn missing(&self, what: &str) {
         let path = self.path.to_string();
-        if !self.report.problems.borrow().any(self.file, |problem| problem.path.starts_with(&path)) {
+        if !self
+            .report
+            .problems
+            .borrow()
+            .any(self.file, |problem| problem.path.starts_with(&path))
+        {
             self.problem(what);
         }
     }
@@ -154,13 +177,16 @@ impl<'p, 't> Scribe<'p, 't> {
     /// Returns whether an error inside this place contains this text.
     pub(crate) fn tells(&self, what: &str) -> bool {
         let inside = format!("{}.", self.path);
-        let says_so = |problem: &Problem| problem.path.starts_with(&inside) && problem.what.contains(what);
+        let says_so =
+            |problem: &Problem| problem.path.starts_with(&inside) && problem.what.contains(what);
         self.report.problems.borrow().any(self.file, says_so)
     }
 
     /// Notes a warning: something is allowed but should not stay so.
     pub(crate) fn warn(&self, what: &str) {
-        self.report.warnings.borrow_mut().add(self.file, || self.report.locate(self.file, &self.path, what));
+        self.report.warnings.borrow_mut().add(self.file, || {
+            self.report.locate(self.file, &self.path, what)
+        });
     }
 
     /// Notes a warning, if there is one.
@@ -179,27 +205,44 @@ impl<'p, 't> Scribe<'p, 't> {
     /// Returns the place of the same path in another file: `catalog.yaml:14`. The line must be
     /// searched for, so it is left out if there is no room for another error.
     pub(crate) fn place_in(&self, file: usize) -> String {
-        let found = self.report.problems.borrow().has_room().then(|| self.in_file(file).find().map(|found| found.line));
+        let found = self
+            .report
+            .problems
+            .borrow()
+            .has_room()
+            .then(|| self.in_file(file).find().map(|found| found.line));
         let name = self.report.name(file);
-        found.flatten().map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"))
+        found
+            .flatten()
+            .map_or_else(|| name.to_owned(), |line| format!("{name}:{line}"))
     }
 
     /// Reads a secret, which is written out or looked up. Errors are noted at the place of the
     /// secret or of its reference. An error of `read` is the rest of a sentence; the sentence
     /// begins with what holds the secret.
-    pub(crate) fn secret<T>(&self, written: &SecretRef, read: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+    pub(crate) fn secret<T>(
+        &self,
+        written: &SecretRef,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
         let (field, found) = match written {
             SecretRef::Literal(secret) => {
-                return read(secret.expose()).map_err(|wrong| self.withheld(&wrong)).ok();
+                return read(secret.expose())
+                    .map_err(|wrong| self.withheld(&wrong))
+                    .ok();
             }
             SecretRef::Env(variable) => {
-                let read = |text: String| read(&text).map_err(|wrong| format!("the environment variable {wrong}"));
+                let read = |text: String| {
+                    read(&text).map_err(|wrong| format!("the environment variable {wrong}"))
+                };
                 ("env", self.look_up(Reference::Env(variable)).and_then(read))
             }
             SecretRef::File(path) => {
                 let read = |text: String| {
                     // One line end after the secret is not part of it.
-                    let line = text.strip_suffix('\n').map(|line| line.strip_suffix('\r').unwrap_or(line));
+                    let line = text
+                        .strip_suffix('\n')
+                        .map(|line| line.strip_suffix('\r').unwrap_or(line));
                     read(line.unwrap_or(&text)).map_err(|wrong| format!("the file {wrong}"))
                 };
                 ("file", self.look_up(Reference::File(path)).and_then(read))
@@ -215,7 +258,11 @@ impl<'p, 't> Scribe<'p, 't> {
 }
 
 /// Returns a hint: the nearest name, or the names that exist.
-pub(crate) fn meant<'n>(what: &str, wrong: &str, names: impl Iterator<Item = &'n str> + Clone) -> String {
+pub(crate) fn meant<'n>(
+    what: &str,
+    wrong: &str,
+    names: impl Iterator<Item = &'n str> + Clone,
+) -> String {
     match nearest(wrong, names.clone()) {
         Some(near) => format!("did you mean \"{}\"?", unless_secret(near)),
         None => listed(what, names),

@@ -63,12 +63,17 @@ impl<'de> Deserialize<'de> for SecretRef {
                 Ok(SecretRef::Literal(Secret::new(text)))
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SecretRef, A::Error> {
-                let one = || de::Error::custom("must have one field: { env: NAME } or { file: /path }");
+                let one =
+                    || de::Error::custom("must have one field: { env: NAME } or { file: /path }");
                 let reference = match map.next_key()?.ok_or_else(one)? {
                     From::Env => SecretRef::Env(map.next_value()?),
                     From::File => SecretRef::File(map.next_value()?),
                 };
-                if map.next_key::<From>()?.is_some() { Err(one()) } else { Ok(reference) }
+                if map.next_key::<From>()?.is_some() {
+                    Err(one())
+                } else {
+                    Ok(reference)
+                }
             }
         }
         deserializer.deserialize_any(Reference)

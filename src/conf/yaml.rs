@@ -88,27 +88,46 @@ impl<'t> Node<'t> {
             Value::Map(entries) => Value::Map(
                 entries
                     .into_iter()
-                    .map(|Entry { key, line, column, node }| Entry {
-                        key: owned(key),
-                        line,
-                        column,
-                        node: node.into_owned(),
-                    })
+                    .map(
+                        |Entry {
+                             key,
+                             line,
+                             column,
+                             node,
+                         }| Entry {
+                            key: owned(key),
+                            line,
+                            column,
+                            node: node.into_owned(),
+                        },
+                    )
                     .collect(),
             ),
         };
-        Node { value, line: self.line, column: self.column }
+        Node {
+            value,
+            line: self.line,
+            column: self.column,
+        }
     }
 
     fn get(&self, step: &Step<'_>) -> Option<FoundNode<'_, 't>> {
         match (step, &self.value) {
             (Step::Key(key) | Step::Hidden(key), Value::Map(entries)) => {
                 let entry = entries.iter().find(|entry| entry.key == *key)?;
-                Some(FoundNode { line: entry.line, column: entry.column, node: &entry.node })
+                Some(FoundNode {
+                    line: entry.line,
+                    column: entry.column,
+                    node: &entry.node,
+                })
             }
             (Step::Index(index), Value::List(items)) => {
                 let node = items.get(*index)?;
-                Some(FoundNode { line: node.line, column: node.column, node })
+                Some(FoundNode {
+                    line: node.line,
+                    column: node.column,
+                    node,
+                })
             }
             _ => None,
         }
@@ -140,9 +159,14 @@ impl<'t> Node<'t> {
             (Value::Plain(a), Value::Plain(b)) | (Value::Quoted(a), Value::Quoted(b)) => a == b,
             (Value::Plain(a), Value::Quoted(b)) => a == b && read::reads_as_text(self),
             (Value::Quoted(a), Value::Plain(b)) => a == b && read::reads_as_text(other),
-            (Value::List(a), Value::List(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b)),
+            (Value::List(a), Value::List(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.same(b))
+            }
             (Value::Map(a), Value::Map(b)) => {
-                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.key == b.key && a.node.same(&b.node))
+                a.len() == b.len()
+                    && a.iter()
+                        .zip(b)
+                        .all(|(a, b)| a.key == b.key && a.node.same(&b.node))
             }
             (Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_), _) => false,
         }
@@ -152,7 +176,13 @@ impl<'t> Node<'t> {
         match &self.value {
             Value::Plain(_) | Value::Quoted(_) => 0,
             Value::List(items) => 1 + items.iter().map(Node::depth).max().unwrap_or(0),
-            Value::Map(entries) => 1 + entries.iter().map(|entry| entry.node.depth()).max().unwrap_or(0),
+            Value::Map(entries) => {
+                1 + entries
+                    .iter()
+                    .map(|entry| entry.node.depth())
+                    .max()
+                    .unwrap_or(0)
+            }
         }
     }
 
@@ -160,7 +190,12 @@ impl<'t> Node<'t> {
         match &self.value {
             Value::Plain(_) | Value::Quoted(_) => 1,
             Value::List(items) => 1 + items.iter().map(Node::count).sum::<usize>(),
-            Value::Map(entries) => 1 + entries.iter().map(|entry| 1 + entry.node.count()).sum::<usize>(),
+            Value::Map(entries) => {
+                1 + entries
+                    .iter()
+                    .map(|entry| 1 + entry.node.count())
+                    .sum::<usize>()
+            }
         }
     }
 }
@@ -190,22 +225,34 @@ pub fn parse(text: &str) -> Result<(Node<'_>, Vec<Problem>), Problem> {
 pub fn parse_as(text: &str, shows: Shows) -> Result<(Node<'_>, Vec<Problem>), Problem> {
     let fault = |line, what| Err(Problem::in_text(line, String::new(), what));
     if text.len() > LARGEST_TEXT {
-        return fault(1, format!("is too large: a file may have at most {} MiB", LARGEST_TEXT >> 20));
+        return fault(
+            1,
+            format!(
+                "is too large: a file may have at most {} MiB",
+                LARGEST_TEXT >> 20
+            ),
+        );
     }
     if text.starts_with('\u{feff}') {
-        return fault(1, "begins with a byte-order mark: save the file as UTF-8 without one".to_owned());
+        return fault(
+            1,
+            "begins with a byte-order mark: save the file as UTF-8 without one".to_owned(),
+        );
     }
     let (joined, places) = pairs::without_pairs(text);
     match joined {
         Cow::Borrowed(_) => parse_joined(text, &mut Columns::default(), shows),
-        Cow::Owned(joined) => {
-            parse_joined(&joined, &mut Columns::new(places), shows).map(|(root, faults)| (root.into_owned(), faults))
-        }
+        Cow::Owned(joined) => parse_joined(&joined, &mut Columns::new(places), shows)
+            .map(|(root, faults)| (root.into_owned(), faults)),
     }
 }
 
 /// Reads a document without pairs of escapes.
-fn parse_joined<'t>(text: &'t str, columns: &mut Columns, shows: Shows) -> Result<(Node<'t>, Vec<Problem>), Problem> {
+fn parse_joined<'t>(
+    text: &'t str,
+    columns: &mut Columns,
+    shows: Shows,
+) -> Result<(Node<'t>, Vec<Problem>), Problem> {
     let fault = |line, what| Err(Problem::in_text(line, String::new(), what));
     let mut tree = TreeBuilder {
         open: Vec::new(),
@@ -223,19 +270,26 @@ fn parse_joined<'t>(text: &'t str, columns: &mut Columns, shows: Shows) -> Resul
             Ok((event, span)) => {
                 let line = span.start.line();
                 let column = columns.written(line, span.start.col() + 1);
-                tree.take(event, line, column).map_err(|what| Problem::in_text(line, tree.path(None), what))?;
+                tree.take(event, line, column)
+                    .map_err(|what| Problem::in_text(line, tree.path(None), what))?;
             }
             Err(error) => {
                 // At the end of the text, the parser may count one line too many.
                 let line = error.marker().line().min(text.lines().count()).max(1);
                 let column = columns.written(line, error.marker().col() + 1);
-                return fault(line, in_column(&format!("is not YAML: {}", error.info()), column));
+                return fault(
+                    line,
+                    in_column(&format!("is not YAML: {}", error.info()), column),
+                );
             }
         }
     }
     match tree.root {
         Some(root) if !root.is_null() => Ok((root, tree.faults)),
-        _ => fault(1, "is empty: write `{}` if it should set nothing".to_owned()),
+        _ => fault(
+            1,
+            "is empty: write `{}` if it should set nothing".to_owned(),
+        ),
     }
 }
 
@@ -262,7 +316,10 @@ struct OpenNode<'t> {
 
 enum OpenValue<'t> {
     List(Vec<Node<'t>>),
-    Map { entries: Vec<Entry<'t>>, key: Option<(Cow<'t, str>, usize, usize)> },
+    Map {
+        entries: Vec<Entry<'t>>,
+        key: Option<(Cow<'t, str>, usize, usize)>,
+    },
 }
 
 impl<'t> TreeBuilder<'t> {
@@ -272,29 +329,66 @@ impl<'t> TreeBuilder<'t> {
             Event::DocumentStart(_) if self.root.is_some() => {
                 Err("a second document begins here: a file may hold only one document".to_owned())
             }
-            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd => {
-                Ok(())
-            }
-            Event::Scalar(_, _, _, Some(_)) | Event::SequenceStart(_, Some(_)) | Event::MappingStart(_, Some(_)) => {
-                Err(TAG.to_owned())
-            }
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd => Ok(()),
+            Event::Scalar(_, _, _, Some(_))
+            | Event::SequenceStart(_, Some(_))
+            | Event::MappingStart(_, Some(_)) => Err(TAG.to_owned()),
             Event::Scalar(text, style, anchor, None) => {
-                let value = if style == ScalarStyle::Plain { Value::Plain(text) } else { Value::Quoted(text) };
-                self.put(Node { line, column, value }, anchor)
+                let value = if style == ScalarStyle::Plain {
+                    Value::Plain(text)
+                } else {
+                    Value::Quoted(text)
+                };
+                self.put(
+                    Node {
+                        line,
+                        column,
+                        value,
+                    },
+                    anchor,
+                )
             }
-            Event::SequenceStart(anchor, None) => {
-                self.open(OpenNode { line, column, anchor, value: OpenValue::List(Vec::new()) })
-            }
-            Event::MappingStart(anchor, None) => {
-                self.open(OpenNode { line, column, anchor, value: OpenValue::Map { entries: Vec::new(), key: None } })
-            }
+            Event::SequenceStart(anchor, None) => self.open(OpenNode {
+                line,
+                column,
+                anchor,
+                value: OpenValue::List(Vec::new()),
+            }),
+            Event::MappingStart(anchor, None) => self.open(OpenNode {
+                line,
+                column,
+                anchor,
+                value: OpenValue::Map {
+                    entries: Vec::new(),
+                    key: None,
+                },
+            }),
             Event::SequenceEnd | Event::MappingEnd => {
-                let Some(OpenNode { line, column, anchor, value: open }) = self.open.pop() else { return Ok(()) };
+                let Some(OpenNode {
+                    line,
+                    column,
+                    anchor,
+                    value: open,
+                }) = self.open.pop()
+                else {
+                    return Ok(());
+                };
                 let value = match open {
                     OpenValue::List(items) => Value::List(items),
                     OpenValue::Map { entries, .. } => Value::Map(self.without_doubles(entries)),
                 };
-                self.put(Node { line, column, value }, anchor)
+                self.put(
+                    Node {
+                        line,
+                        column,
+                        value,
+                    },
+                    anchor,
+                )
             }
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor) else {
@@ -312,7 +406,11 @@ impl<'t> TreeBuilder<'t> {
     }
 
     fn open(&mut self, open: OpenNode<'t>) -> Result<(), String> {
-        if let Some(OpenNode { value: OpenValue::Map { key: None, .. }, .. }) = self.open.last() {
+        if let Some(OpenNode {
+            value: OpenValue::Map { key: None, .. },
+            ..
+        }) = self.open.last()
+        {
             return Err("the name of a field must be plain text, not a list or a map".to_owned());
         }
         if self.open.len() >= DEEPEST {
@@ -327,7 +425,10 @@ impl<'t> TreeBuilder<'t> {
     fn put(&mut self, mut node: Node<'t>, anchor: usize) -> Result<(), String> {
         self.count += 1;
         if self.count > self.most {
-            return Err(format!("is too large: it holds more than {} values", self.most));
+            return Err(format!(
+                "is too large: it holds more than {} values",
+                self.most
+            ));
         }
         if anchor > 0 {
             self.copied(&node)?;
@@ -335,25 +436,43 @@ impl<'t> TreeBuilder<'t> {
         }
         match self.open.last_mut() {
             None => self.root = Some(node),
-            Some(OpenNode { value: OpenValue::List(items), .. }) => items.push(node),
-            Some(OpenNode { value: OpenValue::Map { entries, key }, .. }) => match key.take() {
+            Some(OpenNode {
+                value: OpenValue::List(items),
+                ..
+            }) => items.push(node),
+            Some(OpenNode {
+                value: OpenValue::Map { entries, key },
+                ..
+            }) => match key.take() {
                 Some((key, line, column)) => {
                     // An absent value has no place of its own, so it gets the place of its key.
                     if node.is_null() {
                         (node.line, node.column) = (line, column);
                     }
-                    entries.push(Entry { key, line, column, node });
+                    entries.push(Entry {
+                        key,
+                        line,
+                        column,
+                        node,
+                    });
                 }
-                None if node.is_null() => return Err("the name of a field is missing before the colon".to_owned()),
+                None if node.is_null() => {
+                    return Err("the name of a field is missing before the colon".to_owned());
+                }
                 None => match node.value {
                     Value::Plain(text) if text == "<<" => {
                         return Err(
                             "merge keys (`<<`) are not part of YAML 1.2: write the fields themselves".to_owned()
                         );
                     }
-                    Value::Plain(text) | Value::Quoted(text) => *key = Some((text, node.line, node.column)),
+                    Value::Plain(text) | Value::Quoted(text) => {
+                        *key = Some((text, node.line, node.column))
+                    }
                     Value::List(_) | Value::Map(_) => {
-                        return Err("the name of a field must be plain text, not a list or a map".to_owned());
+                        return Err(
+                            "the name of a field must be plain text, not a list or a map"
+                                .to_owned(),
+                        );
                     }
                 },
             },
@@ -364,7 +483,9 @@ impl<'t> TreeBuilder<'t> {
     fn copied(&mut self, node: &Node<'_>) -> Result<(), String> {
         self.aliased += node.count();
         if self.aliased > MOST_ALIASED {
-            return Err(format!("anchors and aliases repeat more than {MOST_ALIASED} values"));
+            return Err(format!(
+                "anchors and aliases repeat more than {MOST_ALIASED} values"
+            ));
         }
         Ok(())
     }
@@ -384,7 +505,11 @@ impl<'t> TreeBuilder<'t> {
                     let path = self.path(Some(&entry.key));
                     let what = format!("is written twice, first in line {line}: keep only one");
                     // If the path does not name the key, the message has its column.
-                    let what = if path.contains('…') { in_column(&what, entry.column) } else { what };
+                    let what = if path.contains('…') {
+                        in_column(&what, entry.column)
+                    } else {
+                        what
+                    };
                     self.faults.push(Problem::in_text(entry.line, path, what));
                 }
                 None => {
@@ -398,21 +523,49 @@ impl<'t> TreeBuilder<'t> {
 
     /// Returns the path of the place that the parser has reached.
     fn path(&self, last: Option<&str>) -> String {
-        fn go(shows: Shows, open: &[OpenNode<'_>], above: Option<&str>, at: &Path<'_>, last: Option<&str>) -> String {
+        fn go(
+            shows: Shows,
+            open: &[OpenNode<'_>],
+            above: Option<&str>,
+            at: &Path<'_>,
+            last: Option<&str>,
+        ) -> String {
             match open.split_first() {
                 None => match last {
                     Some(key) => at.entry(key, shows(above, key)).to_string(),
                     None => at.to_string(),
                 },
-                Some((OpenNode { value: OpenValue::List(items), .. }, rest)) => {
-                    go(shows, rest, above, &at.index(items.len()), last)
-                }
-                Some((OpenNode { value: OpenValue::Map { key: Some((key, ..)), .. }, .. }, rest)) => {
-                    go(shows, rest, Some(key), &at.entry(key, shows(above, key)), last)
-                }
-                Some((OpenNode { value: OpenValue::Map { key: None, .. }, .. }, rest)) => {
-                    go(shows, rest, above, at, last)
-                }
+                Some((
+                    OpenNode {
+                        value: OpenValue::List(items),
+                        ..
+                    },
+                    rest,
+                )) => go(shows, rest, above, &at.index(items.len()), last),
+                Some((
+                    OpenNode {
+                        value:
+                            OpenValue::Map {
+                                key: Some((key, ..)),
+                                ..
+                            },
+                        ..
+                    },
+                    rest,
+                )) => go(
+                    shows,
+                    rest,
+                    Some(key),
+                    &at.entry(key, shows(above, key)),
+                    last,
+                ),
+                Some((
+                    OpenNode {
+                        value: OpenValue::Map { key: None, .. },
+                        ..
+                    },
+                    rest,
+                )) => go(shows, rest, above, at, last),
             }
         }
         go(self.shows, &self.open, None, &Path::Root, last)

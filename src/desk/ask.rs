@@ -25,7 +25,10 @@ use std::time::Instant;
 /// Returns the refusal for a body that is no request.
 pub(super) fn unreadable(fault: Fault) -> Refusal {
     let param = fault.param.map(String::from);
-    Refusal { param, ..Refusal::new(What::BadRequest { code: fault.code }, fault.message) }
+    Refusal {
+        param,
+        ..Refusal::new(What::BadRequest { code: fault.code }, fault.message)
+    }
 }
 
 /// Returns the refusal for what comes while the gateway shuts down.
@@ -53,18 +56,24 @@ pub(super) fn model(
 ) -> Result<Arc<Model>, Refusal> {
     let headers = &session.req_header().headers;
     for name in record.front.heard.passed {
-        let lines = headers.get_all(*name).iter().filter_map(|line| line.to_str().ok());
+        let lines = headers
+            .get_all(*name)
+            .iter()
+            .filter_map(|line| line.to_str().ok());
         let value = lines.collect::<Vec<_>>().join(",");
         if !value.is_empty() {
             envelope.headers.push((name, value));
         }
     }
     let session = checks::session(headers, record.front);
-    record.facts.request.session = session.map(|session| request_id::shown(&String::from_utf8_lossy(session)).into());
+    record.facts.request.session =
+        session.map(|session| request_id::shown(&String::from_utf8_lossy(session)).into());
     record.facts.request.stream = envelope.stream;
     record.facts.request.wants_json = envelope.wants_json;
     record.facts.request.choices = u16::try_from(envelope.choices.shown).unwrap_or(u16::MAX);
-    record.facts.request.most_tokens = envelope.most_tokens.and_then(|most| u32::try_from(most).ok()?.try_into().ok());
+    record.facts.request.most_tokens = envelope
+        .most_tokens
+        .and_then(|most| u32::try_from(most).ok()?.try_into().ok());
     let model = snapshot.catalog.visible(key, &envelope.model);
     let Some(model) = model else {
         record.facts.request.asked_model = Some(request_id::shown(&envelope.model).into());
@@ -72,7 +81,10 @@ pub(super) fn model(
     };
     record.facts.request.model = Some(model.id.clone());
     record.facts.request.pattern = model.pattern.clone();
-    record.demand = snapshot.routes.get(model.index).map(|route| route.demand.clone());
+    record.demand = snapshot
+        .routes
+        .get(model.index)
+        .map(|route| route.demand.clone());
     record.is_by_glob = !model.is_called(&envelope.model);
     Ok(model)
 }
@@ -86,7 +98,11 @@ fn end_user(body: &[u8], envelope: &Envelope) -> Option<String> {
 impl Desk {
     /// Refuses a request that comes while the gateway shuts down.
     pub(super) fn refuse_late(&self) -> Result<(), Refusal> {
-        if self.books.drain.phase() > Phase::Delaying { Err(shutting_down()) } else { Ok(()) }
+        if self.books.drain.phase() > Phase::Delaying {
+            Err(shutting_down())
+        } else {
+            Ok(())
+        }
     }
 
     /// Reads a request to a model, and plans which targets may be tried. `asked` is what the path
@@ -100,21 +116,34 @@ impl Desk {
     ) -> Result<Box<Planned>, Refusal> {
         self.refuse_late()?;
         let timeout = checks::timeout(&session.req_header().headers)?;
-        let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
-        let entry = enter(&scopes.entry(key), calendar::now).map_err(|refused| limits::limited(record, &refused))?;
-        let (mut envelope, sent, read) = self.sent(session, record, (scopes, key, &snapshot.catalog), asked).await?;
+        let scopes = snapshot
+            .scopes
+            .get(key.index)
+            .ok_or_else(Refusal::invalid_key)?;
+        let entry = enter(&scopes.entry(key), calendar::now)
+            .map_err(|refused| limits::limited(record, &refused))?;
+        let (mut envelope, sent, read) = self
+            .sent(session, record, (scopes, key, &snapshot.catalog), asked)
+            .await?;
         exchange::panic_here(session, "intake");
         let body = &sent.body;
         record.facts.sender.end_user = end_user(body, &envelope);
         let model = model(session, record, (&snapshot, key), &mut envelope)?;
         let session_id = || checks::session(&session.req_header().headers, record.front);
         let is_sticky = plan::is_sticky(&snapshot.catalog, &model);
-        let conversation = is_sticky.then(|| plan::conversation(session_id(), body, &envelope)).flatten();
+        let conversation = is_sticky
+            .then(|| plan::conversation(session_id(), body, &envelope))
+            .flatten();
         let boundary = self.backends.seals.newest(&key.caller.id, body);
-        let ties = Ties { conversation, boundary: boundary.as_deref() };
+        let ties = Ties {
+            conversation,
+            boundary: boundary.as_deref(),
+        };
         let plan = plan::plan(&snapshot, key, &model, &envelope, ties)
             .ok_or_else(|| Refusal::model_not_found(&envelope.model))?;
-        self.books.unpriced.note(&plan.unpriced, snapshot.generation);
+        self.books
+            .unpriced
+            .note(&plan.unpriced, snapshot.generation);
         plan.check(&envelope)?;
         let face = AnswerHeader {
             model: envelope.model.clone(),
@@ -128,14 +157,29 @@ impl Desk {
             // The account that will answer, and so its price, is not known yet.
             wants_json: envelope.wants_json,
             wants_labels: self.books.traces.is_some(),
-            cost: if key.caller.expose_cost { ShowCost::At(None) } else { ShowCost::No },
+            cost: if key.caller.expose_cost {
+                ShowCost::At(None)
+            } else {
+                ShowCost::No
+            },
         };
         let bounds = scopes.bounds(key, model.index);
         // The admission takes a place of its own.
         drop(entry);
         // Where nothing is limited, nothing is reserved.
-        let ask = if bounds.is_empty() { Ask::default() } else { plan::most(&envelope, &plan, bounds.reserve()) };
-        limits::admit(self.backends.store.as_ref(), record, &bounds, ask, snapshot.generation).await?;
+        let ask = if bounds.is_empty() {
+            Ask::default()
+        } else {
+            plan::most(&envelope, &plan, bounds.reserve())
+        };
+        limits::admit(
+            self.backends.store.as_ref(),
+            record,
+            &bounds,
+            ask,
+            snapshot.generation,
+        )
+        .await?;
         let meter = record.meter(face.prompt_bytes);
         exchange::panic_here(session, "plan");
         record.facts.times.plan = Some(read.elapsed());
@@ -153,7 +197,11 @@ impl Desk {
             permissions: key.permissions.clone(),
             model_limits: key.model_limits.clone(),
             meter,
-            trace: self.books.traces.as_ref().and_then(|_| record.facts.trace.clone()),
+            trace: self
+                .books
+                .traces
+                .as_ref()
+                .and_then(|_| record.facts.trace.clone()),
             snapshot,
         };
         Ok(Box::new(Planned { request, sent }))
@@ -177,8 +225,15 @@ impl Desk {
             let again = (front.only == Some(Endpoint::Moderations)).then(|| body.clone());
             let understood = match (front.request(body, asked), again) {
                 (Err(fault), Some(body)) if fault.lacks_model() => {
-                    let model = models::only(catalog, key, ModelKind::Moderation).ok_or_else(|| unreadable(fault))?;
-                    front.request(body, Asked { model: Some(model), stream: false })
+                    let model = models::only(catalog, key, ModelKind::Moderation)
+                        .ok_or_else(|| unreadable(fault))?;
+                    front.request(
+                        body,
+                        Asked {
+                            model: Some(model),
+                            stream: false,
+                        },
+                    )
                 }
                 (understood, _) => understood,
             };
@@ -188,13 +243,31 @@ impl Desk {
                 return Err(Refusal::no_room());
             }
             if envelope.places.references.is_empty() {
-                return Ok((envelope, Sent { body, upload: None, held }, read));
+                return Ok((
+                    envelope,
+                    Sent {
+                        body,
+                        upload: None,
+                        held,
+                    },
+                    read,
+                ));
             }
             // Few requests refer to items, so this is no part of the others' state.
-            let (body, envelope) = Box::pin(self.with_items(body, envelope, &mut held, key)).await?;
-            return Ok((envelope, Sent { body, upload: None, held }, read));
+            let (body, envelope) =
+                Box::pin(self.with_items(body, envelope, &mut held, key)).await?;
+            return Ok((
+                envelope,
+                Sent {
+                    body,
+                    upload: None,
+                    held,
+                },
+                read,
+            ));
         }
-        has_room(&scopes.entry(key), calendar::now()).map_err(|refused| limits::limited(record, &refused))?;
+        has_room(&scopes.entry(key), calendar::now())
+            .map_err(|refused| limits::limited(record, &refused))?;
         let (envelope, sent) = Box::pin(self.upload(session, scopes, front, asked)).await?;
         record.facts.request.bytes = sent.upload.as_ref().map_or(0, |upload| upload.came()) as u64;
         Ok((envelope, sent, Instant::now()))

@@ -47,7 +47,9 @@ fn secret<'r>(sent: Sent<'r>) -> Option<&'r [u8]> {
     // One look at all headers costs less than to look up each name.
     let headers = headers.iter().filter_map(|(name, value)| match name {
         &AUTHORIZATION => Some(bearer(value.as_bytes())),
-        name => OTHERS.contains(&name.as_str()).then(|| Some(value.as_bytes().trim_ascii())),
+        name => OTHERS
+            .contains(&name.as_str())
+            .then(|| Some(value.as_bytes().trim_ascii())),
     });
     let mut found = None;
     let queried = queried.iter().map(|key| Some(key.as_slice()));
@@ -64,20 +66,34 @@ fn secret<'r>(sent: Sent<'r>) -> Option<&'r [u8]> {
 /// Returns the secret of an `authorization` header.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(7)?;
-    (scheme.eq_ignore_ascii_case(b"bearer ") && !rest.starts_with(b" ")).then(|| rest.trim_ascii_end())
+    (scheme.eq_ignore_ascii_case(b"bearer ") && !rest.starts_with(b" "))
+        .then(|| rest.trim_ascii_end())
 }
 
 /// Returns the caller's address. If the connection comes from a proxy of ours, this is the last hop
 /// of `x-forwarded-for` that is not such a proxy.
 pub fn address(server: &Server, peer: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
-    let trusted = |ip: IpAddr| server.trusted_proxies.iter().any(|range| range.contains(ip));
+    let trusted = |ip: IpAddr| {
+        server
+            .trusted_proxies
+            .iter()
+            .any(|range| range.contains(ip))
+    };
     let peer = peer?.to_canonical();
     if !trusted(peer) {
         return Some(peer);
     }
-    let lines: Vec<&[u8]> = headers.get_all("x-forwarded-for").iter().map(|line| line.as_bytes()).collect();
+    let lines: Vec<&[u8]> = headers
+        .get_all("x-forwarded-for")
+        .iter()
+        .map(|line| line.as_bytes())
+        .collect();
     let mut last = peer;
-    for hop in lines.iter().rev().flat_map(|line| line.rsplit(|b| *b == b',')) {
+    for hop in lines
+        .iter()
+        .rev()
+        .flat_map(|line| line.rsplit(|b| *b == b','))
+    {
         // A hop that cannot be read is no address that `allow_ips` could name.
         last = hop_address(hop)?.to_canonical();
         if !trusted(last) {
@@ -90,8 +106,13 @@ pub fn address(server: &Server, peer: Option<IpAddr>, headers: &HeaderMap) -> Op
 /// Reads an address as proxies write it: alone, or with a port.
 fn hop_address(hop: &[u8]) -> Option<IpAddr> {
     let hop = std::str::from_utf8(hop.trim_ascii()).ok()?;
-    let bare = hop.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(hop);
-    bare.parse().ok().or_else(|| hop.parse::<SocketAddr>().ok().map(|a| a.ip()))
+    let bare = hop
+        .strip_prefix('[')
+        .and_then(|h| h.strip_suffix(']'))
+        .unwrap_or(hop);
+    bare.parse()
+        .ok()
+        .or_else(|| hop.parse::<SocketAddr>().ok().map(|a| a.ip()))
 }
 
 #[cfg(test)]
@@ -100,8 +121,9 @@ mod tests {
 
     #[test]
     fn hops_are_read_as_proxies_write_them() {
-        let check =
-            |hop: &[u8], expected: Option<&str>| assert_eq!(hop_address(hop), expected.map(|e| e.parse().unwrap()));
+        let check = |hop: &[u8], expected: Option<&str>| {
+            assert_eq!(hop_address(hop), expected.map(|e| e.parse().unwrap()))
+        };
         check(b" 10.0.0.1 ", Some("10.0.0.1"));
         check(b"10.0.0.1:4711", Some("10.0.0.1"));
         check(b"2001:db8::1", Some("2001:db8::1"));
@@ -115,18 +137,26 @@ mod tests {
     #[test]
     fn a_hop_that_cannot_be_read_is_not_the_proxy_before_it() {
         let mut server =
-            crate::conf::config::read("server.yaml", "trusted_proxies: [127.0.0.0/8]", &mut |_| Err(String::new()))
-                .unwrap();
+            crate::conf::config::read("server.yaml", "trusted_proxies: [127.0.0.0/8]", &mut |_| {
+                Err(String::new())
+            })
+            .unwrap();
         server.trusted_proxies.truncate(1);
         let proxy: IpAddr = "127.0.0.1".parse().unwrap();
         let seen = |line: &[u8]| {
             let mut headers = HeaderMap::new();
-            headers.append("x-forwarded-for", http::HeaderValue::from_bytes(line).unwrap());
+            headers.append(
+                "x-forwarded-for",
+                http::HeaderValue::from_bytes(line).unwrap(),
+            );
             address(&server, Some(proxy), &headers).map(|a| a.to_string())
         };
         assert_eq!(seen(b"6.6.6.6").as_deref(), Some("6.6.6.6"));
         assert_eq!(seen(b"6.6.6.6:1234").as_deref(), Some("6.6.6.6"));
-        assert_eq!(seen(b"\xff, 6.6.6.6, 127.0.0.2").as_deref(), Some("6.6.6.6"));
+        assert_eq!(
+            seen(b"\xff, 6.6.6.6, 127.0.0.2").as_deref(),
+            Some("6.6.6.6")
+        );
         assert_eq!(seen(b"6.6.6.6, \xff"), None);
         assert_eq!(seen(b"6.6.6.6, nobody"), None);
     }
@@ -146,7 +176,10 @@ mod tests {
     fn secrets_are_found_where_sdks_put_them() {
         let check = |lines: &[(&str, &str)], expected: Option<&str>| {
             let headers = headers(lines);
-            let found = secret(Sent { headers: &headers, queried: &[] });
+            let found = secret(Sent {
+                headers: &headers,
+                queried: &[],
+            });
             assert_eq!(found, expected.map(str::as_bytes), "{lines:?}")
         };
         check(&[], None);
@@ -159,10 +192,19 @@ mod tests {
         check(&[("x-api-key", "sk-a")], Some("sk-a"));
         check(&[("api-key", "sk-a")], Some("sk-a"));
         check(&[("x-goog-api-key", "sk-a")], Some("sk-a"));
-        check(&[("authorization", "Bearer sk-a"), ("x-api-key", "sk-a")], Some("sk-a"));
-        check(&[("authorization", "Bearer sk-a"), ("x-api-key", "sk-b")], None);
+        check(
+            &[("authorization", "Bearer sk-a"), ("x-api-key", "sk-a")],
+            Some("sk-a"),
+        );
+        check(
+            &[("authorization", "Bearer sk-a"), ("x-api-key", "sk-b")],
+            None,
+        );
         check(&[("x-api-key", "sk-a"), ("x-api-key", "sk-b")], None);
-        check(&[("authorization", "Basic eA=="), ("x-api-key", "sk-a")], None);
+        check(
+            &[("authorization", "Basic eA=="), ("x-api-key", "sk-a")],
+            None,
+        );
         check(&[("x-api-key", &"k".repeat(513))], None);
     }
 
@@ -171,7 +213,10 @@ mod tests {
         let check = |lines: &[(&str, &str)], queried: &[&str], expected: Option<&str>| {
             let queried: Vec<_> = queried.iter().map(|key| key.as_bytes().to_vec()).collect();
             let headers = headers(lines);
-            let found = secret(Sent { headers: &headers, queried: &queried });
+            let found = secret(Sent {
+                headers: &headers,
+                queried: &queried,
+            });
             assert_eq!(found, expected.map(str::as_bytes), "{lines:?} {queried:?}")
         };
         check(&[], &["sk-a"], Some("sk-a"));
@@ -183,15 +228,28 @@ mod tests {
 
     /// A catalog with these keys of the caller `acme`, each as YAML.
     fn catalog(keys: &str) -> Catalog {
-        let text = format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: {{ {keys} }} }} }}\n");
-        resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Err("none".to_owned())).unwrap()
+        let text = format!(
+            "accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: {{ {keys} }} }} }}\n"
+        );
+        resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+            Err("none".to_owned())
+        })
+        .unwrap()
     }
 
     fn found(catalog: &Catalog, secret: &str, now: SystemTime) -> Option<String> {
         let bearer = format!("Bearer {secret}");
         let headers = headers(&[("authorization", &bearer)]);
-        key(catalog, Sent { headers: &headers, queried: &[] }, None, now)
-            .map(|(key, old)| format!("{}{}", key.id, if old { " (old)" } else { "" }))
+        key(
+            catalog,
+            Sent {
+                headers: &headers,
+                queried: &[],
+            },
+            None,
+            now,
+        )
+        .map(|(key, old)| format!("{}{}", key.id, if old { " (old)" } else { "" }))
     }
 
     fn hash(secret: &str) -> String {
@@ -210,7 +268,11 @@ mod tests {
             let other = String::from_utf8(other).unwrap();
             assert_eq!(found(&catalog, &other, now), None, "{other}");
             // One bit of the secret is half of the digest's: nothing near it is ever compared.
-            let differ = digest(secret).iter().zip(digest(&other)).filter(|(a, b)| **a != *b).count();
+            let differ = digest(secret)
+                .iter()
+                .zip(digest(&other))
+                .filter(|(a, b)| **a != *b)
+                .count();
             assert!(differ > 20, "{differ}");
         }
         // Who steals the catalog has no key.
@@ -230,7 +292,11 @@ mod tests {
             hash("sk-old")
         ));
         let check = |secret: &str, now, expected: Option<&str>| {
-            assert_eq!(found(&catalog, secret, now).as_deref(), expected, "{secret}")
+            assert_eq!(
+                found(&catalog, secret, now).as_deref(),
+                expected,
+                "{secret}"
+            )
         };
         check("sk-own", before, Some("acme/own"));
         check("sk-own", then, None);

@@ -15,17 +15,29 @@ static TIMEOUT: HeaderName = HeaderName::from_static("x-portcullis-timeout");
 /// Returns whether a browser asks for something to look at.
 pub(super) fn wants_page(request: &RequestHeader) -> bool {
     let is_read = matches!(request.method, Method::GET | Method::HEAD);
-    let accepts = |value: &HeaderValue| value.to_str().is_ok_and(|value| value.contains("text/html"));
+    let accepts = |value: &HeaderValue| {
+        value
+            .to_str()
+            .is_ok_and(|value| value.contains("text/html"))
+    };
     is_read && request.headers.get_all(header::ACCEPT).iter().any(accepts)
 }
 
 /// Refuses a target, or headers together with the target, that have more bytes than this.
 pub(super) fn sizes(session: &Session, most: usize) -> Result<(), Refusal> {
     let header = session.req_header();
-    let target = header.uri.path_and_query().map_or(0, |target| target.as_str().len());
-    let size: usize = header.headers.iter().map(|(n, v)| n.as_str().len() + v.len() + 4).sum();
+    let target = header
+        .uri
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    let size: usize = header
+        .headers
+        .iter()
+        .map(|(n, v)| n.as_str().len() + v.len() + 4)
+        .sum();
     if target > most {
-        let message = format!("The request's path and query are longer than the limit of {most} bytes.");
+        let message =
+            format!("The request's path and query are longer than the limit of {most} bytes.");
         return Err(Refusal::new(What::TargetTooLong, message));
     }
     if size + target > most {
@@ -43,18 +55,26 @@ pub(super) fn coding(session: &mut Session) -> Result<(), Refusal> {
         return Ok(());
     }
     let lines = headers.get_all(header::TRANSFER_ENCODING).iter();
-    let codings: Vec<&str> = lines.flat_map(|line| line.to_str().unwrap_or("?").split(',')).map(str::trim).collect();
+    let codings: Vec<&str> = lines
+        .flat_map(|line| line.to_str().unwrap_or("?").split(','))
+        .map(str::trim)
+        .collect();
     let is = |coding: &str, name: &str| coding.eq_ignore_ascii_case(name);
-    let chunked = codings.iter().filter(|coding| is(coding, "chunked")).count();
+    let chunked = codings
+        .iter()
+        .filter(|coding| is(coding, "chunked"))
+        .count();
     // A body in chunks twice has two ends (RFC 9112, 6.1).
-    if chunked <= 1 && codings.iter().all(|coding| coding.is_empty() || is(coding, "identity") || is(coding, "chunked"))
+    if chunked <= 1
+        && codings
+            .iter()
+            .all(|coding| coding.is_empty() || is(coding, "identity") || is(coding, "chunked"))
     {
         return Ok(());
     }
     // A proxy before us may see another end of the body.
     session.set_keepalive(None);
-    let message =
-        "The header `transfer-encoding` may only be `chunked`, written once: send the body without compression.";
+    let message = "The header `transfer-encoding` may only be `chunked`, written once: send the body without compression.";
     Err(Refusal::new(What::UnknownCoding, message).in_vain())
 }
 
@@ -72,8 +92,15 @@ pub(super) fn protected(session: &Session) -> Result<(), Refusal> {
         "transfer-encoding",
     ];
     let named = session.req_header().headers.get_all(header::CONNECTION);
-    let named = named.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(',')).map(str::trim);
-    match named.into_iter().find_map(|n| PROTECTED.iter().find(|p| p.eq_ignore_ascii_case(n))) {
+    let named = named
+        .iter()
+        .filter_map(|v| v.to_str().ok())
+        .flat_map(|v| v.split(','))
+        .map(str::trim);
+    match named
+        .into_iter()
+        .find_map(|n| PROTECTED.iter().find(|p| p.eq_ignore_ascii_case(n)))
+    {
         Some(name) => {
             let message = format!("The header `connection` must not name `{name}`.");
             Err(Refusal::new(What::BadRequest { code: None }, message))
@@ -84,17 +111,31 @@ pub(super) fn protected(session: &Session) -> Result<(), Refusal> {
 
 /// Returns the caller's own name for the conversation. An empty name is none.
 pub fn session<'h>(headers: &'h HeaderMap, front: &Front) -> Option<&'h [u8]> {
-    let others = front.heard.sessions.iter().filter_map(|name| headers.get(*name));
-    let mut sessions = headers.get(&SESSION).into_iter().chain(others).map(|value| value.as_bytes());
+    let others = front
+        .heard
+        .sessions
+        .iter()
+        .filter_map(|name| headers.get(*name));
+    let mut sessions = headers
+        .get(&SESSION)
+        .into_iter()
+        .chain(others)
+        .map(|value| value.as_bytes());
     sessions.find(|session| !session.is_empty())
 }
 
 /// Returns the longest time for all attempts together, as the caller says.
 pub fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Refusal> {
     let mut values = headers.get_all(&TIMEOUT).iter();
-    let (Some(value), another) = (values.next(), values.next()) else { return Ok(None) };
+    let (Some(value), another) = (values.next(), values.next()) else {
+        return Ok(None);
+    };
     let text = value.to_str().unwrap_or_default().trim();
-    let seconds = || text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = || {
+        text.parse::<f64>()
+            .ok()
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    };
     let span = seconds()
         .or_else(|| text.parse::<Span>().ok().map(|Span(span)| span))
         .filter(|span| *span >= Duration::from_millis(1) && another.is_none());
@@ -118,7 +159,11 @@ mod tests {
             timeout(&headers).ok().flatten()
         };
         for (text, milliseconds) in [("0.001", 1), ("1ms", 1), ("2.5", 2_500), ("30s", 30_000)] {
-            assert_eq!(read(text), Some(Duration::from_millis(milliseconds)), "{text}");
+            assert_eq!(
+                read(text),
+                Some(Duration::from_millis(milliseconds)),
+                "{text}"
+            );
         }
         for text in ["0", "0.0009", "1e-9", "0.0000001", "0ms", "-1", "soon", ""] {
             assert_eq!(read(text), None, "{text}");

@@ -28,8 +28,8 @@ use pingora::apps::ServerApp;
 use pingora::protocols::raw_connect::ProxyDigest;
 use pingora::protocols::tls::SslDigest;
 use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl, Stream, TimingDigest,
-    UniqueID, UniqueIDType,
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
+    Stream, TimingDigest, UniqueID, UniqueIDType,
 };
 use pingora::server::ShutdownWatch;
 use pingora_proxy::Session;
@@ -56,8 +56,19 @@ pub struct Connections<P> {
 
 impl<P> Connections<P> {
     /// Puts a cap on this proxy's connections. All listeners share `places`.
-    pub fn new(proxy: P, places: Arc<Semaphore>, settings: Arc<Server>, books: Arc<Books>) -> Connections<P> {
-        Connections { proxy: Arc::new(proxy), places, settings, books, home: Home::default() }
+    pub fn new(
+        proxy: P,
+        places: Arc<Semaphore>,
+        settings: Arc<Server>,
+        books: Arc<Books>,
+    ) -> Connections<P> {
+        Connections {
+            proxy: Arc::new(proxy),
+            places,
+            settings,
+            books,
+            home: Home::default(),
+        }
     }
 
     /// Shares the knowledge of the runtime that serves callers.
@@ -68,7 +79,11 @@ impl<P> Connections<P> {
 
 #[async_trait]
 impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
-    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+    async fn process_new(
+        self: &Arc<Self>,
+        stream: Stream,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
         self.home.get_or_init(Handle::current);
         let refuse = || self.books.metrics.process.refused_connections.inc();
         if !self.books.descriptors.is_within(stream.id()) {
@@ -83,7 +98,11 @@ impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
         let stream: Stream = match stream.selected_alpn_proto() {
             // Connections of HTTP/2 have deadlines of their own.
             Some(ALPN::H2) => stream,
-            _ => Box::new(Timed::new(stream, self.settings.clone(), self.books.clone())),
+            _ => Box::new(Timed::new(
+                stream,
+                self.settings.clone(),
+                self.books.clone(),
+            )),
         };
         self.proxy.process_new(stream, shutdown).await
     }
@@ -97,7 +116,10 @@ impl<P: ServerApp + Send + Sync + 'static> ServerApp for Connections<P> {
 pub fn enter(session: &Session, phase: u8) {
     // A stream of HTTP/2 has no such connection. On a listener that is not ours, the connection has
     // another type.
-    if let Some(timed) = session.as_downstream().stream().and_then(|stream| (**stream).as_any().downcast_ref::<Timed>())
+    if let Some(timed) = session
+        .as_downstream()
+        .stream()
+        .and_then(|stream| (**stream).as_any().downcast_ref::<Timed>())
     {
         timed.phase.store(phase, Ordering::Release);
     }
@@ -142,7 +164,9 @@ struct Timed {
 
 impl fmt::Debug for Timed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timed").field("stream", &self.stream).finish_non_exhaustive()
+        f.debug_struct("Timed")
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
     }
 }
 
@@ -182,20 +206,34 @@ impl Timed {
         let (method, path) = self.head.asked();
         let mut record = Record::new(self.books.clone());
         record.front = Front::of(path, None, &|_| false);
-        if let Some(began) = self.due.into_std().checked_sub(self.settings.timeouts.client_read).filter(|_| self.begun)
+        if let Some(began) = self
+            .due
+            .into_std()
+            .checked_sub(self.settings.timeouts.client_read)
+            .filter(|_| self.begun)
         {
             record.began = began;
         }
         record.facts.request.id = request_id::make();
-        (record.facts.request.method, record.facts.request.path) = (method.to_owned(), request_id::shown(path).into());
-        let peer = self.stream.get_socket_digest().and_then(|digest| Some(digest.peer_addr()?.as_inet()?.ip()));
+        (record.facts.request.method, record.facts.request.path) =
+            (method.to_owned(), request_id::shown(path).into());
+        let peer = self
+            .stream
+            .get_socket_digest()
+            .and_then(|digest| Some(digest.peer_addr()?.as_inet()?.ip()));
         record.facts.sender.address = auth::address(&self.settings, peer, &HeaderMap::new());
         record.facts.answer.status = refusal.status(record.front);
         let bare = method == "HEAD";
         let body = refusal.body(record.front, &record.facts.request.id);
         record.facts.answer.bytes = if bare { 0 } else { body.len() as u64 };
         record.refused(&refusal);
-        misread::answer(record.facts.answer.status, &record.facts.request.id, &body, bare, SystemTime::now())
+        misread::answer(
+            record.facts.answer.status,
+            &record.facts.request.id,
+            &body,
+            bare,
+            SystemTime::now(),
+        )
     }
 
     /// Writes the answer to a head that cannot be read, and tells Pingora that its own answer is
@@ -218,7 +256,14 @@ impl Timed {
     async fn linger(&mut self) {
         if AsyncWriteExt::shutdown(&mut self.stream).await.is_ok() {
             let mut unread = [0; 4096];
-            let all = async { while self.stream.read(&mut unread).await.is_ok_and(|read| read > 0) {} };
+            let all = async {
+                while self
+                    .stream
+                    .read(&mut unread)
+                    .await
+                    .is_ok_and(|read| read > 0)
+                {}
+            };
             // A caller who sends for longer sees the reset.
             drop(tokio::time::timeout(DRAIN_UNREAD, all).await);
         }
@@ -226,7 +271,11 @@ impl Timed {
 }
 
 impl AsyncRead for Timed {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let phase = *this.phase.get_mut();
         if phase == BUSY {
@@ -239,7 +288,8 @@ impl AsyncRead for Timed {
         }
         let before = buf.filled().len();
         let read = this.poll_bytes(cx, buf)?;
-        this.head.note(buf.filled().get(before..).unwrap_or_default());
+        this.head
+            .note(buf.filled().get(before..).unwrap_or_default());
         if read.is_ready() && !this.begun && buf.filled().len() > before {
             (this.begun, this.has_spoken) = (true, true);
             this.due = Instant::now() + this.settings.timeouts.client_read;
@@ -252,8 +302,16 @@ impl AsyncRead for Timed {
         // Bytes that always arrive must not put off the deadline either. Before the first byte of
         // another head, Pingora's own deadline applies.
         let overdue = this.begun
-            && if read.is_ready() { Instant::now() >= this.due } else { this.alarm.poll(cx, this.due).is_ready() };
-        if overdue { Poll::Ready(Err(ErrorKind::TimedOut.into())) } else { read.map(Ok) }
+            && if read.is_ready() {
+                Instant::now() >= this.due
+            } else {
+                this.alarm.poll(cx, this.due).is_ready()
+            };
+        if overdue {
+            Poll::Ready(Err(ErrorKind::TimedOut.into()))
+        } else {
+            read.map(Ok)
+        }
     }
 }
 
@@ -270,7 +328,8 @@ impl Peek for Timed {
             if self.peeked.is_empty() {
                 self.due = Instant::now() + self.settings.timeouts.client_read;
             }
-            self.peeked.extend_from_slice(more.get(..read).unwrap_or_default());
+            self.peeked
+                .extend_from_slice(more.get(..read).unwrap_or_default());
         }
         buf.copy_from_slice(&self.peeked);
         if buf.starts_with(b"PRI * HTTP/2.0") {
@@ -282,13 +341,18 @@ impl Peek for Timed {
 }
 
 impl AsyncWrite for Timed {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         // Our own answers are written while a request runs.
         if *this.phase.get_mut() != BUSY && (this.refusal.is_some() || buf.starts_with(MISREAD)) {
             return this.poll_refuse(cx, buf.len());
         }
-        this.outbox.poll_write(&mut this.stream, cx, &[IoSlice::new(buf)])
+        this.outbox
+            .poll_write(&mut this.stream, cx, &[IoSlice::new(buf)])
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

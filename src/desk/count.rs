@@ -29,7 +29,10 @@ impl Desk {
     ) -> Result<(Bytes, Notes), Refusal> {
         self.refuse_late()?;
         let timeout = checks::timeout(&session.req_header().headers)?;
-        let scopes = snapshot.scopes.get(key.index).ok_or_else(Refusal::invalid_key)?;
+        let scopes = snapshot
+            .scopes
+            .get(key.index)
+            .ok_or_else(Refusal::invalid_key)?;
         let _place = scopes.used.count().ok_or_else(|| {
             let message =
                 "This key has ten counts of tokens in flight, which is the most. Try again when one has ended.";
@@ -42,10 +45,19 @@ impl Desk {
         let (body, envelope) = (form.read)(body, &asked).map_err(ask::unreadable)?;
         let mut envelope = envelope.at(asked);
         let model = ask::model(session, record, (&snapshot, key), &mut envelope)?;
-        let tracks = snapshot.route(&model).map(|route| route.into_owned().tracks).unwrap_or_default();
-        let targets = model.targets.iter().zip(&tracks).filter(|(target, _)| snapshot.catalog.serves(&model, target));
+        let tracks = snapshot
+            .route(&model)
+            .map(|route| route.into_owned().tracks)
+            .unwrap_or_default();
+        let targets = model
+            .targets
+            .iter()
+            .zip(&tracks)
+            .filter(|(target, _)| snapshot.catalog.serves(&model, target));
         let mut candidates: Vec<Candidate> = targets
-            .filter_map(|(target, of)| Candidate::of(&snapshot, &model, target, of.first()?.clone(), Reach::Any))
+            .filter_map(|(target, of)| {
+                Candidate::of(&snapshot, &model, target, of.first()?.clone(), Reach::Any)
+            })
             .collect();
         // Elsewhere the thoughts that the request carries would not be counted.
         if let Some(boundary) = self.backends.seals.newest(&key.caller.id, &body) {
@@ -58,7 +70,14 @@ impl Desk {
             permissions: &key.permissions,
             model_limits: &key.model_limits,
         };
-        let count = TokenCount { shared: &self.backends, asked, held, key, timeout, head: record.began };
+        let count = TokenCount {
+            shared: &self.backends,
+            asked,
+            held,
+            key,
+            timeout,
+            head: record.began,
+        };
         let counted = tokio::select! {
             biased;
             answer = count.ask(&candidates, &mut record.facts) => answer,
@@ -67,9 +86,15 @@ impl Desk {
                 Err(Refusal::new(What::CallerLeft, "The caller left before its request was counted."))
             }
         };
-        let is_cut = counted.as_ref().is_err_and(|refusal| refusal.what == What::ShuttingDown);
-        if let Some(running) =
-            record.facts.attempts.trail.last_mut().filter(|tried| is_cut && tried.outcome == CALLER_LEFT)
+        let is_cut = counted
+            .as_ref()
+            .is_err_and(|refusal| refusal.what == What::ShuttingDown);
+        if let Some(running) = record
+            .facts
+            .attempts
+            .trail
+            .last_mut()
+            .filter(|tried| is_cut && tried.outcome == CALLER_LEFT)
         {
             running.outcome = SHUT_DOWN;
         }
@@ -77,6 +102,13 @@ impl Desk {
         let losses = record.facts.served.losses.names();
         let dropped = (!losses.is_empty()).then(|| losses.join(", "));
         let served = record.is_by_glob.then(|| model.id.to_string());
-        Ok((answer.into(), Notes { model: served, dropped, ..Notes::default() }))
+        Ok((
+            answer.into(),
+            Notes {
+                model: served,
+                dropped,
+                ..Notes::default()
+            },
+        ))
     }
 }

@@ -65,16 +65,28 @@ impl Door {
 /// Returns the format in which callers at this path expect an answer. The questions of a key about
 /// itself have one format, whatever the query and the headers look like.
 pub fn front(path: &str, query: Option<&str>, has: &dyn Fn(&str) -> bool) -> &'static Front {
-    if path.trim_start_matches('/').starts_with("portcullis/") { STANDARD } else { Front::of(path, query, has) }
+    if path.trim_start_matches('/').starts_with("portcullis/") {
+        STANDARD
+    } else {
+        Front::of(path, query, has)
+    }
 }
 
 /// Returns the door. `path` is the request's path as it was sent, without the query; `front` is the
 /// format in which callers expect an answer there.
-pub fn find(method: &str, path: &str, query: Option<&str>, cors: bool, front: &'static Front) -> Result<Door, Refusal> {
+pub fn find(
+    method: &str,
+    path: &str,
+    query: Option<&str>,
+    cors: bool,
+    front: &'static Front,
+) -> Result<Door, Refusal> {
     if method == "CONNECT" {
         // The target of CONNECT is no path. There is no tunnel here, whatever the target.
         return Err(Refusal::new(
-            What::MethodNotSupported { allow: "GET, HEAD, POST" },
+            What::MethodNotSupported {
+                allow: "GET, HEAD, POST",
+            },
             "CONNECT is not supported: this gateway is not a forward proxy.",
         ));
     }
@@ -101,7 +113,10 @@ pub fn find(method: &str, path: &str, query: Option<&str>, cors: bool, front: &'
         && front.errors.asks_upgrade
         && method == "GET"
     {
-        Err(Refusal::new(What::NoWebSocket, "There is no WebSocket here: send the request by POST."))
+        Err(Refusal::new(
+            What::NoWebSocket,
+            "There is no WebSocket here: send the request by POST.",
+        ))
     } else {
         let shown: String = method.chars().take(16).collect();
         Err(Refusal::new(
@@ -124,8 +139,11 @@ fn by_path(sent: &str, query: Option<&str>, front: &'static Front) -> Option<Doo
         _ => {}
     }
     let asks = |front: &'static Front| {
-        let counts = || (front.counting.as_ref()?.route)(sent, query).map(|asked| Door::Count(front, asked));
-        (front.route)(sent, query).map(|asked| Door::Ask(front, asked)).or_else(counts)
+        let counts =
+            || (front.counting.as_ref()?.route)(sent, query).map(|asked| Door::Count(front, asked));
+        (front.route)(sent, query)
+            .map(|asked| Door::Ask(front, asked))
+            .or_else(counts)
     };
     let lists = || match (front.models.route)(sent)? {
         ModelsAsked::List => Some(Door::Models),
@@ -137,19 +155,29 @@ fn by_path(sent: &str, query: Option<&str>, front: &'static Front) -> Option<Doo
 /// Makes the id of an answer.
 pub fn make_id(front: &Front) -> String {
     let mut buffer = uuid::Uuid::encode_buffer();
-    [front.id_prefix, uuid::Uuid::now_v7().simple().encode_lower(&mut buffer)].concat()
+    [
+        front.id_prefix,
+        uuid::Uuid::now_v7().simple().encode_lower(&mut buffer),
+    ]
+    .concat()
 }
 
 /// Returns the message for an unknown path. For a near miss, it says what to use.
 fn unknown(path: &str) -> String {
     let bare = path.trim_matches('/').to_ascii_lowercase();
     // The client adds `/v1` to a base URL that already has it, or should have it.
-    let twice = bare.strip_prefix("v1/").filter(|rest| rest.starts_with("v1/"));
+    let twice = bare
+        .strip_prefix("v1/")
+        .filter(|rest| rest.starts_with("v1/"));
     // The same of Google's clients, which add `/v1beta`.
-    let beta = bare.strip_prefix("v1/").filter(|rest| rest.starts_with("v1beta/"));
+    let beta = bare
+        .strip_prefix("v1/")
+        .filter(|rest| rest.starts_with("v1beta/"));
     let note = match (twice, beta) {
         (Some(_), _) => " (the path has `/v1` twice: remove it from the client's base URL)",
-        (None, Some(_)) => " (the path has `/v1` before `/v1beta`: remove `/v1` from the client's base URL)",
+        (None, Some(_)) => {
+            " (the path has `/v1` before `/v1beta`: remove `/v1` from the client's base URL)"
+        }
         (None, None) => "",
     };
     let bare = twice.or(beta).unwrap_or(&bare);
@@ -157,10 +185,14 @@ fn unknown(path: &str) -> String {
     let words = bare.strip_prefix("v1/").unwrap_or(bare);
     let first = words.split('/').next().unwrap_or_default();
     if let Some((_, what)) = NOT_SERVED.iter().find(|(path, _)| first == *path) {
-        return format!("The path {shown} does not exist: {what} are not served by this gateway{note}.");
+        return format!(
+            "The path {shown} does not exist: {what} are not served by this gateway{note}."
+        );
     }
     if first == "api" {
-        return format!("The path {shown} does not exist: this gateway does not speak Ollama's own format. {OLLAMA}");
+        return format!(
+            "The path {shown} does not exist: this gateway does not speak Ollama's own format. {OLLAMA}"
+        );
     }
     let hint = match bare {
         "chat/completions" | "v1/chat/completions" | "v1/chat/completion" | "v1/chat" | "chat" => {
@@ -170,7 +202,10 @@ fn unknown(path: &str) -> String {
         "responses" | "v1/responses" | "v1/response" => "POST /v1/responses",
         path if path.starts_with("v1/responses/") => "POST /v1/responses (nothing is stored)",
         "models" | "v1/models" | "v1/model" => "GET /v1/models",
-        path if path.starts_with("v1beta") || path.contains(":generate") || path.contains(":stream") => {
+        path if path.starts_with("v1beta")
+            || path.contains(":generate")
+            || path.contains(":stream") =>
+        {
             "POST /v1beta/models/{model}:generateContent or :streamGenerateContent"
         }
         "livez" | "healthz" | "health" => "GET /livez",
@@ -223,16 +258,31 @@ mod tests {
     #[test]
     fn doors() {
         let check = |method: &str, path: &str, expected: Result<Door, u16>| {
-            assert_eq!(find(method, path, None, false).map_err(|r| r.what.row().status), expected, "{method} {path}");
+            assert_eq!(
+                find(method, path, None, false).map_err(|r| r.what.row().status),
+                expected,
+                "{method} {path}"
+            );
         };
         check("POST", "/v1/chat/completions", Ok(plain(&CHAT)));
         check("POST", "/v1/messages", Ok(plain(&MESSAGES)));
         check("POST", "//messages/", Ok(plain(&MESSAGES)));
-        check("POST", "/v1/messages/count_tokens", Ok(Door::Count(&MESSAGES, Asked::default())));
+        check(
+            "POST",
+            "/v1/messages/count_tokens",
+            Ok(Door::Count(&MESSAGES, Asked::default())),
+        );
         check("GET", "/v1/messages/count_tokens", Err(405));
         check("POST", "/v1/messagesx", Err(404));
         check("HEAD", "/api/hello", Ok(Door::Hello));
-        assert_eq!((front_at("/v1/messages/batches"), front_at("/v1/models"), front_at("")), (&MESSAGES, &CHAT, &CHAT));
+        assert_eq!(
+            (
+                front_at("/v1/messages/batches"),
+                front_at("/v1/models"),
+                front_at("")
+            ),
+            (&MESSAGES, &CHAT, &CHAT)
+        );
         check("GET", "/v1/models", Ok(Door::Models));
         check("HEAD", "/v1/models", Ok(Door::Models));
         check("GET", "/portcullis/key", Ok(Door::Own(Own::Key)));
@@ -275,20 +325,42 @@ mod tests {
     #[test]
     fn a_path_may_say_which_model_and_how() {
         let found = |path, query| find("POST", path, query, false).map_err(|r| r.what.row().status);
-        let asked = |stream| Asked { model: Some("m".into()), stream };
-        assert_eq!(found("/v1beta/models/m:generateContent", None), Ok(Door::Ask(&GEMINI, asked(false))));
+        let asked = |stream| Asked {
+            model: Some("m".into()),
+            stream,
+        };
+        assert_eq!(
+            found("/v1beta/models/m:generateContent", None),
+            Ok(Door::Ask(&GEMINI, asked(false)))
+        );
         let path = "/v1/models/m:streamGenerateContent";
-        assert_eq!(found(path, Some("alt=sse")), Ok(Door::Ask(&GEMINI, asked(true))));
+        assert_eq!(
+            found(path, Some("alt=sse")),
+            Ok(Door::Ask(&GEMINI, asked(true)))
+        );
         assert_eq!(found(path, None), Ok(Door::Ask(&GEMINI_ARRAY, asked(true))));
         let counts = Door::Count(&GEMINI, asked(false));
         assert_eq!(found("/v1/models/m:countTokens", None), Ok(counts));
         for path in ["/v1beta/models/m", "/v1beta/models"] {
-            assert_eq!((found(path, None), front_at(path)), (Err(405), &GEMINI), "{path}");
+            assert_eq!(
+                (found(path, None), front_at(path)),
+                (Err(405), &GEMINI),
+                "{path}"
+            );
         }
         assert_eq!(find("GET", "/v1beta/models", None, false), Ok(Door::Models));
-        assert_eq!(find("GET", "/v1beta/models/org/m", None, false), Ok(Door::Model("org/m".into())));
-        assert_eq!(find("GET", "/v1/models/m:8b", None, false), Ok(Door::Model("m:8b".into())));
-        assert_eq!(find("GET", path, None, false).map_err(|r| r.what.row().status), Err(405));
+        assert_eq!(
+            find("GET", "/v1beta/models/org/m", None, false),
+            Ok(Door::Model("org/m".into()))
+        );
+        assert_eq!(
+            find("GET", "/v1/models/m:8b", None, false),
+            Ok(Door::Model("m:8b".into()))
+        );
+        assert_eq!(
+            find("GET", path, None, false).map_err(|r| r.what.row().status),
+            Err(405)
+        );
     }
 
     #[test]
@@ -302,30 +374,57 @@ mod tests {
         ] {
             assert_eq!(find("POST", path, None, false), Ok(plain(&CHAT)), "{path}");
         }
-        for path in ["/models", "/models/", "//models", "/v1/models/", "//v1//models//"] {
+        for path in [
+            "/models",
+            "/models/",
+            "//models",
+            "/v1/models/",
+            "//v1//models//",
+        ] {
             assert_eq!(find("GET", path, None, false), Ok(Door::Models), "{path}");
         }
-        for path in ["/models/org/m", "//v1//models//org/m/", "/v1/models/org%2Fm"] {
-            assert_eq!(find("GET", path, None, false), Ok(Door::Model("org/m".into())), "{path}");
+        for path in [
+            "/models/org/m",
+            "//v1//models//org/m/",
+            "/v1/models/org%2Fm",
+        ] {
+            assert_eq!(
+                find("GET", path, None, false),
+                Ok(Door::Model("org/m".into())),
+                "{path}"
+            );
         }
-        assert_eq!(find("GET", "/v1/models/a//b", None, false), Ok(Door::Model("a//b".into())), "an id is as it is");
+        assert_eq!(
+            find("GET", "/v1/models/a//b", None, false),
+            Ok(Door::Model("a//b".into())),
+            "an id is as it is"
+        );
         assert_eq!(find("GET", "//livez/", None, false), Ok(Door::Live));
     }
 
     #[test]
     fn near_misses_say_what_to_use() {
-        let said = |path| find("POST", path, None, false).unwrap_err().message.into_owned();
+        let said = |path| {
+            find("POST", path, None, false)
+                .unwrap_err()
+                .message
+                .into_owned()
+        };
         assert!(said("/V1/chat/completions").ends_with("use POST /v1/chat/completions."));
         assert!(said("/v1/model/").ends_with("use GET /v1/models."));
-        assert!(
-            said("/v1/v1/models")
-                .ends_with("use GET /v1/models (the path has `/v1` twice: remove it from the client's base URL).")
-        );
+        assert!(said("/v1/v1/models").ends_with(
+            "use GET /v1/models (the path has `/v1` twice: remove it from the client's base URL)."
+        ));
     }
 
     #[test]
     fn what_is_not_served_is_said_plainly() {
-        let said = |path| find("POST", path, None, false).unwrap_err().message.into_owned();
+        let said = |path| {
+            find("POST", path, None, false)
+                .unwrap_err()
+                .message
+                .into_owned()
+        };
         for (path, what) in [
             ("/v1/files", "files"),
             ("/v1/batches/b_1", "batches"),
@@ -333,20 +432,38 @@ mod tests {
             ("/v1/vector_stores", "vector stores"),
             ("/v1/assistants", "assistants"),
         ] {
-            assert!(said(path).ends_with(&format!("{what} are not served by this gateway.")), "{}", said(path));
+            assert!(
+                said(path).ends_with(&format!("{what} are not served by this gateway.")),
+                "{}",
+                said(path)
+            );
         }
         let beta = said("/v1/v1beta/models/m:generateContent");
         assert!(
-            beta.ends_with("(the path has `/v1` before `/v1beta`: remove `/v1` from the client's base URL)."),
+            beta.ends_with(
+                "(the path has `/v1` before `/v1beta`: remove `/v1` from the client's base URL)."
+            ),
             "{beta}"
         );
-        assert!(said("/api/chat").contains("OpenAI-compatible") && said("/api/chat").contains("/v1/chat/completions"));
+        assert!(
+            said("/api/chat").contains("OpenAI-compatible")
+                && said("/api/chat").contains("/v1/chat/completions")
+        );
     }
 
     #[test]
     fn options_is_a_preflight_only_with_cors() {
-        assert_eq!(find("OPTIONS", "/v1/chat/completions", None, true), Ok(Door::Preflight { methods: "POST" }));
-        assert_eq!(find("OPTIONS", "/v1/models", None, true), Ok(Door::Preflight { methods: "GET" }));
-        assert_eq!(find("OPTIONS", "/nothing", None, true).unwrap_err().what, What::UnknownUrl);
+        assert_eq!(
+            find("OPTIONS", "/v1/chat/completions", None, true),
+            Ok(Door::Preflight { methods: "POST" })
+        );
+        assert_eq!(
+            find("OPTIONS", "/v1/models", None, true),
+            Ok(Door::Preflight { methods: "GET" })
+        );
+        assert_eq!(
+            find("OPTIONS", "/nothing", None, true).unwrap_err().what,
+            What::UnknownUrl
+        );
     }
 }

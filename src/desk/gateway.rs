@@ -34,13 +34,20 @@ impl ProxyHttp for Desk {
     type CTX = Box<Context>;
 
     fn new_ctx(&self) -> Box<Context> {
-        Box::new(Context { record: Record::new(self.books.clone()), planned: None })
+        Box::new(Context {
+            record: Record::new(self.books.clone()),
+            planned: None,
+        })
     }
 
     /// Adds no module: not even the compression that Pingora adds by default.
     fn init_downstream_modules(&self, _: &mut HttpModules) {}
 
-    async fn early_request_filter(&self, session: &mut Session, context: &mut Box<Context>) -> pingora::Result<()> {
+    async fn early_request_filter(
+        &self,
+        session: &mut Session,
+        context: &mut Box<Context>,
+    ) -> pingora::Result<()> {
         let began = Instant::now();
         connection::enter(session, connection::BUSY);
         self.welcome(session, &mut context.record);
@@ -48,7 +55,11 @@ impl ProxyHttp for Desk {
         Ok(())
     }
 
-    async fn request_filter(&self, session: &mut Session, context: &mut Box<Context>) -> pingora::Result<bool> {
+    async fn request_filter(
+        &self,
+        session: &mut Session,
+        context: &mut Box<Context>,
+    ) -> pingora::Result<bool> {
         let (own, record) = (OwnTime::default(), &mut context.record);
         let handled = exchange::guarded(&own, pin!(self.handle(session, record))).await;
         record.facts.times.own += own.so_far();
@@ -58,15 +69,24 @@ impl ProxyHttp for Desk {
                 Ok(context.planned.is_none())
             }
             Err(refusal) => {
-                let written = self.reply(session, record).refuse(&refusal, &Notes::default()).await;
+                let written = self
+                    .reply(session, record)
+                    .refuse(&refusal, &Notes::default())
+                    .await;
                 written.map(|()| true).map_err(|()| broken(record))
             }
         }
     }
 
-    async fn proxy_upstream_filter(&self, session: &mut Session, context: &mut Box<Context>) -> pingora::Result<bool> {
+    async fn proxy_upstream_filter(
+        &self,
+        session: &mut Session,
+        context: &mut Box<Context>,
+    ) -> pingora::Result<bool> {
         let record = &mut context.record;
-        let Some(planned) = context.planned.take() else { return Err(broken(record)) };
+        let Some(planned) = context.planned.take() else {
+            return Err(broken(record));
+        };
         match self.exchange(session, record, planned).await {
             End::Answered => Ok(false),
             End::Broken => Err(broken(record)),
@@ -78,14 +98,26 @@ impl ProxyHttp for Desk {
         }
     }
 
-    async fn upstream_peer(&self, _: &mut Session, context: &mut Box<Context>) -> pingora::Result<Box<HttpPeer>> {
+    async fn upstream_peer(
+        &self,
+        _: &mut Session,
+        context: &mut Box<Context>,
+    ) -> pingora::Result<Box<HttpPeer>> {
         // `proxy_upstream_filter` never returns `Ok(true)`.
         Err(broken(&mut context.record))
     }
 
-    async fn fail_to_proxy(&self, _: &mut Session, _: &Error, context: &mut Box<Context>) -> FailToProxy {
+    async fn fail_to_proxy(
+        &self,
+        _: &mut Session,
+        _: &Error,
+        context: &mut Box<Context>,
+    ) -> FailToProxy {
         // Everything that could be said to the caller has been said. The connection closes.
-        FailToProxy { error_code: context.record.facts.answer.status, can_reuse_downstream: false }
+        FailToProxy {
+            error_code: context.record.facts.answer.status,
+            can_reuse_downstream: false,
+        }
     }
 
     async fn logging(&self, session: &mut Session, _: Option<&Error>, context: &mut Box<Context>) {
@@ -99,7 +131,10 @@ impl ProxyHttp for Desk {
     }
 
     fn request_summary(&self, _: &Session, context: &Box<Context>) -> String {
-        format!("{} {}", context.record.facts.request.method, context.record.facts.request.path)
+        format!(
+            "{} {}",
+            context.record.facts.request.method, context.record.facts.request.path
+        )
     }
 }
 

@@ -37,24 +37,51 @@ struct Incoming<'s> {
 
 impl<'s> Incoming<'s> {
     /// Begins to read a body of at most `limit` bytes.
-    async fn begin(desk: &'s Desk, session: &'s mut Session, limit: usize) -> Result<Incoming<'s>, Refusal> {
-        let mut incoming = Incoming { desk, session, limit, began: Instant::now(), alarm: Alarm::default(), so_far: 0 };
+    async fn begin(
+        desk: &'s Desk,
+        session: &'s mut Session,
+        limit: usize,
+    ) -> Result<Incoming<'s>, Refusal> {
+        let mut incoming = Incoming {
+            desk,
+            session,
+            limit,
+            began: Instant::now(),
+            alarm: Alarm::default(),
+            so_far: 0,
+        };
         let header = incoming.session.req_header();
         let expects = header.headers.get(header::EXPECT);
         // HTTP/1.0 has no interim answers (RFC 9110, 10.1.1).
         if header.version > Version::HTTP_10
             && expects.is_some_and(|what| what.as_bytes().eq_ignore_ascii_case(b"100-continue"))
         {
-            let told = pin!(incoming.session.as_downstream_mut().write_continue_response());
+            let told = pin!(
+                incoming
+                    .session
+                    .as_downstream_mut()
+                    .write_continue_response()
+            );
             let due = incoming.began + desk.settings.timeouts.client_read;
-            incoming.alarm.until(due, told).await.and_then(Result::ok).ok_or_else(left)?;
+            incoming
+                .alarm
+                .until(due, told)
+                .await
+                .and_then(Result::ok)
+                .ok_or_else(left)?;
         }
         Ok(incoming)
     }
 
     /// Returns the next piece, or `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
-        let Incoming { desk, session, began, so_far, .. } = self;
+        let Incoming {
+            desk,
+            session,
+            began,
+            so_far,
+            ..
+        } = self;
         // Another read would only find the end.
         if session.as_downstream_mut().is_body_done() {
             return Ok(None);
@@ -75,20 +102,34 @@ impl<'s> Incoming<'s> {
             Some(Ok(Some(chunk))) => chunk,
             Some(Ok(None)) => return Ok(None),
             // Pingora has the same deadline for one read, and either timer may fire first.
-            Some(Err(error)) if *error.etype() == ErrorType::ReadTimedout => return Err(late(self.so_far, self.began)),
+            Some(Err(error)) if *error.etype() == ErrorType::ReadTimedout => {
+                return Err(late(self.so_far, self.began));
+            }
             Some(Err(error)) => return Err(unreadable(self.session, &error)),
             None => return Err(late(self.so_far, self.began)),
         };
         self.so_far += chunk.len();
-        if self.so_far > self.limit { Err(too_large(self.limit)) } else { Ok(Some(chunk)) }
+        if self.so_far > self.limit {
+            Err(too_large(self.limit))
+        } else {
+            Ok(Some(chunk))
+        }
     }
 }
 
 impl Desk {
     /// Reads the whole body. The memory that it holds is counted in the caller's purse.
-    pub(super) async fn body(&self, session: &mut Session, purse: &Arc<Purse>) -> Result<(Bytes, Held), Refusal> {
+    pub(super) async fn body(
+        &self,
+        session: &mut Session,
+        purse: &Arc<Purse>,
+    ) -> Result<(Bytes, Held), Refusal> {
         let limit = self.settings.limits.request_body;
-        let Head { declared, packed, form } = check_headers(session, limit)?;
+        let Head {
+            declared,
+            packed,
+            form,
+        } = check_headers(session, limit)?;
         // If there is no memory for the declared length, the body is not read. A body without a
         // length is counted as it comes.
         let mut held = self.memory.open(purse);
@@ -112,7 +153,11 @@ impl Desk {
             }
             rest.extend_from_slice(&chunk);
         }
-        let mut body = if rest.is_empty() { first } else { rest.freeze() };
+        let mut body = if rest.is_empty() {
+            first
+        } else {
+            rest.freeze()
+        };
         if packed {
             body = gzip::unpacked(body, limit, &mut held).await?;
         }
@@ -140,8 +185,12 @@ const FORM: &str = "application/x-www-form-urlencoded";
 /// Reads the headers, and refuses what can be refused before a byte of the body is read.
 fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
     let headers = &session.req_header().headers;
-    let encoding = headers.get(header::CONTENT_ENCODING).map_or(&b"identity"[..], |encoding| encoding.as_bytes());
-    let packed = [&b"gzip"[..], b"x-gzip"].iter().any(|name| encoding.trim_ascii().eq_ignore_ascii_case(name));
+    let encoding = headers
+        .get(header::CONTENT_ENCODING)
+        .map_or(&b"identity"[..], |encoding| encoding.as_bytes());
+    let packed = [&b"gzip"[..], b"x-gzip"]
+        .iter()
+        .any(|name| encoding.trim_ascii().eq_ignore_ascii_case(name));
     if !packed && !encoding.eq_ignore_ascii_case(b"identity") {
         let shown: String = String::from_utf8_lossy(encoding).chars().take(40).collect();
         let message = format!(
@@ -151,20 +200,35 @@ fn check_headers(session: &Session, limit: usize) -> Result<Head, Refusal> {
     }
     let mut form = false;
     if let Some(kind) = headers.get(header::CONTENT_TYPE) {
-        let name = kind.as_bytes().split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+        let name = kind
+            .as_bytes()
+            .split(|b| *b == b';')
+            .next()
+            .unwrap_or_default()
+            .trim_ascii();
         form = name.eq_ignore_ascii_case(FORM.as_bytes());
         if !form && !name.eq_ignore_ascii_case(b"application/json") {
             return Err(no_json(&String::from_utf8_lossy(kind.as_bytes())));
         }
     }
-    declared(session, limit).map(|declared| Head { declared, packed, form })
+    declared(session, limit).map(|declared| Head {
+        declared,
+        packed,
+        form,
+    })
 }
 
 /// Returns the length that the headers state, or 0 if they state none.
 fn declared(session: &Session, limit: usize) -> Result<usize, Refusal> {
     let declared = session.req_header().headers.get(header::CONTENT_LENGTH);
-    let declared = declared.and_then(|length| length.to_str().ok()?.trim().parse().ok()).unwrap_or(0);
-    if declared > limit { Err(too_large(limit)) } else { Ok(declared) }
+    let declared = declared
+        .and_then(|length| length.to_str().ok()?.trim().parse().ok())
+        .unwrap_or(0);
+    if declared > limit {
+        Err(too_large(limit))
+    } else {
+        Ok(declared)
+    }
 }
 
 fn no_json(kind: &str) -> Refusal {
@@ -176,25 +240,33 @@ fn no_json(kind: &str) -> Refusal {
 }
 
 pub(super) fn too_large(limit: usize) -> Refusal {
-    Refusal::new(What::TooLarge, format!("The request's body is larger than the limit of {limit} bytes."))
+    Refusal::new(
+        What::TooLarge,
+        format!("The request's body is larger than the limit of {limit} bytes."),
+    )
 }
 
 fn late(so_far: usize, began: Instant) -> Refusal {
     let waited = began.elapsed().as_millis();
-    let message =
-        format!("The request's body did not come in time ({so_far} bytes in {waited} ms). Send it without pauses.");
+    let message = format!(
+        "The request's body did not come in time ({so_far} bytes in {waited} ms). Send it without pauses."
+    );
     Refusal::new(What::BodyTimeout, message)
 }
 
 /// Returns the refusal for a body that cannot be read. Pingora has error names of its own for
 /// broken chunks.
 fn unreadable(session: &mut Session, error: &pingora::Error) -> Refusal {
-    if !matches!(error.etype(), ErrorType::Custom("InvalidChunk" | "InvalidTrailerEnd")) {
+    if !matches!(
+        error.etype(),
+        ErrorType::Custom("InvalidChunk" | "InvalidTrailerEnd")
+    ) {
         return left();
     }
     // Pingora takes such a body for complete, but nobody knows where the next request begins.
     session.set_keepalive(None);
-    let message = "The request's body is not in valid chunks, although its `transfer-encoding` is `chunked`.";
+    let message =
+        "The request's body is not in valid chunks, although its `transfer-encoding` is `chunked`.";
     Refusal::new(What::BadRequest { code: None }, message)
 }
 
@@ -204,5 +276,8 @@ fn cut() -> Refusal {
 }
 
 fn left() -> Refusal {
-    Refusal::new(What::CallerLeft, "The caller left before the request was complete.")
+    Refusal::new(
+        What::CallerLeft,
+        "The caller left before the request was complete.",
+    )
 }

@@ -34,7 +34,10 @@ impl Desk {
                 }
                 // Another try would not find it either.
                 Lookup::Absent => {
-                    let why = self.backends.items.why_missing(&reference.id, calendar::now());
+                    let why = self
+                        .backends
+                        .items
+                        .why_missing(&reference.id, calendar::now());
                     return Err(unreadable(missing(reference.index, &why)));
                 }
                 Lookup::Unasked => unasked = unasked.or(Some(reference.index)),
@@ -52,7 +55,10 @@ impl Desk {
         }
         let whole = Bytes::from(edits.applied().into_owned());
         // What the path said stands in the body by now.
-        envelope.front.request(whole, Asked::default()).map_err(unreadable)
+        envelope
+            .front
+            .request(whole, Asked::default())
+            .map_err(unreadable)
     }
 }
 
@@ -62,11 +68,17 @@ fn unasked_store(index: usize) -> Refusal {
         "`input[{index}]` refers to an item, and the store that keeps items for several gateways could not be asked \
          for it. The item may be there. Try again shortly."
     );
-    Refusal::new(What::StoreDown, message).param(format!("input[{index}]")).retry_after(1)
+    Refusal::new(What::StoreDown, message)
+        .param(format!("input[{index}]"))
+        .retry_after(1)
 }
 
 /// Returns the fault of a reference to an item that is not there.
 fn missing(index: usize, why: &str) -> Fault {
     let param = format!("input[{index}]");
-    Fault { message: format!("`{param}` {why}"), param: Some(param.into()), code: Some("invalid_value") }
+    Fault {
+        message: format!("`{param}` {why}"),
+        param: Some(param.into()),
+        code: Some("invalid_value"),
+    }
 }

@@ -87,14 +87,26 @@ impl Desk {
         let at = || session.server_addr().and_then(|a| a.as_inet()).copied();
         record.facts.trace = traces::begin(self.books.traces.as_deref(), &header.headers, made, at);
         record.facts.request.id = id;
-        record.facts.request.method = header.method.as_str().get(..16).unwrap_or(header.method.as_str()).to_owned();
+        record.facts.request.method = header
+            .method
+            .as_str()
+            .get(..16)
+            .unwrap_or(header.method.as_str())
+            .to_owned();
         record.facts.request.path = request_id::shown(header.uri.path()).into();
-        let peer = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
+        let peer = session
+            .client_addr()
+            .and_then(|a| a.as_inet())
+            .map(|a| a.ip());
         record.facts.sender.address = auth::address(&self.settings, peer, &header.headers);
     }
 
     /// Answers a request, or returns the plan for it.
-    async fn handle(&self, session: &mut Session, record: &mut Record) -> Result<Option<Box<Planned>>, Refusal> {
+    async fn handle(
+        &self,
+        session: &mut Session,
+        record: &mut Record,
+    ) -> Result<Option<Box<Planned>>, Refusal> {
         let header = session.req_header();
         let (path, query) = (header.uri.path(), header.uri.query());
         record.front = door::front(path, query, &|name| header.headers.contains_key(name));
@@ -114,22 +126,40 @@ impl Desk {
         let written = match door {
             Door::Live | Door::Ready => {
                 record.is_exchange = false;
-                let status = if door == Door::Live || self.books.drain.ready() { 200 } else { 503 };
-                self.reply(session, record).plain(status, "text/plain", Bytes::new()).await
+                let status = if door == Door::Live || self.books.drain.ready() {
+                    200
+                } else {
+                    503
+                };
+                self.reply(session, record)
+                    .plain(status, "text/plain", Bytes::new())
+                    .await
             }
-            Door::Welcome => self.reply(session, record).plain(200, "text/plain; charset=utf-8", WELCOME.into()).await,
-            Door::Hello => self.reply(session, record).plain(200, "text/plain", Bytes::new()).await,
+            Door::Welcome => {
+                self.reply(session, record)
+                    .plain(200, "text/plain; charset=utf-8", WELCOME.into())
+                    .await
+            }
+            Door::Hello => {
+                self.reply(session, record)
+                    .plain(200, "text/plain", Bytes::new())
+                    .await
+            }
             Door::Preflight { methods } => self.reply(session, record).preflight(methods).await,
             Door::Models => {
                 let (snapshot, key) = self.open(session, record)?;
                 let list = snapshot.lists.list(&snapshot.catalog, &key, record.front);
-                self.reply(session, record).plain(200, "application/json", list).await
+                self.reply(session, record)
+                    .plain(200, "application/json", list)
+                    .await
             }
             Door::Model(id) => {
                 let (snapshot, key) = self.open(session, record)?;
                 let one = models::one(&snapshot.catalog, &key, &id, record.front);
                 let one = one.ok_or_else(|| ask::unknown_model(&snapshot, &key, &id))?;
-                self.reply(session, record).plain(200, "application/json", one).await
+                self.reply(session, record)
+                    .plain(200, "application/json", one)
+                    .await
             }
             Door::Own(question) => {
                 let (snapshot, key) = self.open(session, record)?;
@@ -137,33 +167,55 @@ impl Desk {
                 own::not_too_often(&snapshot, &key).inspect_err(|_| record.is_figured = false)?;
                 // The future is boxed, since few ask this, and every request would hold its memory.
                 let told = Box::pin(self.own(session, (&snapshot, &key), question)).await?;
-                self.reply(session, record).plain(200, "application/json", told).await
+                self.reply(session, record)
+                    .plain(200, "application/json", told)
+                    .await
             }
             Door::Count(front, asked) => {
                 record.front = front;
                 let (snapshot, key) = self.open(session, record)?;
                 // The future is boxed, since a count is rare, and every request would hold its
                 // memory.
-                let (answer, notes) = Box::pin(self.count(session, record, (snapshot, &key), asked)).await?;
+                let (answer, notes) =
+                    Box::pin(self.count(session, record, (snapshot, &key), asked)).await?;
                 self.reply(session, record).answer(answer, &notes).await
             }
             Door::Ask(front, asked) => {
                 record.front = front;
                 let (snapshot, key) = self.open(session, record)?;
-                return self.ask(session, record, (snapshot, &key), asked).await.map(Some);
+                return self
+                    .ask(session, record, (snapshot, &key), asked)
+                    .await
+                    .map(Some);
             }
         };
-        written.map(|()| None).map_err(|()| Refusal::new(What::CallerLeft, "The caller left."))
+        written
+            .map(|()| None)
+            .map_err(|()| Refusal::new(What::CallerLeft, "The caller left."))
     }
 
     /// Finds the key of the request, and notes that the key is used.
-    fn open(&self, session: &Session, record: &mut Record) -> Result<(Arc<Snapshot>, Arc<Key>), Refusal> {
+    fn open(
+        &self,
+        session: &Session,
+        record: &mut Record,
+    ) -> Result<(Arc<Snapshot>, Arc<Key>), Refusal> {
         let header = session.req_header();
         let snapshot = self.books.live.load_full();
         let queried = record.front.keys_in_query(header.uri.query());
-        let sent = auth::Sent { headers: &header.headers, queried: &queried };
-        let key = auth::key(&snapshot.catalog, sent, record.facts.sender.address, SystemTime::now());
-        let (key, old) = key.map(|(key, old)| (key.clone(), old)).ok_or_else(Refusal::invalid_key)?;
+        let sent = auth::Sent {
+            headers: &header.headers,
+            queried: &queried,
+        };
+        let key = auth::key(
+            &snapshot.catalog,
+            sent,
+            record.facts.sender.address,
+            SystemTime::now(),
+        );
+        let (key, old) = key
+            .map(|(key, old)| (key.clone(), old))
+            .ok_or_else(Refusal::invalid_key)?;
         if let Some(KeyScopes { used, .. }) = snapshot.scopes.get(key.index) {
             let now = calendar::now();
             if used.touch(now) {
@@ -192,12 +244,24 @@ impl Desk {
     ) -> Result<Bytes, Refusal> {
         match question {
             Own::Key => Ok(own::key(snapshot, key, &self.backends).await),
-            Own::Usage => own::usage(&self.books.ledger, key, session.req_header().uri.query().unwrap_or("")).await,
+            Own::Usage => {
+                own::usage(
+                    &self.books.ledger,
+                    key,
+                    session.req_header().uri.query().unwrap_or(""),
+                )
+                .await
+            }
         }
     }
 
     /// Has the upstreams answer a planned request.
-    async fn exchange(&self, session: &mut Session, record: &mut Record, mut planned: Box<Planned>) -> End {
+    async fn exchange(
+        &self,
+        session: &mut Session,
+        record: &mut Record,
+        mut planned: Box<Planned>,
+    ) -> End {
         if let Some(before) = &mut planned.request.debug {
             before.own = record.facts.times.own;
         }
@@ -217,14 +281,25 @@ impl Desk {
             let refusal = self.panicked();
             record.refused(&refusal);
             // After the head, only the end of the connection can tell the caller.
-            let is_silent = session.response_written().is_none_or(|head| head.status.is_informational());
-            if is_silent { End::Refused(refusal, Notes::default()) } else { End::Broken }
+            let is_silent = session
+                .response_written()
+                .is_none_or(|head| head.status.is_informational());
+            if is_silent {
+                End::Refused(refusal, Notes::default())
+            } else {
+                End::Broken
+            }
         })
     }
 
     /// Returns the writer to this caller.
     fn reply<'x>(&'x self, session: &'x mut Session, record: &'x mut Record) -> Reply<'x> {
-        Reply { session, record, settings: &self.settings, drain: &self.books.drain }
+        Reply {
+            session,
+            record,
+            settings: &self.settings,
+            drain: &self.books.drain,
+        }
     }
 
     /// Counts a panic of ours, and returns the refusal for the caller.

@@ -29,7 +29,10 @@ static READING: Semaphore = Semaphore::const_new(4);
 
 /// Refuses a key that asks more than once a second.
 pub(super) fn not_too_often(snapshot: &Snapshot, key: &Key) -> Result<(), Refusal> {
-    let used = snapshot.scopes.get(key.index).map(|KeyScopes { used, .. }| used);
+    let used = snapshot
+        .scopes
+        .get(key.index)
+        .map(|KeyScopes { used, .. }| used);
     if used.is_none_or(|used| used.may_ask(calendar::now())) {
         return Ok(());
     }
@@ -39,18 +42,29 @@ pub(super) fn not_too_often(snapshot: &Snapshot, key: &Key) -> Result<(), Refusa
 
 /// Describes a key: its names, its end, its models and its limits.
 pub(super) async fn key(snapshot: &Arc<Snapshot>, key: &Arc<Key>, backends: &Backends) -> Bytes {
-    let bounds: Vec<Bound<'_>> =
-        snapshot.scopes.get(key.index).map(|scopes| scopes.every(key).collect()).unwrap_or_default();
+    let bounds: Vec<Bound<'_>> = snapshot
+        .scopes
+        .get(key.index)
+        .map(|scopes| scopes.every(key).collect())
+        .unwrap_or_default();
     let of_all = match &backends.store {
         Some(store) if !bounds.is_empty() => {
             let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
-            tokio::time::timeout(SHARED, store.counted(&scopes)).await.ok().flatten()
+            tokio::time::timeout(SHARED, store.counted(&scopes))
+                .await
+                .ok()
+                .flatten()
         }
         Some(_) | None => None,
     };
-    let counted = if of_all.is_some() { "all instances" } else { "this instance" };
+    let counted = if of_all.is_some() {
+        "all instances"
+    } else {
+        "this instance"
+    };
     let now = calendar::now();
-    let counts = of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
+    let counts =
+        of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
     let shows_money = key.caller.expose_cost;
     let limits: Vec<Value> = bounds
         .iter()
@@ -59,8 +73,13 @@ pub(super) async fn key(snapshot: &Arc<Snapshot>, key: &Arc<Key>, backends: &Bac
         .collect();
     // There may be thousands of names.
     let (of, whose) = (snapshot.clone(), key.clone());
-    let (names, more) = tokio::task::spawn_blocking(move || models(&of, &whose)).await.unwrap_or_default();
-    let ends = [key.expires, key.caller.expires].into_iter().flatten().min();
+    let (names, more) = tokio::task::spawn_blocking(move || models(&of, &whose))
+        .await
+        .unwrap_or_default();
+    let ends = [key.expires, key.caller.expires]
+        .into_iter()
+        .flatten()
+        .min();
     let told = json!({
         "key": &*key.id,
         "caller": &*key.caller.id,
@@ -77,8 +96,11 @@ pub(super) async fn key(snapshot: &Arc<Snapshot>, key: &Arc<Key>, backends: &Bac
 /// Returns the names of the models that a key may use, and the number of further ones.
 fn models(snapshot: &Snapshot, key: &Key) -> (Vec<Arc<str>>, usize) {
     let models = snapshot.catalog.listed(&key.permissions);
-    let mut names: Vec<_> =
-        models.iter().flat_map(|model| std::iter::once(&model.id).chain(&model.aliases)).cloned().collect();
+    let mut names: Vec<_> = models
+        .iter()
+        .flat_map(|model| std::iter::once(&model.id).chain(&model.aliases))
+        .cloned()
+        .collect();
     names.sort_unstable();
     let more = names.len().saturating_sub(MODELS);
     names.truncate(MODELS);
@@ -87,7 +109,14 @@ fn models(snapshot: &Snapshot, key: &Key) -> (Vec<Arc<str>>, usize) {
 
 /// Tells what a key has used.
 pub(super) async fn usage(ledger: &Arc<Ledger>, key: &Key, query: &str) -> Result<Bytes, Refusal> {
-    let wrong = |why: String| Refusal::new(What::BadRequest { code: Some("invalid_value") }, why);
+    let wrong = |why: String| {
+        Refusal::new(
+            What::BadRequest {
+                code: Some("invalid_value"),
+            },
+            why,
+        )
+    };
     let query = Query::of_key(query, &key.id, calendar::now()).map_err(wrong)?;
     let none = |message: &'static str| Refusal::new(What::NoLedger, message);
     if !ledger.is_on() {
@@ -95,11 +124,15 @@ pub(super) async fn usage(ledger: &Arc<Ledger>, key: &Key, query: &str) -> Resul
     }
     let busy = || none("The ledger is busy. Try again shortly.").retry_after(1);
     let deadline = Instant::now() + PATIENCE;
-    let Ok(Ok(place)) = tokio::time::timeout(PATIENCE / 2, READING.acquire()).await else { return Err(busy()) };
+    let Ok(Ok(place)) = tokio::time::timeout(PATIENCE / 2, READING.acquire()).await else {
+        return Err(busy());
+    };
     let (ledger, shows_money) = (ledger.clone(), key.caller.expose_cost);
     let answer = move || {
         let _place = place;
-        ledger.answer_to_key(&query, deadline).map(|answer| answer.map(|answer| answer.own_json(shows_money)))
+        ledger
+            .answer_to_key(&query, deadline)
+            .map(|answer| answer.map(|answer| answer.own_json(shows_money)))
     };
     match tokio::task::spawn_blocking(answer).await {
         Ok(Ok(Some(json))) => Ok(json.into()),
@@ -107,6 +140,8 @@ pub(super) async fn usage(ledger: &Arc<Ledger>, key: &Key, query: &str) -> Resul
         Ok(Err(why @ Unanswered::TooMuch(_))) => Err(wrong(why.to_string())),
         Ok(Err(Unanswered::Busy | Unanswered::TooLong(_))) => Err(busy()),
         // Where the file is, and what is wrong with it, is for the operator.
-        Ok(Err(Unanswered::Unreadable(_))) | Err(_) => Err(none("The ledger cannot be read now.").retry_after(10)),
+        Ok(Err(Unanswered::Unreadable(_))) | Err(_) => {
+            Err(none("The ledger cannot be read now.").retry_after(10))
+        }
     }
 }

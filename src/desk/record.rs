@@ -97,7 +97,10 @@ impl Record {
             front: STANDARD,
             facts: Settled {
                 began_at: calendar::now(),
-                request: Incoming { door: "none", ..Incoming::default() },
+                request: Incoming {
+                    door: "none",
+                    ..Incoming::default()
+                },
                 ..Settled::default()
             },
             snapshot: None,
@@ -136,7 +139,10 @@ impl Record {
         } else {
             &refusal.message
         };
-        self.facts.answer.error.get_or_insert_with(|| cut(shown).to_owned());
+        self.facts
+            .answer
+            .error
+            .get_or_insert_with(|| cut(shown).to_owned());
     }
 
     /// Notes that the caller's limits have admitted the exchange.
@@ -149,7 +155,11 @@ impl Record {
     /// Makes the meter of what the exchange uses. The ledger reads it from now on. `prompt_bytes`
     /// is the size from which the prompt's tokens are estimated.
     pub fn meter(&mut self, prompt_bytes: u64) -> Arc<Meter> {
-        let row = Row::begun(self.facts.spending.admitted.unwrap_or_default(), &self.facts.sender, &self.facts.request);
+        let row = Row::begun(
+            self.facts.spending.admitted.unwrap_or_default(),
+            &self.facts.sender,
+            &self.facts.request,
+        );
         let meter = Arc::new(Meter::new(row, prompt_bytes, self.began));
         let runs: Arc<dyn Runs> = meter.clone();
         self.run = self.books.ledger.begin(Arc::downgrade(&runs));
@@ -178,13 +188,21 @@ impl Record {
             (Some(_), Source::Reported | Source::Estimated) => self.cost,
         };
         self.facts.spending.cost = cost;
-        let Some((reservation, generation)) = self.reservation.take() else { return };
-        let spent = Spent { tokens: usage.total(), usd: cost.unwrap_or_default() };
+        let Some((reservation, generation)) = self.reservation.take() else {
+            return;
+        };
+        let spent = Spent {
+            tokens: usage.total(),
+            usd: cost.unwrap_or_default(),
+        };
         let live = &self.books.live;
         // A limit that is new since the exchange began counts the exchange, too.
         if live.load().generation != generation
-            && let (Some(caller), Some(key), Some(model)) =
-                (&self.facts.sender.caller, &self.facts.sender.key, &self.facts.request.model)
+            && let (Some(caller), Some(key), Some(model)) = (
+                &self.facts.sender.caller,
+                &self.facts.sender.key,
+                &self.facts.request.model,
+            )
         {
             let past = Past {
                 at: reservation.at,
@@ -205,7 +223,11 @@ impl Record {
 
     /// Counts the settled exchange for the page of operators.
     fn tell_figures(&self, settled: &Settled) {
-        let (sums, first, step) = (settled.sums(), settled.first_token(), Step::of(self.began + settled.total));
+        let (sums, first, step) = (
+            settled.sums(),
+            settled.first_token(),
+            Step::of(self.began + settled.total),
+        );
         let Figures { whole, callers } = &self.books.figures;
         whole.add(&sums, first, step);
         if let Some(demand) = &self.demand {
@@ -224,16 +246,26 @@ fn cut(text: &str) -> &str {
     if text.len() <= MOST {
         return text;
     }
-    text.char_indices().nth(MOST).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
+    text.char_indices()
+        .nth(MOST)
+        .and_then(|(end, _)| text.get(..end))
+        .unwrap_or(text)
 }
 
 impl Books {
     /// Settles the exchanges that still run when the process ends, with what they have used so far.
     /// Their tasks had no time to do so. Returns their number.
     pub fn abandon(&self) -> usize {
-        let running = self.ledger.running().into_iter().filter(|(_, runs)| runs.claim());
+        let running = self
+            .ledger
+            .running()
+            .into_iter()
+            .filter(|(_, runs)| runs.claim());
         running.fold(0, |number, (run, runs)| {
-            let row = Row { run: Some(run), ..runs.so_far() };
+            let row = Row {
+                run: Some(run),
+                ..runs.so_far()
+            };
             let settled = row.settled("The process ended before its caller could be told so.");
             self.access_log.write(&settled);
             self.ledger.write(row);
@@ -251,7 +283,10 @@ impl Drop for Record {
         if self.is_exchange && self.meter.as_ref().is_none_or(|meter| meter.claim()) {
             let total = self.began.elapsed();
             self.settle();
-            let settled = Settled { total, ..std::mem::take(&mut self.facts) };
+            let settled = Settled {
+                total,
+                ..std::mem::take(&mut self.facts)
+            };
             self.books.metrics.settle(&settled);
             if self.is_figured {
                 self.tell_figures(&settled);
@@ -261,7 +296,10 @@ impl Drop for Record {
                 traces.take(&settled, self.snapshot.as_deref());
             }
             if let Some(row) = Row::of(settled, self.run) {
-                self.books.figures.callers.spent(&row.caller, row.at, &row.of_caller());
+                self.books
+                    .figures
+                    .callers
+                    .spent(&row.caller, row.at, &row.of_caller());
                 self.books.ledger.write(row);
             }
         }

@@ -25,7 +25,10 @@ use tokio::time::Instant;
 pub const SHUT_DOWN: &str = "shutdown";
 
 /// The end of a relay.
-#[expect(clippy::large_enum_variant, reason = "it is made once an exchange, and a box would be an allocation")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is made once an exchange, and a box would be an allocation"
+)]
 pub enum End {
     /// The caller has an answer, which is whole or was explicitly ended.
     Answered,
@@ -43,7 +46,10 @@ pub fn account_for(record: &mut Record, producer: &mut Producer<'_>) {
         record_outcome(record, producer);
     }));
     if recorded.is_err() {
-        log::error!("it is unknown what the exchange {} used: the gateway failed twice", record.facts.request.id);
+        log::error!(
+            "it is unknown what the exchange {} used: the gateway failed twice",
+            record.facts.request.id
+        );
     }
 }
 
@@ -81,7 +87,13 @@ enum Stop {
 impl<'x> Relay<'x> {
     /// Makes a relay to this caller.
     pub fn new(reply: Reply<'x>) -> Relay<'x> {
-        Relay { reply, alarm: Alarm::default(), head: false, is_other: false, last_write: Instant::now() }
+        Relay {
+            reply,
+            alarm: Alarm::default(),
+            head: false,
+            is_other: false,
+            last_write: Instant::now(),
+        }
     }
 
     /// Relays what the producer returns.
@@ -89,8 +101,11 @@ impl<'x> Relay<'x> {
         let end = self.relay(producer).await.unwrap_or_else(|()| {
             // At the end of a drain, it is the gateway that leaves.
             let is_cut = self.reply.drain.phase() == Phase::Cutting;
-            let (why, outcome) =
-                if is_cut { (SHUT_DOWN, Outcome::Shutdown) } else { (CALLER_LEFT, Outcome::ClientLeft) };
+            let (why, outcome) = if is_cut {
+                (SHUT_DOWN, Outcome::Shutdown)
+            } else {
+                (CALLER_LEFT, Outcome::ClientLeft)
+            };
             producer.abandon(why);
             self.reply.record.end(outcome);
             End::Broken
@@ -108,7 +123,10 @@ impl<'x> Relay<'x> {
             let piece = {
                 let mut next = pin!(producer.next());
                 loop {
-                    let due = match (self.reply.record.facts.request.stream && !self.is_other, self.head) {
+                    let due = match (
+                        self.reply.record.facts.request.stream && !self.is_other,
+                        self.head,
+                    ) {
                         (false, _) => None,
                         (true, false) => Some(began + timeouts.commit_after),
                         (true, true) => Some(self.last_write + timeouts.comment),
@@ -141,7 +159,9 @@ impl<'x> Relay<'x> {
                 Err(Stop::Refused(refusal)) => {
                     let notes = self.notes(producer, false);
                     count(self.reply.record, producer);
-                    return Ok(Box::pin(self.refuse(refusal, notes, producer.answer_so_far())).await);
+                    return Ok(
+                        Box::pin(self.refuse(refusal, notes, producer.answer_so_far())).await,
+                    );
                 }
                 Err(Stop::CallerLeft) => return Err(()),
                 Err(Stop::Cutting) => {
@@ -150,7 +170,12 @@ impl<'x> Relay<'x> {
                     let message = "The gateway is shutting down and could not wait for the end of the \
                                    answer. The answer that you received is not complete.";
                     let refusal = Refusal::new(What::ShuttingDown, message).retry_after(1);
-                    return Ok(Box::pin(self.refuse(refusal, Notes::default(), producer.answer_so_far())).await);
+                    return Ok(Box::pin(self.refuse(
+                        refusal,
+                        Notes::default(),
+                        producer.answer_so_far(),
+                    ))
+                    .await);
                 }
             }
         }
@@ -164,7 +189,12 @@ impl<'x> Relay<'x> {
         mut cutting: Pin<&mut impl Future<Output = ()>>,
         due: Option<Instant>,
     ) -> Option<Result<Piece, Stop>> {
-        let mut left = pin!(self.reply.session.as_downstream_mut().read_body_or_idle(true));
+        let mut left = pin!(
+            self.reply
+                .session
+                .as_downstream_mut()
+                .read_body_or_idle(true)
+        );
         let alarm = &mut self.alarm;
         std::future::poll_fn(move |context| {
             if let Poll::Ready(piece) = next.as_mut().poll(context) {
@@ -185,17 +215,31 @@ impl<'x> Relay<'x> {
     /// answer.
     async fn keep_alive(&mut self) -> Result<(), ()> {
         self.begin(&Notes::default()).await?;
-        self.send(Bytes::from_static(self.reply.record.front.around.keepalive), false).await
+        self.send(
+            Bytes::from_static(self.reply.record.front.around.keepalive),
+            false,
+        )
+        .await
     }
 
     /// Writes events. If the head left before it was known who answers, the stream says what the
     /// head lacks.
-    async fn events(&mut self, producer: &mut Producer<'_>, bytes: Bytes, end: bool) -> Result<(), ()> {
+    async fn events(
+        &mut self,
+        producer: &mut Producer<'_>,
+        bytes: Bytes,
+        end: bool,
+    ) -> Result<(), ()> {
         if self.reply.record.facts.times.first_byte.is_none() {
             let notes = self.notes(producer, false);
             if self.head {
-                let late = [("x-portcullis-model", &notes.model), ("x-portcullis-dropped", &notes.dropped)];
-                let late = late.into_iter().filter_map(|(name, value)| Some((name, value.as_deref()?)));
+                let late = [
+                    ("x-portcullis-model", &notes.model),
+                    ("x-portcullis-dropped", &notes.dropped),
+                ];
+                let late = late
+                    .into_iter()
+                    .filter_map(|(name, value)| Some((name, value.as_deref()?)));
                 let tell = self.reply.record.front.around.late_header;
                 let told: String = late.map(|(name, value)| tell(name, value)).collect();
                 if !told.is_empty() {
@@ -212,7 +256,10 @@ impl<'x> Relay<'x> {
     async fn begin(&mut self, notes: &Notes) -> Result<(), ()> {
         if !self.head {
             self.head = true;
-            let (kind, usual) = (notes.content_type.as_ref(), self.reply.record.front.around.content_type);
+            let (kind, usual) = (
+                notes.content_type.as_ref(),
+                self.reply.record.front.around.content_type,
+            );
             let is_usual = |kind: &[u8]| kind.to_ascii_lowercase().starts_with(usual.as_bytes());
             self.is_other = kind.is_some_and(|kind| !is_usual(kind.as_bytes()));
             self.reply.stream_head(notes).await?;
@@ -224,7 +271,11 @@ impl<'x> Relay<'x> {
     /// Writes some of the answer itself.
     async fn answer(&mut self, bytes: Bytes, end: bool) -> Result<(), ()> {
         let record = &mut *self.reply.record;
-        record.facts.times.first_byte.get_or_insert_with(|| record.began.elapsed());
+        record
+            .facts
+            .times
+            .first_byte
+            .get_or_insert_with(|| record.began.elapsed());
         self.send(bytes, end).await
     }
 
@@ -246,7 +297,11 @@ impl<'x> Relay<'x> {
         }
         let record = &*self.reply.record;
         let has_begun = record.facts.times.first_byte.is_some();
-        let event = refusal.event(record.front, &record.facts.request.id, answer.told(has_begun));
+        let event = refusal.event(
+            record.front,
+            &record.facts.request.id,
+            answer.told(has_begun),
+        );
         let ends = !record.front.errors.cuts;
         match self.answer(event.into(), ends).await {
             Ok(()) if ends => End::Answered,
@@ -266,6 +321,13 @@ impl<'x> Relay<'x> {
         let (attempts, timing) = producer.trail_so_far().unzip();
         let attempts = attempts.filter(|attempts| !attempts.is_empty());
         let content_type = producer.content_type().cloned();
-        Notes { model: served.map(ToString::to_string), attempts, timing, dropped, estimated, content_type }
+        Notes {
+            model: served.map(ToString::to_string),
+            attempts,
+            timing,
+            dropped,
+            estimated,
+            content_type,
+        }
     }
 }

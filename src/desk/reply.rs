@@ -86,10 +86,18 @@ impl Reply<'_> {
         insert(&mut head.headers, "access-control-allow-methods", methods)?;
         // A page of an allowed origin may send any header: SDKs for browsers have headers of their
         // own (OpenAI's a dozen `x-stainless-…`).
-        let wanted = self.session.req_header().headers.get(header::ACCESS_CONTROL_REQUEST_HEADERS);
+        let wanted = self
+            .session
+            .req_header()
+            .headers
+            .get(header::ACCESS_CONTROL_REQUEST_HEADERS);
         let wanted = wanted.and_then(|wanted| wanted.to_str().ok());
         let usual = "authorization, content-type, x-request-id";
-        insert(&mut head.headers, "access-control-allow-headers", wanted.unwrap_or(usual))?;
+        insert(
+            &mut head.headers,
+            "access-control-allow-headers",
+            wanted.unwrap_or(usual),
+        )?;
         insert(&mut head.headers, "access-control-max-age", "600")?;
         self.cors(&mut head.headers)?;
         self.write_head(head).await?;
@@ -114,11 +122,18 @@ impl Reply<'_> {
         }
         if !self.session.as_downstream_mut().is_body_done() {
             // Otherwise Pingora would close at once, and the reset would overtake the answer.
-            self.session.set_close_on_response_before_downstream_finish(false);
+            self.session
+                .set_close_on_response_before_downstream_finish(false);
             self.session.set_total_drain_timeout(Some(DRAIN_UNREAD));
         }
-        self.whole(head, "application/json", refusal.body(self.record.front, &self.record.facts.request.id).into())
-            .await
+        self.whole(
+            head,
+            "application/json",
+            refusal
+                .body(self.record.front, &self.record.facts.request.id)
+                .into(),
+        )
+        .await
     }
 
     /// Writes the head of a stream.
@@ -149,7 +164,10 @@ impl Reply<'_> {
             if end && last {
                 self.record.settle();
             }
-            let write = self.session.as_downstream_mut().write_response_body(slice, end && last);
+            let write = self
+                .session
+                .as_downstream_mut()
+                .write_response_body(slice, end && last);
             guard(self.settings.timeouts.client_write, self.drain, write).await?;
             self.record.facts.answer.bytes += length;
             if last {
@@ -160,8 +178,10 @@ impl Reply<'_> {
 
     /// Writes a whole answer, which ends the exchange.
     async fn whole(&mut self, mut head: Parts, kind: &'static str, body: Bytes) -> Result<(), ()> {
-        head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
-        head.headers.insert(header::CONTENT_LENGTH, body.len().into());
+        head.headers
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        head.headers
+            .insert(header::CONTENT_LENGTH, body.len().into());
         self.cors(&mut head.headers)?;
         self.write_head(head).await?;
         if self.session.req_header().method != Method::HEAD {
@@ -180,7 +200,11 @@ impl Reply<'_> {
         head.status = StatusCode::from_u16(status).map_err(drop)?;
         head.version = self.session.req_header().version;
         head.headers = HeaderMap::with_capacity(USUAL_HEADERS);
-        insert(&mut head.headers, &X_REQUEST_ID, &self.record.facts.request.id)?;
+        insert(
+            &mut head.headers,
+            &X_REQUEST_ID,
+            &self.record.facts.request.id,
+        )?;
         if let Some(name) = self.record.front.errors.id_header {
             insert(&mut head.headers, name, &self.record.facts.request.id)?;
         }
@@ -195,7 +219,10 @@ impl Reply<'_> {
         if self.drain.phase() > Phase::Serving {
             self.session.set_keepalive(None);
         }
-        let write = self.session.as_downstream_mut().write_response_header(Box::new(ResponseHeader::from(head)));
+        let write = self
+            .session
+            .as_downstream_mut()
+            .write_response_header(Box::new(ResponseHeader::from(head)));
         guard(self.settings.timeouts.client_write, self.drain, write).await
     }
 
@@ -205,8 +232,15 @@ impl Reply<'_> {
             return Ok(());
         }
         insert(head, "vary", "origin")?;
-        let origin = self.session.req_header().headers.get(header::ORIGIN).and_then(|o| o.to_str().ok());
-        if let Some(origin) = origin.filter(|o| allowed.iter().any(|allowed| allowed == "*" || allowed == o)) {
+        let origin = self
+            .session
+            .req_header()
+            .headers
+            .get(header::ORIGIN)
+            .and_then(|o| o.to_str().ok());
+        if let Some(origin) =
+            origin.filter(|o| allowed.iter().any(|allowed| allowed == "*" || allowed == o))
+        {
             insert(head, "access-control-allow-origin", origin)?;
             insert(head, "access-control-expose-headers", EXPOSED)?;
         }
@@ -216,7 +250,14 @@ impl Reply<'_> {
 
 impl Notes {
     fn add_to(&self, head: &mut HeaderMap) -> Result<(), ()> {
-        let Notes { model, attempts, timing, dropped, estimated, content_type: _ } = self;
+        let Notes {
+            model,
+            attempts,
+            timing,
+            dropped,
+            estimated,
+            content_type: _,
+        } = self;
         for (name, value) in [
             ("x-portcullis-model", model.as_deref()),
             ("x-portcullis-attempts", attempts.as_deref()),
@@ -239,7 +280,11 @@ fn insert(head: &mut HeaderMap, name: impl IntoHeaderName, value: &str) -> Resul
 }
 
 /// Bounds one write by its deadline, and by the end of the drain.
-async fn guard(deadline: Duration, drain: &Drain, write: impl Future<Output = pingora::Result<()>>) -> Result<(), ()> {
+async fn guard(
+    deadline: Duration,
+    drain: &Drain,
+    write: impl Future<Output = pingora::Result<()>>,
+) -> Result<(), ()> {
     let mut alarm = Alarm::default();
     let cut_off = async {
         drain.stalled(LAST_WRITE).await;
@@ -251,5 +296,8 @@ async fn guard(deadline: Duration, drain: &Drain, write: impl Future<Output = pi
         // The exchange must be settled before the process ends, also if the caller does not read.
         Poll::Pending => cut_off.as_mut().poll(context).map(Err),
     });
-    alarm.until(tokio::time::Instant::now() + deadline, pin!(either)).await.unwrap_or(Err(()))
+    alarm
+        .until(tokio::time::Instant::now() + deadline, pin!(either))
+        .await
+        .unwrap_or(Err(()))
 }

@@ -11,7 +11,9 @@ pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Returns the caller's own id of a request, or makes one. An id that is made is returned as a
 /// number, too.
 pub fn of(headers: &HeaderMap) -> (String, Option<Uuid>) {
-    let callers = headers.get(&X_REQUEST_ID).and_then(|value| callers(value.as_bytes()));
+    let callers = headers
+        .get(&X_REQUEST_ID)
+        .and_then(|value| callers(value.as_bytes()));
     callers.map_or_else(
         || {
             let made = Uuid::now_v7();
@@ -27,12 +29,17 @@ pub fn make() -> String {
 }
 
 fn text(id: Uuid) -> String {
-    id.hyphenated().encode_lower(&mut Uuid::encode_buffer()).to_owned()
+    id.hyphenated()
+        .encode_lower(&mut Uuid::encode_buffer())
+        .to_owned()
 }
 
 /// Returns a caller's own id if it is good: short, visible, and safe in a log.
 fn callers(value: &[u8]) -> Option<String> {
-    let good = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=' | b'@');
+    let good = |b: &u8| {
+        b.is_ascii_alphanumeric()
+            || matches!(b, b'-' | b'_' | b'.' | b':' | b'/' | b'+' | b'=' | b'@')
+    };
     let fits = (1..=128).contains(&value.len()) && value.iter().all(good);
     fits.then(|| String::from_utf8_lossy(value).into_owned())
 }
@@ -45,5 +52,8 @@ pub fn shown(text: &str) -> String {
     if text.len() <= 64 && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return text.into_owned();
     }
-    text.chars().take(64).map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars()
+        .take(64)
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
 }

@@ -33,14 +33,25 @@ impl Unpriced {
         }
         let mut noted = self.0.lock();
         if noted.generation < generation {
-            *noted = Noted { generation, ..Noted::default() };
+            *noted = Noted {
+                generation,
+                ..Noted::default()
+            };
         }
         if noted.generation != generation {
             return;
         }
         for candidate in candidates {
-            let (model, account) = (candidate.model.id.clone(), candidate.place.account.id.clone());
-            let name = (model, account, candidate.upstream_model.clone(), candidate.track.endpoint.name());
+            let (model, account) = (
+                candidate.model.id.clone(),
+                candidate.place.account.id.clone(),
+            );
+            let name = (
+                model,
+                account,
+                candidate.upstream_model.clone(),
+                candidate.track.endpoint.name(),
+            );
             if noted.requests.len() < MOST || noted.requests.contains_key(&name) {
                 let requests = noted.requests.entry(name).or_default();
                 *requests = requests.saturating_add(1);
@@ -51,13 +62,18 @@ impl Unpriced {
     /// Returns what was noted under this catalog.
     pub fn report(&self, generation: u64) -> Vec<UnpricedReport> {
         let noted = self.0.lock();
-        let requests = noted.requests.iter().filter(|_| noted.generation == generation);
-        let report = |((model, account, upstream_model, endpoint), requests): (&Named, &u64)| UnpricedReport {
-            account: account.to_string(),
-            endpoint: (*endpoint).to_owned(),
-            model: model.to_string(),
-            requests: *requests,
-            upstream_model: upstream_model.to_string(),
+        let requests = noted
+            .requests
+            .iter()
+            .filter(|_| noted.generation == generation);
+        let report = |((model, account, upstream_model, endpoint), requests): (&Named, &u64)| {
+            UnpricedReport {
+                account: account.to_string(),
+                endpoint: (*endpoint).to_owned(),
+                model: model.to_string(),
+                requests: *requests,
+                upstream_model: upstream_model.to_string(),
+            }
         };
         requests.map(report).collect()
     }

@@ -16,7 +16,11 @@ pub fn scrub(text: &str, secrets: &[&str]) -> String {
     let mut out = String::with_capacity(text.len());
     for piece in text.split_inclusive(|c| !word(c)) {
         let (head, between) = piece.split_at(piece.find(|c| !word(c)).unwrap_or(piece.len()));
-        out.push_str(if looks_secret(head) { "[redacted]" } else { head });
+        out.push_str(if looks_secret(head) {
+            "[redacted]"
+        } else {
+            head
+        });
         out.push_str(between);
     }
     out
@@ -26,10 +30,18 @@ pub fn scrub(text: &str, secrets: &[&str]) -> String {
 /// of it.
 pub fn redacted<'t>(text: &'t str, secrets: &[&str]) -> Cow<'t, str> {
     let is_odd = !text.is_ascii() && text.contains(is_unseen);
-    let mut text: Cow<'t, str> =
-        if is_odd { text.chars().filter(|c| !is_unseen(*c)).collect::<String>().into() } else { text.into() };
+    let mut text: Cow<'t, str> = if is_odd {
+        text.chars()
+            .filter(|c| !is_unseen(*c))
+            .collect::<String>()
+            .into()
+    } else {
+        text.into()
+    };
     for secret in secrets.iter().filter(|s| !s.is_empty()) {
-        if secret.len() <= text.len() && memchr::memmem::find(text.as_bytes(), secret.as_bytes()).is_some() {
+        if secret.len() <= text.len()
+            && memchr::memmem::find(text.as_bytes(), secret.as_bytes()).is_some()
+        {
             text = text.replace(secret, "[redacted]").into();
         }
     }

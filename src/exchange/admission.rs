@@ -62,26 +62,53 @@ impl CallersRequest<'_> {
     /// money for the request's own model is limited, the other one has a price.
     fn other(&self, name: &str, account: &Account) -> OtherModel {
         let visible = |name| self.catalog.visible_to(self.permissions, name);
-        let Some(model) = visible(name) else { return OtherModel::Forbidden };
+        let Some(model) = visible(name) else {
+            return OtherModel::Forbidden;
+        };
         let own = visible(&self.envelope.model).map(|own| own.index);
-        if self.model_limits.iter().any(|(index, _)| *index == model.index && Some(*index) != own) {
+        if self
+            .model_limits
+            .iter()
+            .any(|(index, _)| *index == model.index && Some(*index) != own)
+        {
             return OtherModel::Forbidden;
         }
-        let counts_money = self.model_limits.iter().any(|(index, of)| Some(*index) == own && of.limits_money());
-        let here = model.targets.iter().find(|target| target.account.id == account.id);
+        let counts_money = self
+            .model_limits
+            .iter()
+            .any(|(index, of)| Some(*index) == own && of.limits_money());
+        let here = model
+            .targets
+            .iter()
+            .find(|target| target.account.id == account.id);
         let here = here.filter(|target| self.catalog.serves(&model, target));
-        let is_priced = |target: &Target| target.price.is_some_and(|price| Endpoint::Chat.is_priced_by(&price));
+        let is_priced = |target: &Target| {
+            target
+                .price
+                .is_some_and(|price| Endpoint::Chat.is_priced_by(&price))
+        };
         if here.is_some_and(|target| counts_money && !is_priced(target)) {
             return OtherModel::Forbidden;
         }
-        here.map_or(OtherModel::Elsewhere, |target| OtherModel::Here(target.model.clone()))
+        here.map_or(OtherModel::Elsewhere, |target| {
+            OtherModel::Here(target.model.clone())
+        })
     }
 }
 
 /// Returns why a candidate can never be tried, whatever rests: the request refers to something that
 /// its account does not let callers refer to, or names a model that cannot be used there.
-pub fn unable(candidate: &Candidate, asked: CallersRequest<'_>, thoughts: EarlierThoughts<'_>) -> Option<Refused> {
-    let refers = || asked.envelope.check_references(&candidate.place.account.leave, asked.body).is_err();
+pub fn unable(
+    candidate: &Candidate,
+    asked: CallersRequest<'_>,
+    thoughts: EarlierThoughts<'_>,
+) -> Option<Refused> {
+    let refers = || {
+        asked
+            .envelope
+            .check_references(&candidate.place.account.leave, asked.body)
+            .is_err()
+    };
     if !asked.envelope.names_models() && !refers() {
         return None;
     }

@@ -29,7 +29,9 @@ pub fn said(failure: &Failure, secrets: &[&str]) -> String {
     let said = match (failure, error) {
         (Failure::Unsigned(why), _) => sentence(why, secrets),
         (_, Some(error)) if error.is_silent() => String::new(),
-        (_, error) => error.map(|error| sentence(&error.message, secrets)).unwrap_or_default(),
+        (_, error) => error
+            .map(|error| sentence(&error.message, secrets))
+            .unwrap_or_default(),
     };
     let words = failure
         .detail()
@@ -38,7 +40,10 @@ pub fn said(failure: &Failure, secrets: &[&str]) -> String {
         .unwrap_or_default();
     if let Some(body) = error.and_then(|error| error.excerpt.as_ref()) {
         // The sentence is the gateway's own, since the body has none.
-        return format!("{said}; its answer begins with \"{}\"", sentence(body, secrets));
+        return format!(
+            "{said}; its answer begins with \"{}\"",
+            sentence(body, secrets)
+        );
     }
     match (said.is_empty(), error.is_some()) {
         (true, _) => format!("the provider gave no reason{words}"),
@@ -49,15 +54,30 @@ pub fn said(failure: &Failure, secrets: &[&str]) -> String {
 
 /// Returns whether a credential failed only since its account is not paid for.
 pub fn is_about_money(failure: &Failure) -> bool {
-    let is_word = |word: &String| ["insufficient_quota", "billing"].iter().any(|mark| word.contains(mark));
-    let words = failure.error().map(|error| [&error.code, &error.kind]).into_iter().flatten().flatten();
+    let is_word = |word: &String| {
+        ["insufficient_quota", "billing"]
+            .iter()
+            .any(|mark| word.contains(mark))
+    };
+    let words = failure
+        .error()
+        .map(|error| [&error.code, &error.kind])
+        .into_iter()
+        .flatten()
+        .flatten();
     failure.facts().status == Some(402) || words.into_iter().any(is_word)
 }
 
 /// Returns whether AWS or Google finds a signature too old, or too young.
 fn is_about_time(failure: &Failure) -> bool {
-    const WORDS: [&str; 3] = ["Signature expired", "Signature not yet current", "reasonable timeframe"];
-    failure.error().is_some_and(|error| WORDS.iter().any(|words| error.message.contains(words)))
+    const WORDS: [&str; 3] = [
+        "Signature expired",
+        "Signature not yet current",
+        "reasonable timeframe",
+    ];
+    failure
+        .error()
+        .is_some_and(|error| WORDS.iter().any(|words| error.message.contains(words)))
 }
 
 /// Returns what to do about an account whose credential failed.
@@ -65,7 +85,9 @@ pub fn act(failure: &Failure, account: &Account) -> String {
     let id = &account.id;
     match &account.signer {
         Some(_) if is_about_time(failure) => "let NTP set this machine's clock".to_owned(),
-        _ if is_about_money(failure) => "pay for the account at its provider, or raise its limit there".to_owned(),
+        _ if is_about_money(failure) => {
+            "pay for the account at its provider, or raise its limit there".to_owned()
+        }
         Some(Signer::Aws(_)) => format!("write valid keys into accounts.{id}.aws"),
         Some(Signer::Google(..)) => {
             format!("write a valid service account into accounts.{id}.service_account")
@@ -77,7 +99,10 @@ pub fn act(failure: &Failure, account: &Account) -> String {
 
 /// Returns the text in one line, without secrets, and cut short.
 fn sentence(text: &str, secrets: &[&str]) -> String {
-    let line: String = scrub(text, secrets).chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line: String = scrub(text, secrets)
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     let line = line.trim();
     match line.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
@@ -96,16 +121,31 @@ mod tests {
                            secret_access_key: B } }\nmodels: {}\ncallers: {}\n";
 
     fn status(status: u16, message: &str, code: Option<&str>) -> Failure {
-        let error =
-            UpstreamError { message: message.into(), code: code.map(str::to_owned), ..UpstreamError::default() };
-        Failure::Status { status, seen: status, error: Box::new(error), retry_after: None }
+        let error = UpstreamError {
+            message: message.into(),
+            code: code.map(str::to_owned),
+            ..UpstreamError::default()
+        };
+        Failure::Status {
+            status,
+            seen: status,
+            error: Box::new(error),
+            retry_after: None,
+        }
     }
 
     #[track_caller]
     fn check(id: &str, failure: Failure, expected: &[&str], never: &[&str]) {
-        let catalog =
-            resolve(&[("catalog.yaml".to_owned(), CATALOG.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
-        let account = catalog.accounts().iter().find(|account| *account.id == *id).expect("the account");
+        let catalog = resolve(
+            &[("catalog.yaml".to_owned(), CATALOG.to_owned())],
+            &mut |_| Ok(String::new()),
+        )
+        .expect("a catalog");
+        let account = catalog
+            .accounts()
+            .iter()
+            .find(|account| *account.id == *id)
+            .expect("the account");
         let line = on_credential(&failure, account, &account.secrets());
         for part in expected {
             assert!(line.contains(part), "no {part:?} in {line}");
@@ -118,7 +158,11 @@ mod tests {
 
     #[test]
     fn it_says_what_the_provider_says_and_what_to_do() {
-        let wrong = status(401, "Incorrect API key provided: s3cret-of-ours.\nGo to x.test", Some("invalid_api_key"));
+        let wrong = status(
+            401,
+            "Incorrect API key provided: s3cret-of-ours.\nGo to x.test",
+            Some("invalid_api_key"),
+        );
         let expected = [
             "Incorrect API key provided: [redacted]",
             "code=invalid_api_key",
@@ -141,7 +185,10 @@ mod tests {
         check(
             "bare",
             status(401, "who are you?", None),
-            &["the provider says \"who are you?\"", "accounts.bare has no `key`"],
+            &[
+                "the provider says \"who are you?\"",
+                "accounts.bare has no `key`",
+            ],
             &[],
         );
         check(
@@ -151,16 +198,47 @@ mod tests {
             &[],
         );
         let expired = "Signature expired: 20260101T000000Z is now earlier than 20260101T001000Z";
-        check("aws", status(403, expired, None), &["until you act: let NTP set this machine's clock"], &["valid keys"]);
-        check("keyed", status(401, expired, None), &["accounts.keyed.key"], &["NTP"]);
+        check(
+            "aws",
+            status(403, expired, None),
+            &["until you act: let NTP set this machine's clock"],
+            &["valid keys"],
+        );
+        check(
+            "keyed",
+            status(401, expired, None),
+            &["accounts.keyed.key"],
+            &["NTP"],
+        );
         let known = "{\"s3cret-of-ours\": 1}";
-        let error = UpstreamError { excerpt: Some(known.into()), ..UpstreamError::default() };
-        let error = UpstreamError { message: "the upstream's reason is not in a known format".into(), ..error };
-        let odd = Failure::Status { status: 401, seen: 401, error: Box::new(error), retry_after: None };
+        let error = UpstreamError {
+            excerpt: Some(known.into()),
+            ..UpstreamError::default()
+        };
+        let error = UpstreamError {
+            message: "the upstream's reason is not in a known format".into(),
+            ..error
+        };
+        let odd = Failure::Status {
+            status: 401,
+            seen: 401,
+            error: Box::new(error),
+            retry_after: None,
+        };
         let expected = "the upstream's reason is not in a known format; its answer begins with \"{\"[redacted]\": 1}\"";
         check("keyed", odd, &[expected], &["the provider says"]);
-        check("keyed", status(401, "the upstream gave no reason", None), &["the provider gave no reason."], &["says"]);
-        check("keyed", status(401, &"é".repeat(5000), None), &["é…\""], &[]);
+        check(
+            "keyed",
+            status(401, "the upstream gave no reason", None),
+            &["the provider gave no reason."],
+            &["says"],
+        );
+        check(
+            "keyed",
+            status(401, &"é".repeat(5000), None),
+            &["é…\""],
+            &[],
+        );
         check(
             "keyed",
             status(401, "your sk-live-0123456789abcdef is bad", None),

@@ -114,8 +114,13 @@ impl Attempt {
             // exchange twenty kilobytes larger.
             None => Box::pin(upstream.dial(place, outgoing.fresh, due, alarm)).await,
         };
-        let (connection, reused) = connected
-            .map_err(|failure| if Instant::now() >= outgoing.total { Failure::TotalTimeout } else { failure })?;
+        let (connection, reused) = connected.map_err(|failure| {
+            if Instant::now() >= outgoing.total {
+                Failure::TotalTimeout
+            } else {
+                failure
+            }
+        })?;
         let mut attempt = Attempt {
             wire: Wire::Spent,
             place: place.clone(),
@@ -132,7 +137,8 @@ impl Attempt {
             Connection::Demo => {
                 let (body, length) = (outgoing.body.concat(), outgoing.length());
                 let reply = demo::reply(outgoing.path, &body, length, outgoing.stream);
-                let down = || Failure::Unreachable("this model of the demo is always down".to_owned());
+                let down =
+                    || Failure::Unreachable("this model of the demo is always down".to_owned());
                 attempt.wire = Wire::Demo(reply.ok_or_else(down)?.into());
                 attempt.whole_request = true;
                 attempt.sent = Instant::now();
@@ -152,10 +158,16 @@ impl Attempt {
         let small = length <= SLICE && outgoing.upload.is_none();
         let mut head = outgoing.head(&self.place, if small { length } else { 0 });
         if small {
-            outgoing.body.iter().for_each(|part| head.extend_from_slice(part));
+            outgoing
+                .body
+                .iter()
+                .for_each(|part| head.extend_from_slice(part));
         }
         let mut written = in_time(outgoing, alarm, pin!(put(&mut stream, &head))).await;
-        let mut slices = (!small).then(|| outgoing.slices(SLICE)).into_iter().flatten();
+        let mut slices = (!small)
+            .then(|| outgoing.slices(SLICE))
+            .into_iter()
+            .flatten();
         while written.is_ok()
             && let Some(slice) = slices.next()
         {
@@ -172,11 +184,15 @@ impl Attempt {
         outgoing: &Outgoing<'_>,
         alarm: &mut Alarm,
     ) -> Result<(), Failure> {
-        let header = outgoing.header(&self.place.account).map_err(|e| Failure::Nonsense(e.to_string()))?;
+        let header = outgoing
+            .header(&self.place.account)
+            .map_err(|e| Failure::Nonsense(e.to_string()))?;
         self.wire = Wire::Http2(stream);
         // If this is dropped before the last byte is sent, nobody has waited yet.
         self.sent = Instant::now();
-        let Wire::Http2(wire) = &mut self.wire else { return Err(Failure::Reset) };
+        let Wire::Http2(wire) = &mut self.wire else {
+            return Err(Failure::Reset);
+        };
         if wire.write_request_header(Box::new(header), false).is_err() {
             return Err(self.stale_or(Failure::Reset));
         }
@@ -195,11 +211,17 @@ impl Attempt {
 
     /// Notes whether the whole request was written. After a failed write it reads the head, and
     /// leaves it for [`Attempt::head`]: an early 413 or 429 says more than "reset".
-    async fn wrote(&mut self, written: Result<(), Failure>, alarm: &mut Alarm) -> Result<(), Failure> {
+    async fn wrote(
+        &mut self,
+        written: Result<(), Failure>,
+        alarm: &mut Alarm,
+    ) -> Result<(), Failure> {
         self.whole_request = written.is_ok();
         self.sent = Instant::now();
         let Err(failure) = written else { return Ok(()) };
-        let read = alarm.until(Instant::now() + LAST_WORDS, pin!(self.read_head())).await;
+        let read = alarm
+            .until(Instant::now() + LAST_WORDS, pin!(self.read_head()))
+            .await;
         match read {
             Some(Ok(())) => Ok(()),
             Some(Err(Failure::Stale)) => Err(Failure::Stale),
@@ -219,7 +241,11 @@ impl Attempt {
 
     fn response(&self) -> Option<(StatusCode, AnswerHeaders<'_>)> {
         let (status, headers) = match &self.wire {
-            Wire::Http1(answer) => return answer.head().map(|head| (head.status, AnswerHeaders::Http1(head))),
+            Wire::Http1(answer) => {
+                return answer
+                    .head()
+                    .map(|head| (head.status, AnswerHeaders::Http1(head)));
+            }
             Wire::Http2(wire) => wire.response_header().map(|h| (h.status, &h.headers))?,
             Wire::Demo(demo) => (demo.status, &demo.headers),
             Wire::Spent => return None,
@@ -260,15 +286,19 @@ impl Attempt {
     /// future, and takes a piece only in the poll that returns it.
     pub async fn read(&mut self) -> Result<Option<Chunk<'_>>, Failure> {
         match &mut self.wire {
-            Wire::Http1(answer) => {
-                answer.read().await.map(|bytes| bytes.map(Chunk::Borrowed)).map_err(|_| Failure::Cut)
-            }
+            Wire::Http1(answer) => answer
+                .read()
+                .await
+                .map(|bytes| bytes.map(Chunk::Borrowed))
+                .map_err(|_| Failure::Cut),
             // Pingora 0.9.1, `Http2Session::read_response_body`: it awaits only `RecvStream::data`
             // of h2, a `poll_fn` without state of its own; the connection's task holds the frames.
             // The window is opened again in the poll that returns a frame.
-            Wire::Http2(wire) => {
-                wire.read_response_body().await.map(|bytes| bytes.map(Chunk::Owned)).map_err(|_| Failure::Cut)
-            }
+            Wire::Http2(wire) => wire
+                .read_response_body()
+                .await
+                .map(|bytes| bytes.map(Chunk::Owned))
+                .map_err(|_| Failure::Cut),
             Wire::Demo(demo) => match demo.next().await {
                 None if demo.breaks => Err(Failure::Cut),
                 bytes => Ok(bytes.map(|bytes| Chunk::Owned(bytes.into()))),
@@ -278,11 +308,22 @@ impl Attempt {
     }
 
     /// Returns the rest of the body, of at most so many bytes.
-    pub async fn rest(&mut self, most: usize, due: Instant, alarm: &mut Alarm) -> Result<Vec<u8>, Failure> {
+    pub async fn rest(
+        &mut self,
+        most: usize,
+        due: Instant,
+        alarm: &mut Alarm,
+    ) -> Result<Vec<u8>, Failure> {
         let mut rest = Vec::new();
-        while let Some(chunk) = alarm.until(due, pin!(self.read())).await.ok_or(Failure::TotalTimeout)?? {
+        while let Some(chunk) = alarm
+            .until(due, pin!(self.read()))
+            .await
+            .ok_or(Failure::TotalTimeout)??
+        {
             if rest.len() + chunk.len() > most {
-                return Err(Failure::Nonsense("an answer that is too long for what was asked".to_owned()));
+                return Err(Failure::Nonsense(
+                    "an answer that is too long for what was asked".to_owned(),
+                ));
             }
             rest.extend_from_slice(&chunk);
         }
@@ -291,9 +332,17 @@ impl Attempt {
 
     /// Reads the answer of an upstream that refused the request: an answer with another status than
     /// 200. It is in the dialect that the upstream was asked in.
-    pub async fn refused(mut self, dialect: &Dialect, front: &Front, total: Instant, alarm: &mut Alarm) -> Failure {
+    pub async fn refused(
+        mut self,
+        dialect: &Dialect,
+        front: &Front,
+        total: Instant,
+        alarm: &mut Alarm,
+    ) -> Failure {
         let error_type = dialect.protocol.error_type;
-        let Some((status, headers)) = self.response() else { return Failure::Reset };
+        let Some((status, headers)) = self.response() else {
+            return Failure::Reset;
+        };
         let text = |name: &str| headers.text(name);
         let (seen, retry_after) = (status.as_u16(), quota::retry_after(text, SystemTime::now()));
         let content_type = text("content-type").map(str::to_owned);
@@ -303,17 +352,28 @@ impl Attempt {
         let whole = loop {
             match alarm.until(due, pin!(self.read())).await {
                 Some(Ok(None)) => break true,
-                Some(Ok(Some(chunk))) if body.len() + chunk.len() <= ERROR_BODY => body.extend_from_slice(&chunk),
+                Some(Ok(Some(chunk))) if body.len() + chunk.len() <= ERROR_BODY => {
+                    body.extend_from_slice(&chunk)
+                }
                 Some(_) | None => break false,
             }
         };
-        let head = ErrorHead { status: seen, content_type: content_type.as_deref(), error_type: error_type.as_deref() };
+        let head = ErrorHead {
+            status: seen,
+            content_type: content_type.as_deref(),
+            error_type: error_type.as_deref(),
+        };
         let error = Box::new(dialect.error(front, &head, &body));
         let status = dialect.meant(seen, &error);
         if whole {
             self.finish().await;
         }
-        Failure::Status { status, seen, retry_after: retry_after.or(error.retry_after), error }
+        Failure::Status {
+            status,
+            seen,
+            retry_after: retry_after.or(error.retry_after),
+            error,
+        }
     }
 
     /// Frees the place at the account, since the answer is whole, whatever becomes of the
@@ -328,7 +388,11 @@ impl Attempt {
             && self.whole_request
         {
             match answer.finish() {
-                Ok(stream) => self.place.state.http1.put(stream, self.place.account.fingerprint),
+                Ok(stream) => self
+                    .place
+                    .state
+                    .http1
+                    .put(stream, self.place.account.fingerprint),
                 // If the other side does not take the farewell, it needs none.
                 Err(mut stream) => drop(tokio::time::timeout(FAREWELL, stream.shutdown()).await),
             }
@@ -346,14 +410,25 @@ impl Attempt {
     }
 
     fn stale_or(&self, failure: Failure) -> Failure {
-        if failure == Failure::Reset && self.reused && self.sent.elapsed() <= STALE { Failure::Stale } else { failure }
+        if failure == Failure::Reset && self.reused && self.sent.elapsed() <= STALE {
+            Failure::Stale
+        } else {
+            failure
+        }
     }
 }
 
 impl From<demo::Reply> for Demo {
     fn from(reply: demo::Reply) -> Demo {
-        let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(reply.content_type))]);
-        headers.extend(reply.retry_after.map(|seconds| (header::RETRY_AFTER, seconds.into())));
+        let mut headers = HeaderMap::from_iter([(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static(reply.content_type),
+        )]);
+        headers.extend(
+            reply
+                .retry_after
+                .map(|seconds| (header::RETRY_AFTER, seconds.into())),
+        );
         Demo {
             status: StatusCode::from_u16(reply.status).unwrap_or_default(),
             headers,
@@ -383,7 +458,10 @@ impl Drop for Attempt {
             // As with HTTP/1, no request is sent on a connection on which another one has waited in
             // vain: the other side may be gone. Other streams of the connection go on. An attempt
             // that is dropped at once has not waited.
-            if stream.response_header().is_none() && !self.turned_away && self.sent.elapsed() >= STALE {
+            if stream.response_header().is_none()
+                && !self.turned_away
+                && self.sent.elapsed() >= STALE
+            {
                 stream.conn.mark_shutdown();
             }
             // This resets a stream that is not whole, and leaves a whole one as it is.
@@ -403,7 +481,13 @@ async fn in_time<E>(
     alarm: &mut Alarm,
     write: Pin<&mut impl Future<Output = Result<(), E>>>,
 ) -> Result<(), Failure> {
-    match alarm.until(outgoing.total.min(Instant::now() + outgoing.timeouts.idle), write).await {
+    match alarm
+        .until(
+            outgoing.total.min(Instant::now() + outgoing.timeouts.idle),
+            write,
+        )
+        .await
+    {
         Some(Ok(())) => Ok(()),
         Some(Err(_)) => Err(Failure::Reset),
         None if Instant::now() >= outgoing.total => Err(Failure::TotalTimeout),
@@ -413,7 +497,10 @@ async fn in_time<E>(
 
 /// Returns the failure for an error that comes while the head is awaited.
 fn failure_of(error: &BError) -> Failure {
-    if matches!(error.etype(), ErrorType::InvalidHTTPHeader | ErrorType::H1Error | ErrorType::InvalidH2) {
+    if matches!(
+        error.etype(),
+        ErrorType::InvalidHTTPHeader | ErrorType::H1Error | ErrorType::InvalidH2
+    ) {
         return Failure::Nonsense("no HTTP response".to_owned());
     }
     Failure::Reset

@@ -91,7 +91,10 @@ impl<'c> Look<'c> {
     /// Begins a look for an attempt. If `beside` is set, the attempt is a second one beside the
     /// attempt at that candidate.
     pub fn new(beside: Option<&'c Candidate>) -> Look<'c> {
-        Look { beside, ..Look::default() }
+        Look {
+            beside,
+            ..Look::default()
+        }
     }
 }
 
@@ -99,7 +102,16 @@ impl<'c> Search<'c> {
     /// Begins a search among these candidates, with at most `most` attempts.
     pub fn new(candidates: &'c [Candidate], most: usize) -> Search<'c> {
         let (struck, passed) = (vec![false; candidates.len()], PassedOver::default());
-        Search { candidates, reach: Reach::Any, tries: 0, most, struck, refused: Vec::new(), passed, unable: None }
+        Search {
+            candidates,
+            reach: Reach::Any,
+            tries: 0,
+            most,
+            struck,
+            refused: Vec::new(),
+            passed,
+            unable: None,
+        }
     }
 
     /// Returns the next candidate of a look.
@@ -111,13 +123,20 @@ impl<'c> Search<'c> {
             let (place, is_last_resort) = (look.place, look.is_last_resort);
             look.place += 1;
             if let Some(candidate) = self.open_at(place, look.beside) {
-                return Some(Prospect { place, candidate, is_last_resort });
+                return Some(Prospect {
+                    place,
+                    candidate,
+                    is_last_resort,
+                });
             }
             if place >= self.candidates.len() {
                 if is_last_resort || look.beside.is_some() {
                     return None;
                 }
-                *look = Look { is_last_resort: true, ..Look::default() };
+                *look = Look {
+                    is_last_resort: true,
+                    ..Look::default()
+                };
             }
         }
     }
@@ -130,13 +149,18 @@ impl<'c> Search<'c> {
     /// Returns whether a candidate for such requests may still be tried.
     pub fn has(&self, reach: Reach) -> bool {
         let mut places = self.candidates.iter().zip(&self.struck);
-        places.any(|(one, struck)| !struck && one.reach == reach && self.may_ask(one)) && !self.is_exhausted()
+        places.any(|(one, struck)| !struck && one.reach == reach && self.may_ask(one))
+            && !self.is_exhausted()
     }
 
     /// Returns whether a candidate may be asked. Another kind of endpoint stands in where the usual
     /// one does not serve the model: it rests for that, or has refused this request.
     fn may_ask(&self, candidate: &Candidate) -> bool {
-        let has_refused = |usual| self.refused.iter().any(|one| Arc::ptr_eq(&one.track, usual));
+        let has_refused = |usual| {
+            self.refused
+                .iter()
+                .any(|one| Arc::ptr_eq(&one.track, usual))
+        };
         candidate.is_open() || candidate.instead_of.as_ref().is_some_and(has_refused)
     }
 
@@ -155,7 +179,8 @@ impl<'c> Search<'c> {
     pub fn open_at(&self, place: usize, beside: Option<&Candidate>) -> Option<&'c Candidate> {
         let candidate = self.candidates.get(place)?;
         let may_join = |first: &Candidate| {
-            first.place.account.id != candidate.place.account.id && first.model.id == candidate.model.id
+            first.place.account.id != candidate.place.account.id
+                && first.model.id == candidate.model.id
         };
         let is_struck = self.struck.get(place).is_none_or(|struck| *struck);
         let is_here = candidate.reach == self.reach && !is_struck && beside.is_none_or(may_join);
@@ -197,16 +222,26 @@ impl<'c> Search<'c> {
             passed.count += 1;
             passed.is_full |= matches!(why, Unavailable::Full);
             passed.has_limited |= why.is_for_rate();
-            let is_overloaded = matches!(why, Unavailable::Broken(_)) && turn.candidate.track.is_overloaded();
+            let is_overloaded =
+                matches!(why, Unavailable::Broken(_)) && turn.candidate.track.is_overloaded();
             passed.has_overloaded |= is_overloaded;
             passed.has_busy |= !why.is_for_rate() && !why.is_refused() && !is_overloaded;
         }
-        let Some(wait) = why.wait(now).filter(|_| !why.is_for_the_operator()) else { return };
-        let sooner = |soonest: Option<Duration>, wait: Duration| soonest.map_or(wait, |soonest| soonest.min(wait));
+        let Some(wait) = why.wait(now).filter(|_| !why.is_for_the_operator()) else {
+            return;
+        };
+        let sooner = |soonest: Option<Duration>, wait: Duration| {
+            soonest.map_or(wait, |soonest| soonest.min(wait))
+        };
         passed.soonest = Some(sooner(passed.soonest, wait));
         // A server that restarts takes as long behind a breaker as without one.
-        let is_out = matches!(why, Unavailable::Broken(_)) && turn.candidate.track.is_out_of_reach();
-        let wait = if is_out { wait.max(Duration::from_secs(UNREACHABLE)) } else { wait };
+        let is_out =
+            matches!(why, Unavailable::Broken(_)) && turn.candidate.track.is_out_of_reach();
+        let wait = if is_out {
+            wait.max(Duration::from_secs(UNREACHABLE))
+        } else {
+            wait
+        };
         passed.retry_after = Some(sooner(passed.retry_after, wait));
     }
 
@@ -215,8 +250,12 @@ impl<'c> Search<'c> {
         match self.unable.take() {
             Some(refused) if self.passed.count == 0 => Nobody::Unable(refused),
             Some(_) | None if is_for_the_operator => Nobody::ForTheOperator,
-            Some(_) | None if self.passed.has_overloaded && !self.passed.has_busy => Nobody::Overloaded,
-            Some(_) | None if self.passed.has_limited && !self.passed.has_busy => Nobody::RateLimited,
+            Some(_) | None if self.passed.has_overloaded && !self.passed.has_busy => {
+                Nobody::Overloaded
+            }
+            Some(_) | None if self.passed.has_limited && !self.passed.has_busy => {
+                Nobody::RateLimited
+            }
             Some(_) | None => Nobody::Busy,
         }
     }

@@ -53,10 +53,17 @@ pub struct TokenCount<'c> {
 impl TokenCount<'_> {
     /// Asks the first of these candidates that counts exactly and is fit. Only if that one cannot
     /// be reached, or counts nothing at all, the next is asked. Returns the answer for the caller.
-    pub async fn ask(&self, candidates: &[Candidate], facts: &mut Settled) -> Result<Vec<u8>, Refusal> {
+    pub async fn ask(
+        &self,
+        candidates: &[Candidate],
+        facts: &mut Settled,
+    ) -> Result<Vec<u8>, Refusal> {
         let due = Instant::now() + self.timeout.map_or(PATIENCE, |most| most.min(PATIENCE));
         let mut refusal = None;
-        for candidate in candidates.iter().filter(|candidate| candidate.place.account.dialect.counts()) {
+        for candidate in candidates
+            .iter()
+            .filter(|candidate| candidate.place.account.dialect.counts())
+        {
             let (place, model) = (&candidate.place, &candidate.upstream_model);
             let said = match self.write(candidate) {
                 Ok(said) => said,
@@ -67,34 +74,68 @@ impl TokenCount<'_> {
             };
             let dialect = &place.account.dialect;
             if let Some(answer) = dialect.count_here(self.asked.envelope.front, &said) {
-                (facts.served.account, facts.served.losses) = (Some(place.account.id.clone()), said.losses);
+                (facts.served.account, facts.served.losses) =
+                    (Some(place.account.id.clone()), said.losses);
                 return Ok(answer);
             }
-            let Some(said) = dialect.to_count(model, said) else { continue };
+            let Some(said) = dialect.to_count(model, said) else {
+                continue;
+            };
             let held = self.held.beside(said.copied).ok_or_else(Refusal::no_room)?;
-            let permit = candidate.is_fit(false).then(|| place.state.admit_count()).flatten();
+            let permit = candidate
+                .is_fit(false)
+                .then(|| place.state.admit_count())
+                .flatten();
             let Some(permit) = permit else {
-                let message = "No upstream account of this model can count tokens now. Try again later.";
+                let message =
+                    "No upstream account of this model can count tokens now. Try again later.";
                 refusal = Some(Refusal::new(What::NoCapacity, message).retry_after(1));
                 continue;
             };
-            (facts.served.account, facts.served.upstream_model) = (Some(place.account.id.clone()), Some(model.clone()));
+            (facts.served.account, facts.served.upstream_model) =
+                (Some(place.account.id.clone()), Some(model.clone()));
             let began = Instant::now();
-            let trace =
-                facts.trace.as_ref().filter(|_| self.shared.server.traces.is_some() && place.account.added.trace);
+            let trace = facts
+                .trace
+                .as_ref()
+                .filter(|_| self.shared.server.traces.is_some() && place.account.added.trace);
             let mut of_trace = Vec::new();
             let span = trace.map(|trace| outgoing::tell_trace(trace, &mut of_trace));
             let at = began.into_std().saturating_duration_since(self.head);
             let trail = &mut facts.attempts.trail;
-            let mut running = RunningCount { trail, candidate, began, at, span, resent: 0, has_ended: false };
+            let mut running = RunningCount {
+                trail,
+                candidate,
+                began,
+                at,
+                span,
+                resent: 0,
+                has_ended: false,
+            };
             let asking = (&*facts.request.id, due, &*of_trace);
-            let counted = self.ask_one(candidate, &said, asking, (Arc::new(permit), &mut running.resent)).await;
+            let counted = self
+                .ask_one(
+                    candidate,
+                    &said,
+                    asking,
+                    (Arc::new(permit), &mut running.resent),
+                )
+                .await;
             drop(held);
             let token = place.state.tokens.present();
             let secrets = place.secrets(token.as_ref());
-            let has_failed = counted.as_ref().is_err_and(|why| !matches!(why.class(), Class::Caller | Class::Ours));
-            let sums = Sums { requests: 1, by_upstream: u32::from(has_failed), ..Sums::default() };
-            candidate.track.series.add(&sums, None, Step::of(std::time::Instant::now()));
+            let has_failed = counted
+                .as_ref()
+                .is_err_and(|why| !matches!(why.class(), Class::Caller | Class::Ours));
+            let sums = Sums {
+                requests: 1,
+                by_upstream: u32::from(has_failed),
+                ..Sums::default()
+            };
+            candidate
+                .track
+                .series
+                .add(&sums, None, Step::of(std::time::Instant::now()));
             running.end(counted.as_ref().err(), &secrets);
             let failure = match counted {
                 Ok(answer) => {
@@ -106,10 +147,19 @@ impl TokenCount<'_> {
             if failure.class() == Class::Credential {
                 place.state.tokens.forget();
             }
-            let is_nobody = matches!(failure, Failure::Status { seen: 404 | 405 | 501, .. });
+            let is_nobody = matches!(
+                failure,
+                Failure::Status {
+                    seen: 404 | 405 | 501,
+                    ..
+                }
+            );
             let is_unreachable = matches!(
                 failure,
-                Failure::Unreachable(_) | Failure::ConnectTimeout | Failure::Tls { .. } | Failure::Proxy { .. }
+                Failure::Unreachable(_)
+                    | Failure::ConnectTimeout
+                    | Failure::Tls { .. }
+                    | Failure::Proxy { .. }
             );
             if is_nobody {
                 refusal.get_or_insert_with(nobody);
@@ -128,11 +178,26 @@ impl TokenCount<'_> {
     /// Writes the request as it would be sent.
     fn write(&self, candidate: &Candidate) -> Result<Outbound, Refusal> {
         let (family, account) = (candidate.family(), &candidate.place.account);
-        let kept = |call: &str| self.shared.vault.find(&self.key.id, family?, call, std::time::Instant::now());
-        let seal = family.map(|family| AccountSeal::new(&self.shared.seals, &self.key.caller.id, family, account));
-        let sealed = seal.as_ref().map_or(Sealed::Closed, |seal| Sealed::Opened(seal));
-        admission::write(candidate, self.asked, EarlierThoughts { kept: &kept, sealed })
-            .map_err(|refused| Refusal::unable(refused, &self.asked.envelope.model))
+        let kept = |call: &str| {
+            self.shared
+                .vault
+                .find(&self.key.id, family?, call, std::time::Instant::now())
+        };
+        let seal = family.map(|family| {
+            AccountSeal::new(&self.shared.seals, &self.key.caller.id, family, account)
+        });
+        let sealed = seal
+            .as_ref()
+            .map_or(Sealed::Closed, |seal| Sealed::Opened(seal));
+        admission::write(
+            candidate,
+            self.asked,
+            EarlierThoughts {
+                kept: &kept,
+                sealed,
+            },
+        )
+        .map_err(|refused| Refusal::unable(refused, &self.asked.envelope.model))
     }
 
     /// Asks one candidate, with these headers for its trace. After a stale connection it tries a
@@ -159,25 +224,44 @@ impl TokenCount<'_> {
             total,
             fresh,
         };
-        let attempt = match begun(self.shared, candidate, &permit, &outgoing(false), &mut alarm).await {
+        let attempt = match begun(
+            self.shared,
+            candidate,
+            &permit,
+            &outgoing(false),
+            &mut alarm,
+        )
+        .await
+        {
             Err(Failure::Stale) => {
                 *resent = 1;
                 begun(self.shared, candidate, &permit, &outgoing(true), &mut alarm).await
             }
             other => other,
         };
-        let mut attempt =
-            attempt.map_err(|failure| if failure == Failure::Stale { Failure::unread() } else { failure })?;
+        let mut attempt = attempt.map_err(|failure| {
+            if failure == Failure::Stale {
+                Failure::unread()
+            } else {
+                failure
+            }
+        })?;
         if attempt.head().await?.0 != http::StatusCode::OK {
             return Err(attempt
-                .refused(&candidate.place.account.dialect, self.asked.envelope.front, total, &mut alarm)
+                .refused(
+                    &candidate.place.account.dialect,
+                    self.asked.envelope.front,
+                    total,
+                    &mut alarm,
+                )
                 .await);
         }
         let answer = attempt.rest(MOST, total, &mut alarm).await?;
         attempt.finish().await;
         let (dialect, model) = (&candidate.place.account.dialect, &candidate.upstream_model);
         let counted = dialect.counted(model, self.asked.envelope.front, &answer);
-        counted.ok_or_else(|| Failure::Nonsense("an answer without the number of tokens".to_owned()))
+        counted
+            .ok_or_else(|| Failure::Nonsense("an answer without the number of tokens".to_owned()))
     }
 }
 
@@ -189,8 +273,18 @@ async fn begun(
     outgoing: &Outgoing<'_>,
     alarm: &mut Alarm,
 ) -> Result<Attempt, Failure> {
-    let mut attempt = Attempt::begin(&shared.upstream, &candidate.place, permit.clone(), outgoing, alarm).await?;
-    let head = alarm.until(outgoing.total, pin!(attempt.head())).await.map(|head| head.map(drop));
+    let mut attempt = Attempt::begin(
+        &shared.upstream,
+        &candidate.place,
+        permit.clone(),
+        outgoing,
+        alarm,
+    )
+    .await?;
+    let head = alarm
+        .until(outgoing.total, pin!(attempt.head()))
+        .await
+        .map(|head| head.map(drop));
     head.ok_or(Failure::TotalTimeout)?.map(|()| attempt)
 }
 

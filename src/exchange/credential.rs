@@ -36,7 +36,14 @@ pub async fn headers(
     total: Instant,
     alarm: &mut Alarm,
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
-    of_place(upstream, (&candidate.place, candidate.timeouts.connect), outbound, total, alarm).await
+    of_place(
+        upstream,
+        (&candidate.place, candidate.timeouts.connect),
+        outbound,
+        total,
+        alarm,
+    )
+    .await
 }
 
 /// Returns the headers that only this request to an account has.
@@ -55,7 +62,11 @@ pub async fn of_place(
             // A request that waits for another one's token waits no longer than it would for its
             // own.
             let due = total.min(Instant::now() + connect * 2);
-            let late = if due == total { Failure::TotalTimeout } else { Failure::ConnectTimeout };
+            let late = if due == total {
+                Failure::TotalTimeout
+            } else {
+                Failure::ConnectTimeout
+            };
             // The future is boxed, since most accounts need no token, and every request would hold
             // its memory.
             let token = Box::pin(token(upstream, place, account, due));
@@ -71,7 +82,12 @@ pub fn plain(outbound: &Outbound) -> Vec<(HeaderName, HeaderValue)> {
     outbound
         .headers
         .iter()
-        .filter_map(|(name, value)| Some((HeaderName::from_static(name), HeaderValue::from_str(value).ok()?)))
+        .filter_map(|(name, value)| {
+            Some((
+                HeaderName::from_static(name),
+                HeaderValue::from_str(value).ok()?,
+            ))
+        })
         .collect()
 }
 
@@ -83,13 +99,21 @@ pub fn signed(
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
     let path = format!("{}{}", account.base.path, outbound.path);
     // A translated request is in one part.
-    let whole: Cow<'_, [u8]> =
-        if let [part] = outbound.body.as_slice() { part[..].into() } else { outbound.body.concat().into() };
-    let signed = keys.signer.headers(&account.base.authority, &path, &whole, SystemTime::now());
-    let signed = signed.map_err(|_| Failure::Unsigned("the path or the session token cannot be signed".to_owned()))?;
+    let whole: Cow<'_, [u8]> = if let [part] = outbound.body.as_slice() {
+        part[..].into()
+    } else {
+        outbound.body.concat().into()
+    };
+    let signed = keys
+        .signer
+        .headers(&account.base.authority, &path, &whole, SystemTime::now());
+    let signed = signed.map_err(|_| {
+        Failure::Unsigned("the path or the session token cannot be signed".to_owned())
+    })?;
     let header = |(name, value): (&'static str, Secret)| {
         let value = HeaderValue::try_from(value.expose());
-        let mut value = value.map_err(|_| Failure::Unsigned("the signature does not fit in a header".to_owned()))?;
+        let mut value = value
+            .map_err(|_| Failure::Unsigned("the signature does not fit in a header".to_owned()))?;
         value.set_sensitive(true);
         Ok((HeaderName::from_static(name), value))
     };
@@ -118,7 +142,10 @@ async fn token(
                 place.state.tokens.failed(&failure, fingerprint);
                 let old = old.ok_or(&failure).map_err(Clone::clone)?;
                 let why = failure.detail().unwrap_or_else(|| failure.name().into());
-                let why: String = scrub(&why, &place.secrets(Some(&old))).chars().take(200).collect();
+                let why: String = scrub(&why, &place.secrets(Some(&old)))
+                    .chars()
+                    .take(200)
+                    .collect();
                 log::warn!(
                     "account {}: could not get a new token ({why}); the gateway still uses the old token",
                     place.account.id
@@ -137,10 +164,17 @@ pub async fn fetch(
     total: Instant,
 ) -> Result<(Secret, Duration), Failure> {
     let Some(issuer) = &place.issuer else {
-        return Err(Failure::Unsigned("the account has no server that issues tokens".to_owned()));
+        return Err(Failure::Unsigned(
+            "the account has no server that issues tokens".to_owned(),
+        ));
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let form = account.form(now).map_err(|why| Failure::Unsigned(why.to_owned()))?;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    let form = account
+        .form(now)
+        .map_err(|why| Failure::Unsigned(why.to_owned()))?;
     let body = [Bytes::copy_from_slice(form.expose().as_bytes())];
     let due = total.min(Instant::now() + issuer.account.timeouts.connect * 2);
     let request_id = own_id();
@@ -158,14 +192,32 @@ pub async fn fetch(
     };
     let mut alarm = Alarm::default();
     let permit = issuer.state.admit().map(Arc::new).ok_or(Failure::Reset)?;
-    let looked_at = |failure| if failure == Failure::Stale { Failure::unread() } else { failure };
-    let mut attempt = Attempt::begin(upstream, issuer, permit, &outgoing, &mut alarm).await.map_err(looked_at)?;
+    let looked_at = |failure| {
+        if failure == Failure::Stale {
+            Failure::unread()
+        } else {
+            failure
+        }
+    };
+    let mut attempt = Attempt::begin(upstream, issuer, permit, &outgoing, &mut alarm)
+        .await
+        .map_err(looked_at)?;
     let late = || Failure::ConnectTimeout;
-    let (status, _) = alarm.until(due, pin!(attempt.head())).await.ok_or_else(late)?.map_err(looked_at)?;
+    let (status, _) = alarm
+        .until(due, pin!(attempt.head()))
+        .await
+        .ok_or_else(late)?
+        .map_err(looked_at)?;
     let mut answer = Vec::new();
-    while let Some(chunk) = alarm.until(due, pin!(attempt.read())).await.ok_or_else(late)?? {
+    while let Some(chunk) = alarm
+        .until(due, pin!(attempt.read()))
+        .await
+        .ok_or_else(late)??
+    {
         if answer.len() + chunk.len() > MOST {
-            return Err(Failure::Nonsense("the answer of the token server is too long".to_owned()));
+            return Err(Failure::Nonsense(
+                "the answer of the token server is too long".to_owned(),
+            ));
         }
         answer.extend_from_slice(&chunk);
     }

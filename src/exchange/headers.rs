@@ -33,9 +33,9 @@ impl<'a> AnswerHeaders<'a> {
         const PART: &[u8] = b"ratelimit";
         match self {
             AnswerHeaders::Http1(head) => head.mentions(PART),
-            AnswerHeaders::Map(headers) => {
-                headers.keys().any(|name| memchr::memmem::find(name.as_str().as_bytes(), PART).is_some())
-            }
+            AnswerHeaders::Map(headers) => headers
+                .keys()
+                .any(|name| memchr::memmem::find(name.as_str().as_bytes(), PART).is_some()),
         }
     }
 }

@@ -98,7 +98,8 @@ impl AnswerReader {
         while self.head.is_none() {
             let came = self.buffer.bytes();
             if !came.is_empty() {
-                let read = AnswerHead::read(came).map_err(|_| HeadFault::Nonsense("no HTTP response"))?;
+                let read =
+                    AnswerHead::read(came).map_err(|_| HeadFault::Nonsense("no HTTP response"))?;
                 if let Some((head, length)) = read {
                     self.buffer.take(length);
                     self.note(head)?;
@@ -118,7 +119,9 @@ impl AnswerReader {
 
     fn note(&mut self, head: AnswerHead) -> Result<(), HeadFault> {
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
-            return Err(HeadFault::Nonsense("a change of protocol that nobody asked for"));
+            return Err(HeadFault::Nonsense(
+                "a change of protocol that nobody asked for",
+            ));
         }
         if head.status.is_informational() {
             self.informational += 1;
@@ -146,7 +149,8 @@ impl AnswerReader {
                 BodyRest::Broken => return Err(BodyCut),
                 BodyRest::Length(0) => return Ok(None),
                 BodyRest::Length(left) => {
-                    let taken = usize::try_from(*left).map_or(came.len(), |left| left.min(came.len()));
+                    let taken =
+                        usize::try_from(*left).map_or(came.len(), |left| left.min(came.len()));
                     *left -= taken as u64;
                     0..taken
                 }
@@ -194,7 +198,11 @@ impl AnswerReader {
     /// error, and must be closed.
     pub fn finish(self) -> Result<Stream, Stream> {
         let keeps = self.head.as_ref().is_some_and(|head| head.keeps);
-        if keeps && self.is_done() && self.buffer.bytes().is_empty() { Ok(self.stream) } else { Err(self.stream) }
+        if keeps && self.is_done() && self.buffer.bytes().is_empty() {
+            Ok(self.stream)
+        } else {
+            Err(self.stream)
+        }
     }
 
     async fn fill(&mut self) -> std::io::Result<usize> {

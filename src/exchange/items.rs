@@ -26,11 +26,21 @@ impl Backends {
     /// after a late answer asks for the rest only.
     pub async fn find_items(&self, key: &Arc<str>, ids: &[&str]) -> Vec<Lookup<Bytes>> {
         let now = Instant::now();
-        let kept = ids.iter().map(|id| self.items.find(key, id, now).map_or(Lookup::Absent, Lookup::There));
+        let kept = ids.iter().map(|id| {
+            self.items
+                .find(key, id, now)
+                .map_or(Lookup::Absent, Lookup::There)
+        });
         let mut found: Vec<Lookup<Bytes>> = kept.collect();
-        let (ItemCacheMode::Store, Some(store)) = (self.items.mode(), &self.store) else { return found };
-        let (missing, places): (Vec<&str>, Vec<&mut Lookup<Bytes>>) =
-            ids.iter().copied().zip(&mut found).filter(|(_, item)| **item == Lookup::Absent).unzip();
+        let (ItemCacheMode::Store, Some(store)) = (self.items.mode(), &self.store) else {
+            return found;
+        };
+        let (missing, places): (Vec<&str>, Vec<&mut Lookup<Bytes>>) = ids
+            .iter()
+            .copied()
+            .zip(&mut found)
+            .filter(|(_, item)| **item == Lookup::Absent)
+            .unzip();
         let fetched = store.find_items(key, &missing).await;
         for ((place, id), sealed) in places.into_iter().zip(missing).zip(fetched) {
             *place = self.opened_item(key, id, sealed, now);
@@ -39,13 +49,21 @@ impl Backends {
     }
 
     /// Opens an item of the store, and keeps it in memory. One that does not open is not there.
-    fn opened_item(&self, key: &Arc<str>, id: &str, sealed: Lookup<Vec<u8>>, now: Instant) -> Lookup<Bytes> {
+    fn opened_item(
+        &self,
+        key: &Arc<str>,
+        id: &str,
+        sealed: Lookup<Vec<u8>>,
+        now: Instant,
+    ) -> Lookup<Bytes> {
         let sealed = match sealed {
             Lookup::There(sealed) => sealed,
             Lookup::Absent => return Lookup::Absent,
             Lookup::Unasked => return Lookup::Unasked,
         };
-        let Some(item) = self.seals.reopen(&owner(key, id), &sealed) else { return Lookup::Absent };
+        let Some(item) = self.seals.reopen(&owner(key, id), &sealed) else {
+            return Lookup::Absent;
+        };
         self.items.put(key, id, &item, now);
         Lookup::There(Bytes::from(item))
     }

@@ -81,11 +81,23 @@ pub async fn keep(live: &Live, backends: &Arc<Backends>, metrics: &Metrics) {
 /// Returns the accounts whose lists are needed, those with the same list together.
 fn sources(snapshot: &Snapshot) -> Sources {
     let mut sources = Sources::new();
-    for place in snapshot.catalog.listed_accounts().into_iter().filter_map(|index| snapshot.places.get(index)) {
+    for place in snapshot
+        .catalog
+        .listed_accounts()
+        .into_iter()
+        .filter_map(|index| snapshot.places.get(index))
+    {
         // Behind another proxy, or for another user of it, the same list may be out of reach.
         let user = |proxy: &Proxy| proxy.credential().map(|secret| digest(secret.expose()));
-        let proxy = place.proxy.as_ref().map(|proxy| (proxy.to_string(), user(proxy)));
-        let name = format!("{} {} {proxy:?}", source(&place.account), place.account.boundary());
+        let proxy = place
+            .proxy
+            .as_ref()
+            .map(|proxy| (proxy.to_string(), user(proxy)));
+        let name = format!(
+            "{} {} {proxy:?}",
+            source(&place.account),
+            place.account.boundary()
+        );
         sources.entry(name).or_default().push(place.clone());
     }
     sources
@@ -96,44 +108,86 @@ async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
     let Some(first) = places.first() else { return };
     let fetched = fetch(&backends.upstream, first, &mut None).await;
     // Meanwhile an account may have got another address or credential: it has another list.
-    let places: Vec<_> = places.iter().filter(|place| place.state.listing.is_of(&place.account)).collect();
+    let places: Vec<_> = places
+        .iter()
+        .filter(|place| place.state.listing.is_of(&place.account))
+        .collect();
     let Some(first) = places.first() else { return };
-    let (now, clock, refresh) = (std::time::Instant::now(), SystemTime::now(), backends.server.list_refresh);
-    let ids = places.iter().map(|place| &*place.account.id).collect::<Vec<_>>().join(", ");
+    let (now, clock, refresh) = (
+        std::time::Instant::now(),
+        SystemTime::now(),
+        backends.server.list_refresh,
+    );
+    let ids = places
+        .iter()
+        .map(|place| &*place.account.id)
+        .collect::<Vec<_>>()
+        .join(", ");
     // A provider that has lost all of its models for a moment would take them from all callers.
-    let known = first.state.listing.names().is_some_and(|known| !known.names.is_empty());
+    let known = first
+        .state
+        .listing
+        .names()
+        .is_some_and(|known| !known.names.is_empty());
     let names = match fetched.and_then(|names| if known { with_names(names) } else { Ok(names) }) {
         Ok(names) => Arc::new(names),
         Err(failure) => {
-            let said = failure.detail().map(|detail| scrub(&detail, &first.secrets(None)));
-            let why: String =
-                [Some(failure.name().to_owned()), said].into_iter().flatten().collect::<Vec<_>>().join(": ");
+            let said = failure
+                .detail()
+                .map(|detail| scrub(&detail, &first.secrets(None)));
+            let why: String = [Some(failure.name().to_owned()), said]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(": ");
             let why: String = why.chars().take(200).collect();
             let has_names = first.state.listing.names().is_some();
-            let then = if has_names { "the list stays as it is" } else { "no model of its patterns is served" };
-            log::warn!("account {ids}: could not get the list of the provider's models ({why}); {then}");
-            places.iter().for_each(|place| place.state.listing.failed(why.clone(), clock, now, refresh));
+            let then = if has_names {
+                "the list stays as it is"
+            } else {
+                "no model of its patterns is served"
+            };
+            log::warn!(
+                "account {ids}: could not get the list of the provider's models ({why}); {then}"
+            );
+            places
+                .iter()
+                .for_each(|place| place.state.listing.failed(why.clone(), clock, now, refresh));
             return;
         }
     };
     if first.state.listing.names().as_ref() != Some(&names) {
         let (served, left_out) = (names.names.len(), names.left_out);
-        log::info!("account {ids}: the provider lists {served} models; {left_out} more names cannot be served");
+        log::info!(
+            "account {ids}: the provider lists {served} models; {left_out} more names cannot be served"
+        );
     }
     for place in places {
-        place.state.listing.put(names.clone(), clock, Some(now + refresh));
-        let Some(folder) = backends.server.list_folder() else { continue };
+        place
+            .state
+            .listing
+            .put(names.clone(), clock, Some(now + refresh));
+        let Some(folder) = backends.server.list_folder() else {
+            continue;
+        };
         let (account, names) = (place.account.clone(), names.clone());
         let stored = spawn_blocking(move || store(&folder, &account, &names, clock)).await;
         if let Ok(Err(why)) = stored {
-            log::warn!("account {}: the list of the provider's models cannot be kept on disk: {why}", place.account.id);
+            log::warn!(
+                "account {}: the list of the provider's models cannot be kept on disk: {why}",
+                place.account.id
+            );
         }
     }
 }
 
 /// Refuses a list without a name that can be served.
 fn with_names(names: ListedNames) -> Result<ListedNames, Failure> {
-    if names.names.is_empty() { Err(Failure::Nonsense("an empty list".to_owned())) } else { Ok(names) }
+    if names.names.is_empty() {
+        Err(Failure::Nonsense("an empty list".to_owned()))
+    } else {
+        Ok(names)
+    }
 }
 
 /// Fetches all pages of a list. The time that the first page tells, if any, is noted in `date`,
@@ -144,11 +198,24 @@ pub async fn fetch(
     date: &mut Option<SystemTime>,
 ) -> Result<ListedNames, Failure> {
     let nonsense = || Failure::Nonsense("an answer that is no list of models".to_owned());
-    let listing = place.account.dialect.protocol.endpoints.listing.ok_or_else(nonsense)?;
+    let listing = place
+        .account
+        .dialect
+        .protocol
+        .endpoints
+        .listing
+        .ok_or_else(nonsense)?;
     let (due, base) = (Instant::now() + PATIENCE, &place.account.base.path);
     let (mut names, mut next, mut left) = (Vec::new(), None, BYTES);
     for _ in 0..PAGES {
-        let body = get(upstream, place, &listing.path(base, next.as_deref()), (left, due), date).await?;
+        let body = get(
+            upstream,
+            place,
+            &listing.path(base, next.as_deref()),
+            (left, due),
+            date,
+        )
+        .await?;
         left = left.saturating_sub(body.len());
         let page = listing.page(&body).ok_or_else(nonsense)?;
         names.extend(page.names);
@@ -157,7 +224,9 @@ pub async fn fetch(
         }
         next = page.next;
     }
-    Err(Failure::Nonsense(format!("a list of more than {PAGES} pages")))
+    Err(Failure::Nonsense(format!(
+        "a list of more than {PAGES} pages"
+    )))
 }
 
 /// Returns what the account's server has at a path: at most so many bytes. Notes the time that the
@@ -196,17 +265,35 @@ pub async fn send(
 ) -> Result<Vec<u8>, Failure> {
     let due = outgoing.total;
     let mut alarm = Alarm::default();
-    let permit = place.state.admit_count().map(Arc::new).ok_or(Failure::Reset)?;
-    let looked_at = |failure| if failure == Failure::Stale { Failure::unread() } else { failure };
-    let mut attempt = Attempt::begin(upstream, place, permit, outgoing, &mut alarm).await.map_err(looked_at)?;
-    let head = alarm.until(due, pin!(attempt.head())).await.ok_or(Failure::TotalTimeout)?;
+    let permit = place
+        .state
+        .admit_count()
+        .map(Arc::new)
+        .ok_or(Failure::Reset)?;
+    let looked_at = |failure| {
+        if failure == Failure::Stale {
+            Failure::unread()
+        } else {
+            failure
+        }
+    };
+    let mut attempt = Attempt::begin(upstream, place, permit, outgoing, &mut alarm)
+        .await
+        .map_err(looked_at)?;
+    let head = alarm
+        .until(due, pin!(attempt.head()))
+        .await
+        .ok_or(Failure::TotalTimeout)?;
     let (status, headers) = head.map_err(looked_at)?;
     // An answer from a cache has the time at which it was put there.
     let is_fresh = headers.get("age").is_none();
-    *date = date.or_else(|| httpdate::parse_http_date(headers.text("date").filter(|_| is_fresh)?).ok());
+    *date =
+        date.or_else(|| httpdate::parse_http_date(headers.text("date").filter(|_| is_fresh)?).ok());
     if status != StatusCode::OK {
         let front = Front::of("", None, &|_| false);
-        return Err(attempt.refused(&place.account.dialect, front, due, &mut alarm).await);
+        return Err(attempt
+            .refused(&place.account.dialect, front, due, &mut alarm)
+            .await);
     }
     let body = attempt.rest(most, due, &mut alarm).await?;
     attempt.finish().await;
@@ -215,8 +302,15 @@ pub async fn send(
 
 /// Takes the lists that are kept on disk, for accounts whose list is not known.
 pub fn recall(server: &Server, snapshot: &Snapshot) {
-    let Some(folder) = server.list_folder() else { return };
-    for place in snapshot.catalog.listed_accounts().into_iter().filter_map(|index| snapshot.places.get(index)) {
+    let Some(folder) = server.list_folder() else {
+        return;
+    };
+    for place in snapshot
+        .catalog
+        .listed_accounts()
+        .into_iter()
+        .filter_map(|index| snapshot.places.get(index))
+    {
         if place.state.listing.names().is_none()
             && let Some((names, fetched)) = read(&folder, &place.account)
         {
@@ -231,12 +325,27 @@ fn file(folder: &Path, account: &Account) -> PathBuf {
 
 /// Writes a list: a line with its address, a line with the time in Unix seconds and the number of
 /// names that were left out, and a line for each name.
-fn store(folder: &Path, account: &Account, list: &ListedNames, fetched: SystemTime) -> io::Result<()> {
-    let seconds = fetched.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let text = format!("{}\n{seconds} {}\n{}\n", source(account), list.left_out, list.names.join("\n"));
+fn store(
+    folder: &Path,
+    account: &Account,
+    list: &ListedNames,
+    fetched: SystemTime,
+) -> io::Result<()> {
+    let seconds = fetched
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs();
+    let text = format!(
+        "{}\n{seconds} {}\n{}\n",
+        source(account),
+        list.left_out,
+        list.names.join("\n")
+    );
     fs::create_dir_all(folder)?;
-    let (path, fresh) =
-        (file(folder, account), file(folder, account).with_extension(format!("{}.new", std::process::id())));
+    let (path, fresh) = (
+        file(folder, account),
+        file(folder, account).with_extension(format!("{}.new", std::process::id())),
+    );
     fs::write(&fresh, text)?;
     fs::rename(fresh, path)
 }
@@ -244,7 +353,11 @@ fn store(folder: &Path, account: &Account, list: &ListedNames, fetched: SystemTi
 /// Reads a list that [`store`] wrote for this account at its present address.
 fn read(folder: &Path, account: &Account) -> Option<(ListedNames, SystemTime)> {
     let mut text = String::new();
-    fs::File::open(file(folder, account)).ok()?.take(BYTES as u64).read_to_string(&mut text).ok()?;
+    fs::File::open(file(folder, account))
+        .ok()?
+        .take(BYTES as u64)
+        .read_to_string(&mut text)
+        .ok()?;
     let mut lines = text.lines();
     if lines.next()? != source(account) {
         return None;
@@ -252,5 +365,11 @@ fn read(folder: &Path, account: &Account) -> Option<(ListedNames, SystemTime)> {
     let (seconds, left_out) = lines.next()?.split_once(' ')?;
     let fetched = UNIX_EPOCH.checked_add(Duration::from_secs(seconds.parse().ok()?))?;
     let list = ListedNames::new(lines.filter(|line| !line.is_empty()).map(str::to_owned));
-    Some((ListedNames { left_out: list.left_out + left_out.parse::<u32>().ok()? as usize, ..list }, fetched))
+    Some((
+        ListedNames {
+            left_out: list.left_out + left_out.parse::<u32>().ok()? as usize,
+            ..list
+        },
+        fetched,
+    ))
 }

@@ -47,7 +47,10 @@ impl OwnTime {
 
 /// Runs a future and adds up the time that it ran, as opposed to waited. A panic of the future ends
 /// only the exchange.
-pub fn guarded<F: Future>(own: &OwnTime, mut future: Pin<&mut F>) -> impl Future<Output = Result<F::Output, Panicked>> {
+pub fn guarded<F: Future>(
+    own: &OwnTime,
+    mut future: Pin<&mut F>,
+) -> impl Future<Output = Result<F::Output, Panicked>> {
     std::future::poll_fn(move |context| {
         let began = Instant::now();
         // Nothing that a panic may leave half-done is used again: the exchange ends with it, and
@@ -65,6 +68,15 @@ pub fn guarded<F: Future>(own: &OwnTime, mut future: Pin<&mut F>) -> impl Future
 /// Panics if a test asks for it, to see what a panic of ours costs. It does so only with the
 /// feature `test-panics`.
 pub(crate) fn panic_here(session: &pingora_proxy::Session, phase: &str) {
-    let asked = || session.req_header().headers.get("x-test-panic").is_some_and(|v| v.as_bytes() == phase.as_bytes());
-    assert!(!cfg!(feature = "test-panics") || !asked(), "asked for by x-test-panic");
+    let asked = || {
+        session
+            .req_header()
+            .headers
+            .get("x-test-panic")
+            .is_some_and(|v| v.as_bytes() == phase.as_bytes())
+    };
+    assert!(
+        !cfg!(feature = "test-panics") || !asked(),
+        "asked for by x-test-panic"
+    );
 }

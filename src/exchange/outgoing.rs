@@ -21,10 +21,19 @@ pub fn own_id() -> String {
 
 /// Adds the headers that tell an account to which trace its own spans belong. Returns the span that
 /// is their parent.
-pub(super) fn tell_trace(trace: &TraceContext, headers: &mut Vec<(HeaderName, HeaderValue)>) -> SpanId {
+pub(super) fn tell_trace(
+    trace: &TraceContext,
+    headers: &mut Vec<(HeaderName, HeaderValue)>,
+) -> SpanId {
     let span = fastrand::u64(1..).to_be_bytes();
-    let state = trace.state().and_then(|state| HeaderValue::from_str(state).ok());
-    headers.extend(HeaderValue::try_from(trace.traceparent(span)).ok().map(|parent| (TRACEPARENT.clone(), parent)));
+    let state = trace
+        .state()
+        .and_then(|state| HeaderValue::from_str(state).ok());
+    headers.extend(
+        HeaderValue::try_from(trace.traceparent(span))
+            .ok()
+            .map(|parent| (TRACEPARENT.clone(), parent)),
+    );
     headers.extend(state.map(|state| (TRACESTATE.clone(), state)));
     span
 }
@@ -54,7 +63,11 @@ pub struct Outgoing<'a> {
 impl Outgoing<'_> {
     /// Returns the method, and the part of the path that is the account's.
     fn target<'p>(&self, account: &'p Account) -> (&'static str, &'p str) {
-        if self.body.is_empty() { ("GET", "") } else { ("POST", &account.base.path) }
+        if self.body.is_empty() {
+            ("GET", "")
+        } else {
+            ("POST", &account.base.path)
+        }
     }
 
     /// Returns the length of the body.
@@ -68,9 +81,14 @@ impl Outgoing<'_> {
     pub(super) fn slices(&self, longest: usize) -> Box<dyn Iterator<Item = Slice<'_>> + Send + '_> {
         let plain = self.body.iter().filter(|_| self.upload.is_none());
         let plain = plain.flat_map(move |part| {
-            (0..part.len()).step_by(longest).map(move |at| part.slice(at..part.len().min(at + longest)))
+            (0..part.len())
+                .step_by(longest)
+                .map(move |at| part.slice(at..part.len().min(at + longest)))
         });
-        let form = self.upload.into_iter().flat_map(move |upload| upload.slices(self.body, longest));
+        let form = self
+            .upload
+            .into_iter()
+            .flat_map(move |upload| upload.slices(self.body, longest));
         Box::new(plain.map(Slice::Here).chain(form))
     }
 
@@ -88,8 +106,9 @@ impl Outgoing<'_> {
             None => Cow::Borrowed(place.head.as_slice()),
             Some(_) => place::head(&place.account, |name| name != header::CONTENT_TYPE).into(),
         };
-        let mut head =
-            Vec::with_capacity(fixed.len() + base.len() + self.path.len() + self.request_id.len() + 72 + room);
+        let mut head = Vec::with_capacity(
+            fixed.len() + base.len() + self.path.len() + self.request_id.len() + 72 + room,
+        );
         head.extend_from_slice(method.as_bytes());
         head.push(b' ');
         head.extend_from_slice(base.as_bytes());
@@ -133,9 +152,18 @@ pub fn fields(
     request_id: HeaderValue,
     length: usize,
 ) -> Vec<(HeaderName, HeaderValue)> {
-    let host = HeaderValue::try_from(account.base.authority.as_str()).ok().map(|host| (header::HOST, host));
-    let rest = [(HeaderName::from_static("x-request-id"), request_id), (header::CONTENT_LENGTH, length.into())];
-    host.into_iter().chain(headers(account)).chain(own.iter().cloned()).chain(rest).collect()
+    let host = HeaderValue::try_from(account.base.authority.as_str())
+        .ok()
+        .map(|host| (header::HOST, host));
+    let rest = [
+        (HeaderName::from_static("x-request-id"), request_id),
+        (header::CONTENT_LENGTH, length.into()),
+    ];
+    host.into_iter()
+        .chain(headers(account))
+        .chain(own.iter().cloned())
+        .chain(rest)
+        .collect()
 }
 
 #[cfg(test)]
@@ -150,11 +178,21 @@ mod tests {
     fn what_is_shown_of_a_head_is_what_is_written() {
         let catalog = "accounts:\n  plain: { dialect: openai, base_url: \"https://a.test/v1\", key: k-1, headers: { X-Team: t, User-Agent: \
                        mine } }\n  named: { dialect: anthropic, key: k-2 }\nmodels: {}\ncallers: {}\n";
-        let catalog =
-            resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
-        let own = [(HeaderName::from_static("x-own"), HeaderValue::from_static("o"))];
+        let catalog = resolve(
+            &[("catalog.yaml".to_owned(), catalog.to_owned())],
+            &mut |_| Ok(String::new()),
+        )
+        .expect("a catalog");
+        let own = [(
+            HeaderName::from_static("x-own"),
+            HeaderValue::from_static("o"),
+        )];
         for account in catalog.accounts() {
-            let place = Place::new(account.clone(), Arc::new(State::new(account.id.clone())), &Proxies::default());
+            let place = Place::new(
+                account.clone(),
+                Arc::new(State::new(account.id.clone())),
+                &Proxies::default(),
+            );
             let body = [Bytes::from_static(b"{}")];
             let total = Instant::now();
             let timeouts = account.timeouts;

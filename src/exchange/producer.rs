@@ -68,7 +68,13 @@ impl BrokenAnswer {
     pub fn told(&self, has_begun: bool) -> AnswerSoFar<'_> {
         let Unfinished { id, events, echo } = &self.so_far;
         let id = id.as_deref().unwrap_or(&self.header.id);
-        AnswerSoFar { id, events: *events, has_begun, header: Some(&self.header), echo: echo.as_deref() }
+        AnswerSoFar {
+            id,
+            events: *events,
+            has_begun,
+            header: Some(&self.header),
+            echo: echo.as_deref(),
+        }
     }
 }
 
@@ -188,12 +194,29 @@ struct Failures {
 impl<'x> Producer<'x> {
     /// Returns what is written for a candidate.
     fn asking(&self) -> CallersRequest<'_> {
-        let Request { envelope, snapshot, permissions, model_limits, .. } = self.request;
-        CallersRequest { body: &self.memory.body, envelope, catalog: &snapshot.catalog, permissions, model_limits }
+        let Request {
+            envelope,
+            snapshot,
+            permissions,
+            model_limits,
+            ..
+        } = self.request;
+        CallersRequest {
+            body: &self.memory.body,
+            envelope,
+            catalog: &snapshot.catalog,
+            permissions,
+            model_limits,
+        }
     }
 
     /// Makes a producer that has done nothing yet.
-    pub fn new(shared: &'x Backends, request: &'x Request, sent: Sent, own: &'x OwnTime) -> Producer<'x> {
+    pub fn new(
+        shared: &'x Backends,
+        request: &'x Request,
+        sent: Sent,
+        own: &'x OwnTime,
+    ) -> Producer<'x> {
         let Sent { body, upload, held } = sent;
         Producer {
             shared,
@@ -201,14 +224,22 @@ impl<'x> Producer<'x> {
             own,
             began: Instant::now(),
             alarm: Alarm::default(),
-            memory: ExchangeMemory { body, upload: upload.map(Arc::new), request: held, answer: None },
+            memory: ExchangeMemory {
+                body,
+                upload: upload.map(Arc::new),
+                request: held,
+                answer: None,
+            },
             search: Search::new(&request.candidates, shared.server.attempts),
             failures: Failures::default(),
             judged: None,
             no_thoughts: false,
             queued: Duration::ZERO,
             may_hedge: request.model.hedge.is_some() && request.envelope.front.only.is_none(),
-            state: ProducerState::Asking { race: Race::Nobody, reserve: None },
+            state: ProducerState::Asking {
+                race: Race::Nobody,
+                reserve: None,
+            },
             asked: None,
             timing: (None, None),
             usage: Usage::default(),
@@ -231,7 +262,12 @@ impl<'x> Producer<'x> {
 
     /// Returns the time that the exchange has waited for a place.
     pub fn queued(&self) -> Duration {
-        self.queued + self.state.waiting().map(|since| since.elapsed()).unwrap_or_default()
+        self.queued
+            + self
+                .state
+                .waiting()
+                .map(|since| since.elapsed())
+                .unwrap_or_default()
     }
 
     /// Returns the next piece, or the refusal if there is none and will be none.
@@ -246,8 +282,14 @@ impl<'x> Producer<'x> {
     async fn next_of_one(&mut self) -> Result<Piece, Refusal> {
         loop {
             let step = match &self.state {
-                ProducerState::Asking { race: Race::Nobody | Race::Waiting(_), .. } => self.seek().await,
-                ProducerState::Asking { race: Race::One(_) | Race::Two(..), .. } => self.race().await,
+                ProducerState::Asking {
+                    race: Race::Nobody | Race::Waiting(_),
+                    ..
+                } => self.seek().await,
+                ProducerState::Asking {
+                    race: Race::One(_) | Race::Two(..),
+                    ..
+                } => self.race().await,
                 ProducerState::Streaming(_) => self.advance().await,
                 ProducerState::Ending(failure) => {
                     let refusal = self.refusal(failure);
@@ -266,19 +308,29 @@ impl<'x> Producer<'x> {
 
     /// Returns the usage that was reported or passed on so far, for an exchange that ends early.
     pub fn usage_so_far(&self) -> Usage {
-        self.state.streaming().map_or(self.usage, |live| live.reading.stream.usage_so_far())
+        self.state
+            .streaming()
+            .map_or(self.usage, |live| live.reading.stream.usage_so_far())
     }
 
     /// Returns the cost of what was used, if the price is known.
     pub fn cost(&self, usage: &Usage) -> Option<Usd> {
         let price = || self.candidate()?.price;
-        self.sliced.cost.unwrap_or_else(|| price().map(|price| price.cost(usage)))
+        self.sliced
+            .cost
+            .unwrap_or_else(|| price().map(|price| price.cost(usage)))
     }
 
     /// Returns what the caller knows of an answer that cannot go on.
     pub fn answer_so_far(&self) -> BrokenAnswer {
-        let so_far = self.state.streaming().map_or_else(|| self.told.clone(), |live| live.reading.stream.so_far());
-        BrokenAnswer { header: self.request.face.clone(), so_far }
+        let so_far = self
+            .state
+            .streaming()
+            .map_or_else(|| self.told.clone(), |live| live.reading.stream.so_far());
+        BrokenAnswer {
+            header: self.request.face.clone(),
+            so_far,
+        }
     }
 
     /// Ends the attempts that run, and notes why: the caller left, or the gateway shuts down.
@@ -300,12 +352,19 @@ impl<'x> Producer<'x> {
         self.attempts.maybe_billed |= self.state.take_reserve().is_some();
         for mut running in self.state.stop_race() {
             let is_left = why == CALLER_LEFT;
-            let why = if is_left && tells { self.leave(&mut running.attempt) } else { why };
+            let why = if is_left && tells {
+                self.leave(&mut running.attempt)
+            } else {
+                why
+            };
             is_told |= is_left && tells;
             // A caller who leaves pays for what was asked for it: once, though two attempts run.
             if is_left && self.usage.source == Source::None {
                 let attempt = &running.attempt;
-                self.usage = attempt.progress.spent(self.request.face.prompt_bytes).unwrap_or_default();
+                self.usage = attempt
+                    .progress
+                    .spent(self.request.face.prompt_bytes)
+                    .unwrap_or_default();
                 self.attempts.maybe_billed |= self.usage.source != Source::None;
                 self.asked = Some(attempt.candidate);
                 self.note(attempt, why, None, None);
@@ -314,7 +373,8 @@ impl<'x> Producer<'x> {
             }
         }
         if self.state.streaming().is_some()
-            && let ProducerState::Streaming(live) = std::mem::replace(&mut self.state, ProducerState::Over(None))
+            && let ProducerState::Streaming(live) =
+                std::mem::replace(&mut self.state, ProducerState::Over(None))
         {
             self.attempts.maybe_billed = true;
             self.measure();
@@ -325,10 +385,14 @@ impl<'x> Producer<'x> {
 
     /// Notes the length of an answer, be it whole or not, for what later requests reserve.
     fn measure(&self) {
-        let writes = self.asked.is_some_and(|candidate| candidate.track.endpoint.writes());
+        let writes = self
+            .asked
+            .is_some_and(|candidate| candidate.track.endpoint.writes());
         if writes && self.usage.source != Source::None {
             let each = self.usage.completion / self.request.envelope.choices.written.max(1);
-            self.request.demand.answered(each, std::time::Instant::now());
+            self.request
+                .demand
+                .answered(each, std::time::Instant::now());
         }
     }
 
@@ -338,7 +402,10 @@ impl<'x> Producer<'x> {
             self.served.account = Some(candidate.place.account.id.clone());
             self.served.upstream_model = Some(candidate.upstream_model.clone());
         }
-        (std::mem::take(&mut self.attempts), std::mem::take(&mut self.served))
+        (
+            std::mem::take(&mut self.attempts),
+            std::mem::take(&mut self.served),
+        )
     }
 
     /// Returns the fields of the request that the upstream was not told.
@@ -357,7 +424,9 @@ impl<'x> Producer<'x> {
 
     /// Passes an answer on, since its attempt has opened its gate.
     fn answer(&mut self, running: Running<'x>, Opened { gained, held, .. }: Opened) -> Piece {
-        let Running { attempt, losses, .. } = running;
+        let Running {
+            attempt, losses, ..
+        } = running;
         // An answer in reserve is not needed any more: its connection closes.
         self.attempts.maybe_billed |= self.state.take_reserve().is_some();
         self.answers(&attempt, losses);
@@ -375,10 +444,21 @@ impl<'x> Producer<'x> {
 
     /// Notes that an answer is whole, and returns its last piece.
     fn whole(&mut self, mut attempt: Try<'_>, whole: WholeAnswer) -> Piece {
-        let WholeAnswer { piece, usage, kept, flaws, reasons, attempt: connection } = whole;
+        let WholeAnswer {
+            piece,
+            usage,
+            kept,
+            flaws,
+            reasons,
+            attempt: connection,
+        } = whole;
         self.usage = usage;
         (self.served.flaws, self.served.reasons) = (flaws, reasons);
-        self.request.envelope.front.flaws(flaws).for_each(|name| self.served.losses.add(name));
+        self.request
+            .envelope
+            .front
+            .flaws(flaws)
+            .for_each(|name| self.served.losses.add(name));
         self.measure();
         attempt.guard.whole(std::time::Instant::now());
         self.keep(kept);
@@ -392,7 +472,11 @@ impl<'x> Producer<'x> {
     /// request's body.
     fn commit(&mut self, state: ProducerState<'x>) {
         self.state = state;
-        let held = if self.memory.upload.is_some() { self.memory.request.bytes() } else { self.memory.body.len() };
+        let held = if self.memory.upload.is_some() {
+            self.memory.request.bytes()
+        } else {
+            self.memory.body.len()
+        };
         self.memory.request.shrink(held);
         (self.memory.body, self.memory.upload) = (Bytes::new(), None);
     }
@@ -403,13 +487,19 @@ impl<'x> Producer<'x> {
             self.state = ProducerState::Over(None);
             return Err(refusal);
         };
-        let Declined { running, opened, noted } = *declined;
+        let Declined {
+            running,
+            opened,
+            noted,
+        } = *declined;
         // The trail lists the attempt again when it ends.
         let Tried { labels, .. } = self.attempts.trail.remove(noted);
         let attempt = &running.attempt;
         attempt.progress.lock().labels = labels;
         attempt.candidate.track.series.take_back();
-        self.request.meter.wanted(attempt.candidate, &attempt.progress, &self.attempts.trail);
+        self.request
+            .meter
+            .wanted(attempt.candidate, &attempt.progress, &self.attempts.trail);
         Ok(Some(self.answer(running, opened)))
     }
 
@@ -417,7 +507,11 @@ impl<'x> Producer<'x> {
     /// attempt.
     fn total(&self, candidate: &Candidate) -> Instant {
         let timeouts = &candidate.timeouts;
-        let total = if self.request.envelope.stream { timeouts.total_stream } else { timeouts.total };
+        let total = if self.request.envelope.stream {
+            timeouts.total_stream
+        } else {
+            timeouts.total
+        };
         self.began + self.request.timeout.map_or(total, |most| most.min(total))
     }
 }

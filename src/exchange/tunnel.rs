@@ -22,14 +22,28 @@ const LARGEST: usize = 16 * 1024;
 const FIELDS: usize = 64;
 
 /// Asks a proxy for a tunnel to an account's server, on a new connection to the proxy.
-pub(super) async fn open(proxy: &Proxy, base: &Base, mut stream: Stream) -> Result<Stream, Failure> {
+pub(super) async fn open(
+    proxy: &Proxy,
+    base: &Base,
+    mut stream: Stream,
+) -> Result<Stream, Failure> {
     if proxy.tls {
-        let distrusted = |Distrust { why, lasts }| failed(proxy, lasts, &format!("makes no secure connection: {why}"));
-        stream = Box::new(Secure(trust().connect(&proxy.host, stream).await.map_err(distrusted)?));
+        let distrusted = |Distrust { why, lasts }| {
+            failed(proxy, lasts, &format!("makes no secure connection: {why}"))
+        };
+        stream = Box::new(Secure(
+            trust()
+                .connect(&proxy.host, stream)
+                .await
+                .map_err(distrusted)?,
+        ));
     }
     let closed = || failed(proxy, false, "closed the connection without an answer");
     let goal = goal(base);
-    stream.write_all(request(proxy, &goal).expose().as_bytes()).await.map_err(|_| closed())?;
+    stream
+        .write_all(request(proxy, &goal).expose().as_bytes())
+        .await
+        .map_err(|_| closed())?;
     stream.flush().await.map_err(|_| closed())?;
     let mut answer = Vec::with_capacity(512);
     loop {
@@ -38,13 +52,29 @@ pub(super) async fn open(proxy: &Proxy, base: &Base, mut stream: Stream) -> Resu
         }
         match read(&answer) {
             // The server speaks only when it is spoken to. What comes before is not from it.
-            Ok(Some(ProxyAnswer { status: 200..=299, length, .. })) if length < answer.len() => {
-                return Err(failed(proxy, false, "sent something after its answer to CONNECT"));
+            Ok(Some(ProxyAnswer {
+                status: 200..=299,
+                length,
+                ..
+            })) if length < answer.len() => {
+                return Err(failed(
+                    proxy,
+                    false,
+                    "sent something after its answer to CONNECT",
+                ));
             }
-            Ok(Some(ProxyAnswer { status: 200..=299, .. })) => return Ok(stream),
+            Ok(Some(ProxyAnswer {
+                status: 200..=299, ..
+            })) => return Ok(stream),
             Ok(Some(answer)) => return Err(refused(proxy, base, &goal, &answer)),
             Ok(None) if answer.len() < LARGEST => {}
-            Ok(None) | Err(NoAnswer) => return Err(failed(proxy, false, "gave an answer that no HTTP proxy gives")),
+            Ok(None) | Err(NoAnswer) => {
+                return Err(failed(
+                    proxy,
+                    false,
+                    "gave an answer that no HTTP proxy gives",
+                ));
+            }
         }
     }
 }
@@ -64,33 +94,50 @@ pub(super) fn late(proxy: &Proxy) -> Failure {
 pub(super) fn inside(proxy: &Proxy, base: &Base, failure: Failure) -> Failure {
     let through = |why: &str| format!("{why} (through the proxy {proxy})");
     if let Failure::Tls { why, lasts } = &failure {
-        return Failure::Tls { why: through(why), lasts: *lasts };
+        return Failure::Tls {
+            why: through(why),
+            lasts: *lasts,
+        };
     }
     if let Failure::Unreachable(why) = &failure {
         return Failure::Unreachable(through(why));
     }
     if failure == Failure::ConnectTimeout {
-        let does = format!("made a tunnel to {}, and no connection to the server came in time", goal(base));
+        let does = format!(
+            "made a tunnel to {}, and no connection to the server came in time",
+            goal(base)
+        );
         return failed(proxy, false, &does);
     }
     failure
 }
 
 fn failed(proxy: &Proxy, lasts: bool, does: &str) -> Failure {
-    Failure::Proxy { why: format!("the proxy {proxy} {does}"), lasts }
+    Failure::Proxy {
+        why: format!("the proxy {proxy} {does}"),
+        lasts,
+    }
 }
 
 /// Returns the server's host and port as CONNECT names them. The port is always written.
 fn goal(base: &Base) -> String {
     let Base { host, port, .. } = base;
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
 }
 
 fn request(proxy: &Proxy, goal: &str) -> Secret {
     let credential = proxy.credential().map(Secret::expose);
-    let credential = credential.map(|value| format!("proxy-authorization: {value}\r\n")).unwrap_or_default();
+    let credential = credential
+        .map(|value| format!("proxy-authorization: {value}\r\n"))
+        .unwrap_or_default();
     let agent = concat!("portcullis/", env!("CARGO_PKG_VERSION"));
-    Secret::new(format!("CONNECT {goal} HTTP/1.1\r\nhost: {goal}\r\nuser-agent: {agent}\r\n{credential}\r\n"))
+    Secret::new(format!(
+        "CONNECT {goal} HTTP/1.1\r\nhost: {goal}\r\nuser-agent: {agent}\r\n{credential}\r\n"
+    ))
 }
 
 /// The proxy's answer.
@@ -115,31 +162,57 @@ fn read(bytes: &[u8]) -> Result<Option<ProxyAnswer>, NoAnswer> {
         let mut fields = [EMPTY_HEADER; FIELDS];
         let mut response = Response::new(&mut fields);
         let rest = bytes.get(before..).unwrap_or_default();
-        let Status::Complete(length) = response.parse(rest).map_err(|_| NoAnswer)? else { return Ok(None) };
+        let Status::Complete(length) = response.parse(rest).map_err(|_| NoAnswer)? else {
+            return Ok(None);
+        };
         let status = response.code.ok_or(NoAnswer)?;
         if (100..=199).contains(&status) {
             before += length;
             continue;
         }
-        let mut ways = response.headers.iter().filter(|field| field.name.eq_ignore_ascii_case("proxy-authenticate"));
-        let is_basic = |value: &[u8]| memchr::memmem::find(&value.to_ascii_lowercase(), b"basic").is_some();
+        let mut ways = response
+            .headers
+            .iter()
+            .filter(|field| field.name.eq_ignore_ascii_case("proxy-authenticate"));
+        let is_basic =
+            |value: &[u8]| memchr::memmem::find(&value.to_ascii_lowercase(), b"basic").is_some();
         let has_ways = ways.clone().next().is_some();
         let wants_another_way = has_ways && !ways.any(|field| is_basic(field.value));
-        return Ok(Some(ProxyAnswer { status, length: before + length, wants_another_way }));
+        return Ok(Some(ProxyAnswer {
+            status,
+            length: before + length,
+            wants_another_way,
+        }));
     }
 }
 
 /// Returns the failure for a proxy's refusal.
 fn refused(proxy: &Proxy, base: &Base, goal: &str, answer: &ProxyAnswer) -> Failure {
-    let &ProxyAnswer { status, wants_another_way, .. } = answer;
+    let &ProxyAnswer {
+        status,
+        wants_another_way,
+        ..
+    } = answer;
     let (lasts, does) = match status {
         // Tinyproxy answers 401 to a wrong password.
-        401 | 407 if wants_another_way => (true, "asks for a credential in another way than Basic".to_owned()),
-        401 | 407 if proxy.credential().is_some() => (true, "refuses the user and the password in its URL".to_owned()),
-        401 | 407 => (true, "asks for a user and a password, and its URL has none".to_owned()),
+        401 | 407 if wants_another_way => (
+            true,
+            "asks for a credential in another way than Basic".to_owned(),
+        ),
+        401 | 407 if proxy.credential().is_some() => (
+            true,
+            "refuses the user and the password in its URL".to_owned(),
+        ),
+        401 | 407 => (
+            true,
+            "asks for a user and a password, and its URL has none".to_owned(),
+        ),
         408 | 425 | 429 | 500..=599 => (false, format!("could not connect to {goal}")),
         400..=499 if base.port == 443 => (true, format!("refuses to connect to {goal}")),
-        400..=499 => (true, format!("refuses to connect to {goal}, as many proxies do for other ports than 443")),
+        400..=499 => (
+            true,
+            format!("refuses to connect to {goal}, as many proxies do for other ports than 443"),
+        ),
         _ => (true, "does not understand CONNECT".to_owned()),
     };
     failed(proxy, lasts, &format!("{does} (HTTP {status})"))
@@ -157,7 +230,13 @@ mod tests {
     use super::*;
 
     fn base(host: &str, port: u16) -> Base {
-        Base { tls: true, host: host.into(), port, path: "".into(), authority: String::new() }
+        Base {
+            tls: true,
+            host: host.into(),
+            port,
+            path: "".into(),
+            authority: String::new(),
+        }
     }
 
     #[test]
@@ -168,8 +247,16 @@ mod tests {
             let agent = concat!("user-agent: portcullis/", env!("CARGO_PKG_VERSION"), "\r\n");
             assert_eq!(written.expose().replace(agent, ""), expected);
         };
-        check("http://p:1", ("a.test", 443), "CONNECT a.test:443 HTTP/1.1\r\nhost: a.test:443\r\n\r\n");
-        check("http://p:1", ("2001:db8::1", 80), "CONNECT [2001:db8::1]:80 HTTP/1.1\r\nhost: [2001:db8::1]:80\r\n\r\n");
+        check(
+            "http://p:1",
+            ("a.test", 443),
+            "CONNECT a.test:443 HTTP/1.1\r\nhost: a.test:443\r\n\r\n",
+        );
+        check(
+            "http://p:1",
+            ("2001:db8::1", 80),
+            "CONNECT [2001:db8::1]:80 HTTP/1.1\r\nhost: [2001:db8::1]:80\r\n\r\n",
+        );
         check(
             "http://ann:s3cret@p:1",
             ("a.test", 8443),
@@ -179,16 +266,28 @@ mod tests {
 
     #[test]
     fn answers_of_proxies() {
-        let answer = |status, length| Ok(Some(ProxyAnswer { status, length, wants_another_way: false }));
+        let answer = |status, length| {
+            Ok(Some(ProxyAnswer {
+                status,
+                length,
+                wants_another_way: false,
+            }))
+        };
         for (bytes, expected) in [
             ("", Ok(None)),
             ("HTTP/1.1 200", Ok(None)),
             ("HTTP/1.1 200 OK\r\n", Ok(None)),
-            ("HTTP/1.1 200 Connection established\r\n\r\n", answer(200, 39)),
+            (
+                "HTTP/1.1 200 Connection established\r\n\r\n",
+                answer(200, 39),
+            ),
             ("HTTP/1.0 200 OK\r\nvia: x\r\n\r\n", answer(200, 27)),
             ("HTTP/1.1 200\r\n\r\n", answer(200, 16)),
             ("HTTP/1.1 200 OK\r\n\r\nmore", answer(200, 19)),
-            ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 x\r\n\r\n", answer(204, 43)),
+            (
+                "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 x\r\n\r\n",
+                answer(204, 43),
+            ),
             ("HTTP/1.1 100 Continue\r\n\r\n", Ok(None)),
             (
                 "HTTP/1.1 407 x\r\nProxy-Authenticate: Negotiate\r\nproxy-authenticate: BASIC realm=x\r\n\r\n",
@@ -196,7 +295,11 @@ mod tests {
             ),
             (
                 "HTTP/1.1 407 x\r\nproxy-authenticate: NTLM\r\n\r\n",
-                Ok(Some(ProxyAnswer { status: 407, length: 44, wants_another_way: true })),
+                Ok(Some(ProxyAnswer {
+                    status: 407,
+                    length: 44,
+                    wants_another_way: true,
+                })),
             ),
             ("SSH-2.0-x\r\n", Err(NoAnswer)),
             ("\x15\x03\x01\x00\x02\x02\x16", Err(NoAnswer)),
@@ -208,36 +311,104 @@ mod tests {
 
     #[test]
     fn failures_inside_a_tunnel_name_the_proxy() {
-        let (proxy, base) = (Proxy::parse("http://u:s3cret@p:1").expect("a proxy"), base("a.test", 443));
+        let (proxy, base) = (
+            Proxy::parse("http://u:s3cret@p:1").expect("a proxy"),
+            base("a.test", 443),
+        );
         let check = |failure, expected| assert_eq!(inside(&proxy, &base, failure), expected);
-        let tls = |why: &str| Failure::Tls { why: why.to_owned(), lasts: true };
-        check(tls("it expired"), tls("it expired (through the proxy http://p:1)"));
+        let tls = |why: &str| Failure::Tls {
+            why: why.to_owned(),
+            lasts: true,
+        };
+        check(
+            tls("it expired"),
+            tls("it expired (through the proxy http://p:1)"),
+        );
         let unreachable = |why: &str| Failure::Unreachable(why.to_owned());
-        check(unreachable("no"), unreachable("no (through the proxy http://p:1)"));
+        check(
+            unreachable("no"),
+            unreachable("no (through the proxy http://p:1)"),
+        );
         let why =
             "the proxy http://p:1 made a tunnel to a.test:443, and no connection to the server came in time".to_owned();
-        check(Failure::ConnectTimeout, Failure::Proxy { why, lasts: false });
+        check(
+            Failure::ConnectTimeout,
+            Failure::Proxy { why, lasts: false },
+        );
         check(Failure::Reset, Failure::Reset);
     }
 
     #[test]
     fn a_refusal_says_what_to_change() {
-        let check = |proxy: &str, port: u16, (status, wants_another_way): (u16, bool), expected: &str, lasts: bool| {
+        let check = |proxy: &str,
+                     port: u16,
+                     (status, wants_another_way): (u16, bool),
+                     expected: &str,
+                     lasts: bool| {
             let (proxy, base) = (Proxy::parse(proxy).expect("a proxy"), base("a.test", port));
-            let answer = ProxyAnswer { status, length: 0, wants_another_way };
+            let answer = ProxyAnswer {
+                status,
+                length: 0,
+                wants_another_way,
+            };
             let why = format!("the proxy http://p:1 {expected} (HTTP {status})");
-            assert_eq!(refused(&proxy, &base, &goal(&base), &answer), Failure::Proxy { why, lasts });
+            assert_eq!(
+                refused(&proxy, &base, &goal(&base), &answer),
+                Failure::Proxy { why, lasts }
+            );
         };
-        check("http://p:1", 443, (407, false), "asks for a user and a password, and its URL has none", true);
-        check("http://u:x@p:1", 443, (407, false), "refuses the user and the password in its URL", true);
-        check("http://u:x@p:1", 443, (401, false), "refuses the user and the password in its URL", true);
-        check("http://u:x@p:1", 443, (407, true), "asks for a credential in another way than Basic", true);
-        check("http://p:1", 443, (403, false), "refuses to connect to a.test:443", true);
+        check(
+            "http://p:1",
+            443,
+            (407, false),
+            "asks for a user and a password, and its URL has none",
+            true,
+        );
+        check(
+            "http://u:x@p:1",
+            443,
+            (407, false),
+            "refuses the user and the password in its URL",
+            true,
+        );
+        check(
+            "http://u:x@p:1",
+            443,
+            (401, false),
+            "refuses the user and the password in its URL",
+            true,
+        );
+        check(
+            "http://u:x@p:1",
+            443,
+            (407, true),
+            "asks for a credential in another way than Basic",
+            true,
+        );
+        check(
+            "http://p:1",
+            443,
+            (403, false),
+            "refuses to connect to a.test:443",
+            true,
+        );
         let other = "refuses to connect to a.test:80, as many proxies do for other ports than 443";
         check("http://p:1", 80, (403, false), other, true);
         for status in [429, 500, 502, 503, 504] {
-            check("http://p:1", 443, (status, false), "could not connect to a.test:443", false);
+            check(
+                "http://p:1",
+                443,
+                (status, false),
+                "could not connect to a.test:443",
+                false,
+            );
         }
-        check("http://p:1", 443, (302, false), "does not understand CONNECT", true);
+        check(
+            "http://p:1",
+            443,
+            (302, false),
+            "does not understand CONNECT",
+            true,
+        );
     }
 }

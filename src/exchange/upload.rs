@@ -38,11 +38,19 @@ impl Upload {
         let around = if names_model {
             Default::default()
         } else {
-            let head = format!("--{boundary}\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\n");
+            let head =
+                format!("--{boundary}\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\n");
             [head.into(), Bytes::from_static(b"\r\n")]
         };
-        let content_type = HeaderValue::try_from(format!("multipart/form-data; boundary=\"{boundary}\"")).ok();
-        Upload { spooled, places, around, content_type, _room: room }
+        let content_type =
+            HeaderValue::try_from(format!("multipart/form-data; boundary=\"{boundary}\"")).ok();
+        Upload {
+            spooled,
+            places,
+            around,
+            content_type,
+            _room: room,
+        }
     }
 
     /// Returns the length of the form with texts of this length, which have a byte between two.
@@ -59,16 +67,33 @@ impl Upload {
     }
 
     /// Returns the form with these texts, in slices of at most `longest` bytes.
-    pub fn slices<'u>(&'u self, texts: &[Bytes], longest: usize) -> impl Iterator<Item = Slice<'u>> {
+    pub fn slices<'u>(
+        &'u self,
+        texts: &[Bytes],
+        longest: usize,
+    ) -> impl Iterator<Item = Slice<'u>> {
         let mut texts = self.placed(texts);
         texts.sort_by_key(|(place, _)| place.start);
-        let starts = texts.iter().map(|(place, _)| place.start).chain([self.spooled.length()]);
+        let starts = texts
+            .iter()
+            .map(|(place, _)| place.start)
+            .chain([self.spooled.length()]);
         let ends = std::iter::once(0).chain(texts.iter().map(|(place, _)| place.end));
         let between: Vec<Range<usize>> = ends.zip(starts).map(|(end, start)| end..start).collect();
-        let here = texts.into_iter().map(|(_, parts)| parts).chain([Vec::new()]);
+        let here = texts
+            .into_iter()
+            .map(|(_, parts)| parts)
+            .chain([Vec::new()]);
         between.into_iter().zip(here).flat_map(move |(part, here)| {
-            let spooled = self.spooled.ranges(part, longest).map(|range| Slice::There(&self.spooled, range));
-            spooled.chain(here.into_iter().filter(|part| !part.is_empty()).map(Slice::Here))
+            let spooled = self
+                .spooled
+                .ranges(part, longest)
+                .map(|range| Slice::There(&self.spooled, range));
+            spooled.chain(
+                here.into_iter()
+                    .filter(|part| !part.is_empty())
+                    .map(Slice::Here),
+            )
         })
     }
 

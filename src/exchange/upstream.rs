@@ -70,7 +70,10 @@ impl Upstream {
     pub fn new(descriptors: Arc<Descriptors>) -> Upstream {
         // Pingora's connector reads the system's store of certificates, and panics if it cannot.
         // It opens only plain connections here: the account's `trust` makes the TLS.
-        Upstream { transport: TransportConnector::new(None), descriptors }
+        Upstream {
+            transport: TransportConnector::new(None),
+            descriptors,
+        }
     }
 
     /// Returns a connection that needs no dialling, and whether it was used before.
@@ -78,7 +81,11 @@ impl Upstream {
         if place.account.dialect.protocol.calls_nobody() {
             return Some((Connection::Demo, false));
         }
-        let kept = if fresh { None } else { place.state.http1.take(place.account.fingerprint) };
+        let kept = if fresh {
+            None
+        } else {
+            place.state.http1.take(place.account.fingerprint)
+        };
         kept.map(|stream| (Connection::Http1(stream), true))
     }
 
@@ -91,28 +98,48 @@ impl Upstream {
         due: Instant,
         alarm: &mut Alarm,
     ) -> Result<(Connection, bool), Failure> {
-        let Place { account, state, proxy, .. } = place;
-        let late = || proxy.as_ref().map_or(Failure::ConnectTimeout, |proxy| tunnel::late(proxy));
-        let looked_up = alarm.until(due, pin!(state.addresses.of(place.hop()))).await;
-        let addresses = looked_up.ok_or_else(late)?.map_err(|why| out_of_reach(place, why))?;
+        let Place {
+            account,
+            state,
+            proxy,
+            ..
+        } = place;
+        let late = || {
+            proxy
+                .as_ref()
+                .map_or(Failure::ConnectTimeout, |proxy| tunnel::late(proxy))
+        };
+        let looked_up = alarm
+            .until(due, pin!(state.addresses.of(place.hop())))
+            .await;
+        let addresses = looked_up
+            .ok_or_else(late)?
+            .map_err(|why| out_of_reach(place, why))?;
         let mut last = late();
         for (nth, address) in addresses.iter().enumerate() {
             let left = due.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
-            let share = u32::try_from(addresses.len() - nth).map_or(left, |n| left / n).max(LEAST_TRY).min(left);
+            let share = u32::try_from(addresses.len() - nth)
+                .map_or(left, |n| left / n)
+                .max(LEAST_TRY)
+                .min(left);
             if !fresh && let Some(stream) = state.http2.take(*address, account.fingerprint) {
                 return Ok((Connection::Http2(Box::new(stream)), true));
             }
             let until = Instant::now() + share;
             let opened = match alarm.until(until, pin!(self.reach(place, *address))).await {
                 Some(Ok(stream)) => {
-                    let connection = alarm.until(until, pin!(begin(place, *address, stream))).await;
-                    connection.unwrap_or(Err(Failure::ConnectTimeout)).map_err(|failure| match proxy {
-                        Some(proxy) => tunnel::inside(proxy, &account.base, failure),
-                        None => failure,
-                    })
+                    let connection = alarm
+                        .until(until, pin!(begin(place, *address, stream)))
+                        .await;
+                    connection.unwrap_or(Err(Failure::ConnectTimeout)).map_err(
+                        |failure| match proxy {
+                            Some(proxy) => tunnel::inside(proxy, &account.base, failure),
+                            None => failure,
+                        },
+                    )
                 }
                 Some(Err(failure)) => Err(failure),
                 None => Err(late()),
@@ -122,7 +149,11 @@ impl Upstream {
                     state.addresses.answered(*address);
                     return Ok((connection, false));
                 }
-                Err(failure @ (Failure::Tls { .. } | Failure::Proxy { lasts: true, .. } | Failure::NoDescriptors)) => {
+                Err(
+                    failure @ (Failure::Tls { .. }
+                    | Failure::Proxy { lasts: true, .. }
+                    | Failure::NoDescriptors),
+                ) => {
                     return Err(failure);
                 }
                 Err(failure) => last = failure,
@@ -133,7 +164,11 @@ impl Upstream {
 
     /// Returns the certificates that the account's server shows, if they are believed: those of a
     /// connection that is made for this, through the account's proxy if it has one.
-    pub async fn certificates(&self, place: &Place, due: Instant) -> Option<Vec<CertificateDer<'static>>> {
+    pub async fn certificates(
+        &self,
+        place: &Place,
+        due: Instant,
+    ) -> Option<Vec<CertificateDer<'static>>> {
         let trust = place.trust.as_ref()?;
         let read = async {
             let address = *place.state.addresses.of(place.hop()).await.ok()?.first()?;
@@ -150,9 +185,20 @@ impl Upstream {
             return Err(self.no_descriptors());
         }
         let tcp = self.transport.new_stream(&peer(place, address)).await;
-        let failed = |failure| if let Failure::Unreachable(why) = failure { out_of_reach(place, why) } else { failure };
-        let tcp =
-            tcp.map_err(|error| if is_ours(&error) { self.no_descriptors() } else { failed(failure_of(&error)) })?;
+        let failed = |failure| {
+            if let Failure::Unreachable(why) = failure {
+                out_of_reach(place, why)
+            } else {
+                failure
+            }
+        };
+        let tcp = tcp.map_err(|error| {
+            if is_ours(&error) {
+                self.no_descriptors()
+            } else {
+                failed(failure_of(&error))
+            }
+        })?;
         match &place.proxy {
             Some(proxy) => tunnel::open(proxy, &place.account.base, tcp).await,
             None => Ok(tcp),
@@ -167,9 +213,14 @@ impl Upstream {
 
 /// Makes TLS and HTTP of a connection to the account's server.
 async fn begin(place: &Place, address: SocketAddr, stream: Stream) -> Result<Connection, Failure> {
-    let Some(trust) = &place.trust else { return Ok(Connection::Http1(stream)) };
+    let Some(trust) = &place.trust else {
+        return Ok(Connection::Http1(stream));
+    };
     let distrusted = |Distrust { why, lasts }| Failure::Tls { why, lasts };
-    let secured = trust.connect(&place.account.base.host, stream).await.map_err(distrusted)?;
+    let secured = trust
+        .connect(&place.account.base.host, stream)
+        .await
+        .map_err(distrusted)?;
     let transport: Stream = Box::new(Secure(secured));
     if !matches!(transport.selected_alpn_proto(), Some(ALPN::H2)) {
         return Ok(Connection::Http1(transport));
@@ -178,10 +229,19 @@ async fn begin(place: &Place, address: SocketAddr, stream: Stream) -> Result<Con
     settings.max_streams = HTTP2_STREAMS;
     settings.stream_window_size = Some(HTTP2_STREAM_WINDOW);
     settings.connection_window_size = Some(HTTP2_WINDOW);
-    let connection = handshake(transport, settings).await.map_err(|e| failure_of(&e))?;
+    let connection = handshake(transport, settings)
+        .await
+        .map_err(|e| failure_of(&e))?;
     let none = || Failure::Unreachable("a new HTTP/2 connection accepted no request".to_owned());
-    let stream = connection.spawn_stream().await.map_err(|e| failure_of(&e))?.ok_or_else(none)?;
-    place.state.http2.put(&connection, address, place.account.fingerprint);
+    let stream = connection
+        .spawn_stream()
+        .await
+        .map_err(|e| failure_of(&e))?
+        .ok_or_else(none)?;
+    place
+        .state
+        .http2
+        .put(&connection, address, place.account.fingerprint);
     Ok(Connection::Http2(Box::new(stream)))
 }
 
@@ -196,7 +256,10 @@ fn out_of_reach(place: &Place, why: String) -> Failure {
 fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
     let account = &place.account;
     // `HttpPeer::new` resolves names, and panics if it cannot. Here it is given an address.
-    #[expect(clippy::disallowed_methods, reason = "the one place that makes peers, always from an address")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that makes peers, always from an address"
+    )]
     let mut peer = HttpPeer::new(address, false, account.base.host.to_string());
     peer.options.tcp_keepalive = Some(TcpKeepalive {
         idle: SILENT / 2,
@@ -211,10 +274,17 @@ fn peer(place: &Place, address: SocketAddr) -> HttpPeer {
 
 /// Returns whether a connection was not made since this machine had no descriptor for it.
 fn is_ours(error: &BError) -> bool {
-    error.root_cause().downcast_ref().is_some_and(descriptors::is_lack)
+    error
+        .root_cause()
+        .downcast_ref()
+        .is_some_and(descriptors::is_lack)
 }
 
 fn failure_of(error: &BError) -> Failure {
     let detail = || format!("{:?}: {}", error.etype(), error.root_cause());
-    if *error.etype() == ErrorType::ConnectTimedout { Failure::ConnectTimeout } else { Failure::Unreachable(detail()) }
+    if *error.etype() == ErrorType::ConnectTimedout {
+        Failure::ConnectTimeout
+    } else {
+        Failure::Unreachable(detail())
+    }
 }

@@ -65,13 +65,23 @@ impl Rehearsal<'_> {
             );
         }
         self.beside(report);
-        report.candidates =
-            order.places().zip(fates).map(|((one, share), fate)| self.candidate(one, share, fate)).collect();
+        report.candidates = order
+            .places()
+            .zip(fates)
+            .map(|((one, share), fate)| self.candidate(one, share, fate))
+            .collect();
         self.left_out(report);
         // Each candidate stands with the others of its model.
-        let groups: Vec<_> = report.candidates.iter().map(|one| (one.model.clone(), one.reach)).collect();
-        let place =
-            |one: &Candidate| groups.iter().position(|(model, reach)| *model == one.model && *reach == one.reach);
+        let groups: Vec<_> = report
+            .candidates
+            .iter()
+            .map(|one| (one.model.clone(), one.reach))
+            .collect();
+        let place = |one: &Candidate| {
+            groups
+                .iter()
+                .position(|(model, reach)| *model == one.model && *reach == one.reach)
+        };
         report.candidates.sort_by_key(|one| (one.reach, place(one)));
     }
 
@@ -84,8 +94,15 @@ impl Rehearsal<'_> {
         };
         let mut fates: Vec<Fate> = candidates.iter().map(fate).collect();
         let mut look = Look::new(None);
-        while let Some(Prospect { place, candidate, is_last_resort }) = search.next(&mut look) {
-            let Some(fate) = fates.get_mut(place) else { continue };
+        while let Some(Prospect {
+            place,
+            candidate,
+            is_last_resort,
+        }) = search.next(&mut look)
+        {
+            let Some(fate) = fates.get_mut(place) else {
+                continue;
+            };
             let now = self.ask(candidate, Some(search.tries + 1), is_last_resort, thoughts);
             match now {
                 // A candidate that is unavailable even as the last resort keeps its first reason.
@@ -117,7 +134,10 @@ impl Rehearsal<'_> {
             permissions: &self.key.permissions,
             model_limits: &self.key.model_limits,
         };
-        let closed = EarlierThoughts { kept: &|_| None, sealed: Sealed::Closed };
+        let closed = EarlierThoughts {
+            kept: &|_| None,
+            sealed: Sealed::Closed,
+        };
         if let Some(refused) = admission::unable(candidate, asked, closed) {
             return Fate::Unable(refused);
         }
@@ -129,27 +149,58 @@ impl Rehearsal<'_> {
             thoughts.set(thoughts.get() || family.is_some());
             None
         };
-        match admission::write(candidate, asked, EarlierThoughts { kept: &kept, sealed: Sealed::Closed }) {
-            Ok(outbound) => Fate::Asked { attempt, is_last_resort, outbound: Box::new(outbound) },
+        match admission::write(
+            candidate,
+            asked,
+            EarlierThoughts {
+                kept: &kept,
+                sealed: Sealed::Closed,
+            },
+        ) {
+            Ok(outbound) => Fate::Asked {
+                attempt,
+                is_last_resort,
+                outbound: Box::new(outbound),
+            },
             Err(refused) => Fate::Unable(refused),
         }
     }
 
     fn verdict(&self, candidates: &[plan::Candidate], fates: &[Fate]) -> Verdict {
         let attempt = |(candidate, fate): (&plan::Candidate, &Fate)| match fate {
-            Fate::Asked { attempt: Some(nth), is_last_resort, .. } => Some((*nth, *is_last_resort, named(candidate))),
+            Fate::Asked {
+                attempt: Some(nth),
+                is_last_resort,
+                ..
+            } => Some((*nth, *is_last_resort, named(candidate))),
             Fate::Asked { .. } | Fate::Unavailable(_) | Fate::Unable(_) | Fate::Beyond => None,
         };
         let mut attempts: Vec<_> = candidates.iter().zip(fates).filter_map(attempt).collect();
         attempts.sort();
         // Candidates that are asked as the last resort come after all others.
-        let Some((_, is_last_resort, _)) = attempts.first() else { return self.nobody(candidates, fates) };
-        let only = if *is_last_resort { ", because there is no better target" } else { "" };
-        let then =
-            if attempts.len() > 1 { "; each further target is asked only if all targets before it fail" } else { "" };
+        let Some((_, is_last_resort, _)) = attempts.first() else {
+            return self.nobody(candidates, fates);
+        };
+        let only = if *is_last_resort {
+            ", because there is no better target"
+        } else {
+            ""
+        };
+        let then = if attempts.len() > 1 {
+            "; each further target is asked only if all targets before it fail"
+        } else {
+            ""
+        };
         let names: Vec<String> = attempts.into_iter().map(|(_, _, name)| name).collect();
-        let says = format!("the request would be sent to {}{only}{then}", names.join(", then "));
-        Verdict { tried: true, says, ..Verdict::default() }
+        let says = format!(
+            "the request would be sent to {}{only}{then}",
+            names.join(", then ")
+        );
+        Verdict {
+            tried: true,
+            says,
+            ..Verdict::default()
+        }
     }
 
     /// Returns the verdict on a request for which no candidate is asked at once.
@@ -157,11 +208,21 @@ impl Rehearsal<'_> {
         let mut search = Search::new(candidates, self.input.settings.attempts);
         let mut is_for_the_operator = true;
         let places = candidates.iter().zip(fates).enumerate();
-        for (place, (candidate, fate)) in places.filter(|(_, (candidate, _))| in_case(candidate).is_none()) {
+        for (place, (candidate, fate)) in
+            places.filter(|(_, (candidate, _))| in_case(candidate).is_none())
+        {
             match fate {
                 Fate::Unavailable(why) => {
                     is_for_the_operator &= why.is_for_the_operator();
-                    search.pass(&Prospect { place, candidate, is_last_resort: false }, *why, self.now);
+                    search.pass(
+                        &Prospect {
+                            place,
+                            candidate,
+                            is_last_resort: false,
+                        },
+                        *why,
+                        self.now,
+                    );
                 }
                 Fate::Unable(refused) => search.unable(refused.clone()),
                 Fate::Asked { .. } | Fate::Beyond => {}
@@ -175,15 +236,26 @@ impl Rehearsal<'_> {
                 "the request would wait {}, until the first account can be used again, and would then be sent",
                 left(wait)
             );
-            return Verdict { tried: true, says, ..Verdict::default() };
+            return Verdict {
+                tried: true,
+                says,
+                ..Verdict::default()
+            };
         }
         is_for_the_operator &= search.passed.count > 0;
         let busy = |what: What| {
-            let waits = self.model.queue.map(|queue| format!(", even after {} in the queue", span(queue.wait)));
+            let waits = self
+                .model
+                .queue
+                .map(|queue| format!(", even after {} in the queue", span(queue.wait)));
             let waits = waits.unwrap_or_default();
-            let back =
-                soonest.map(|wait| format!("; the first one can be used again in {}", left(wait))).unwrap_or_default();
-            Refusal::new(what, format!("no account can take the request now{waits}{back}"))
+            let back = soonest
+                .map(|wait| format!("; the first one can be used again in {}", left(wait)))
+                .unwrap_or_default();
+            Refusal::new(
+                what,
+                format!("no account can take the request now{waits}{back}"),
+            )
         };
         Verdict::refused(&match search.nobody(is_for_the_operator) {
             Nobody::Unable(refused) => Refusal::unable(refused, &self.envelope.model),
@@ -210,7 +282,11 @@ impl Rehearsal<'_> {
                 ),
             );
         }
-        let reported = self.input.instance.as_ref().and_then(|instance| instance.model(self.model.label()));
+        let reported = self
+            .input
+            .instance
+            .as_ref()
+            .and_then(|instance| instance.model(self.model.label()));
         if let Some(queue) = self.model.queue {
             let waiting = reported
                 .map(|model| format!("; {} requests wait now, and go first", model.waiting))
@@ -235,38 +311,69 @@ impl Rehearsal<'_> {
     fn candidate(&self, one: &plan::Candidate, first_for: Option<f64>, fate: Fate) -> Candidate {
         let in_case = in_case(one);
         let (state, why) = match &fate {
-            Fate::Asked { attempt: None, .. } => (CandidateState::InCase, in_case.clone().unwrap_or_default()),
-            Fate::Asked { is_last_resort: true, .. } => (
+            Fate::Asked { attempt: None, .. } => {
+                (CandidateState::InCase, in_case.clone().unwrap_or_default())
+            }
+            Fate::Asked {
+                is_last_resort: true,
+                ..
+            } => (
                 CandidateState::LastResort,
                 format!(
                     "{}; asked only if there is no other target, and then at most about once a second",
                     self.broken(one)
                 ),
             ),
-            Fate::Asked { attempt: Some(nth), .. } => {
-                (CandidateState::Asked, asked(*nth, first_for.filter(|_| one.model.id == self.model.id)))
-            }
+            Fate::Asked {
+                attempt: Some(nth), ..
+            } => (
+                CandidateState::Asked,
+                asked(*nth, first_for.filter(|_| one.model.id == self.model.id)),
+            ),
             Fate::Unavailable(Unavailable::Full) => {
                 let cap = one.place.account.concurrency.unwrap_or_default();
-                let why = format!("full: its account has {cap} requests in flight, which is its `concurrency`");
+                let why = format!(
+                    "full: its account has {cap} requests in flight, which is its `concurrency`"
+                );
                 (CandidateState::Full, why)
             }
             Fate::Unavailable(Unavailable::Resting(rest)) => {
                 let wait = rest.until.saturating_duration_since(self.now);
-                (CandidateState::Resting, format!("rests for {} more ({})", left(wait), rest.why.name()))
+                (
+                    CandidateState::Resting,
+                    format!("rests for {} more ({})", left(wait), rest.why.name()),
+                )
             }
             Fate::Unavailable(Unavailable::Broken(_)) => (CandidateState::Broken, self.broken(one)),
-            Fate::Unable(Refused::Invalid(complaint) | Refused::Unsupported(complaint)) => {
-                (CandidateState::Unable, format!("cannot express `{}`: {}", complaint.param, complaint.message))
-            }
+            Fate::Unable(Refused::Invalid(complaint) | Refused::Unsupported(complaint)) => (
+                CandidateState::Unable,
+                format!(
+                    "cannot express `{}`: {}",
+                    complaint.param, complaint.message
+                ),
+            ),
             Fate::Beyond => {
                 let most = self.input.settings.attempts;
-                let why = format!("not asked: one request may make {most} attempts (`attempts` in server.yaml)");
+                let why = format!(
+                    "not asked: one request may make {most} attempts (`attempts` in server.yaml)"
+                );
                 (CandidateState::Beyond, why)
             }
         };
-        let (attempt, request) = if let Fate::Asked { attempt, outbound, .. } = &fate {
-            (*attempt, Some(shown::upstream(one, outbound, self.envelope, &self.input.body, self.timeout)))
+        let (attempt, request) = if let Fate::Asked {
+            attempt, outbound, ..
+        } = &fate
+        {
+            (
+                *attempt,
+                Some(shown::upstream(
+                    one,
+                    outbound,
+                    self.envelope,
+                    &self.input.body,
+                    self.timeout,
+                )),
+            )
         } else {
             (None, None)
         };
@@ -274,14 +381,20 @@ impl Rehearsal<'_> {
             Some(in_case) => format!("{in_case}, but: {why}"),
             None => why,
         };
-        let is_it = |target: &&Target| target.account.id == one.place.account.id && target.model == one.upstream_model;
+        let is_it = |target: &&Target| {
+            target.account.id == one.place.account.id && target.model == one.upstream_model
+        };
         Candidate {
             account: Some(one.place.account.id.to_string()),
             upstream_model: Some(one.upstream_model.to_string()),
             attempt,
             first_for,
             endpoint: Some(one.track.endpoint.name()),
-            does: self.input.instance.as_ref().and_then(|instance| instance.does(one)),
+            does: self
+                .input
+                .instance
+                .as_ref()
+                .and_then(|instance| instance.does(one)),
             price: one.model.targets.iter().find(is_it).and_then(costs),
             request,
             ..Candidate::of_model(&one.model.id, one.reach, state, why)
@@ -290,10 +403,21 @@ impl Rehearsal<'_> {
 
     /// Returns the state of a candidate's breaker, in words.
     fn broken(&self, one: &plan::Candidate) -> String {
-        let probe = if one.place.account.probe { ", and only the instance's own probes may test it" } else { "" };
-        match one.track.status(self.now, std::time::SystemTime::now()).breaker {
+        let probe = if one.place.account.probe {
+            ", and only the instance's own probes may test it"
+        } else {
+            ""
+        };
+        match one
+            .track
+            .status(self.now, std::time::SystemTime::now())
+            .breaker
+        {
             breaker::BreakerState::Open(until) => {
-                format!("its breaker is open for {} more{probe}", left(until.saturating_duration_since(self.now)))
+                format!(
+                    "its breaker is open for {} more{probe}",
+                    left(until.saturating_duration_since(self.now))
+                )
             }
             breaker::BreakerState::HalfOpen { .. } => format!("its breaker is half open{probe}"),
             breaker::BreakerState::Closed => "its breaker is closed".to_owned(),
@@ -304,23 +428,38 @@ impl Rehearsal<'_> {
     /// models that the key does not see.
     fn left_out(&self, report: &mut Report) {
         let disabled = |model: &Model, reach: Reach, report: &mut Report| {
-            let targets = model.targets.iter().filter(|target| !target.account.enabled);
+            let targets = model
+                .targets
+                .iter()
+                .filter(|target| !target.account.enabled);
             report.candidates.extend(targets.map(|target| Candidate {
                 account: Some(target.account.id.to_string()),
                 upstream_model: Some(target.model.to_string()),
                 price: costs(target),
-                ..Candidate::of_model(&model.id, reach, CandidateState::Disabled, "its account is disabled".to_owned())
+                ..Candidate::of_model(
+                    &model.id,
+                    reach,
+                    CandidateState::Disabled,
+                    "its account is disabled".to_owned(),
+                )
             }));
         };
         disabled(self.model, Reach::Any, report);
         let catalog = &self.input.snapshot.catalog;
         for (id, reach) in plan::stand_ins(self.model) {
-            let Some(model) = catalog.model(id) else { continue };
+            let Some(model) = catalog.model(id) else {
+                continue;
+            };
             match key::hidden(catalog, self.key, &model) {
                 None => disabled(&model, reach, report),
                 Some(why) => {
                     let why = format!("skipped: {why}");
-                    report.candidates.push(Candidate::of_model(&model.id, reach, CandidateState::Hidden, why));
+                    report.candidates.push(Candidate::of_model(
+                        &model.id,
+                        reach,
+                        CandidateState::Hidden,
+                        why,
+                    ));
                 }
             }
         }
@@ -329,12 +468,16 @@ impl Rehearsal<'_> {
 
 /// Returns when a candidate is asked that is not there for every request.
 fn in_case(one: &plan::Candidate) -> Option<String> {
-    let kind = one.instead_of.as_ref().filter(|_| !one.is_open()).map(|usual| {
-        format!(
-            "the account's endpoint `{}` does not serve the model: then at `{}`",
-            usual.endpoint, one.track.endpoint
-        )
-    });
+    let kind = one
+        .instead_of
+        .as_ref()
+        .filter(|_| !one.is_open())
+        .map(|usual| {
+            format!(
+                "the account's endpoint `{}` does not serve the model: then at `{}`",
+                usual.endpoint, one.track.endpoint
+            )
+        });
     let reach = match one.reach {
         Reach::Any => None,
         Reach::TooLong => Some("the request is too long for the model"),
@@ -346,14 +489,23 @@ fn in_case(one: &plan::Candidate) -> Option<String> {
 
 fn costs(target: &Target) -> Option<Costs> {
     let (price, from) = target.price.zip(target.price_from)?;
-    Some(Costs { from: from.name(), costs: costs::named(&price) })
+    Some(Costs {
+        from: from.name(),
+        costs: costs::named(&price),
+    })
 }
 
 fn asked(nth: usize, first_for: Option<f64>) -> String {
-    let asked = if nth == 1 { "asked first" } else { "asked if all targets before it fail" };
+    let asked = if nth == 1 {
+        "asked first"
+    } else {
+        "asked if all targets before it fail"
+    };
     match first_for {
         Some(share) if nth == 1 => format!("{asked}, for {:.0} % of the requests", share * 100.0),
-        Some(share) if share > 0.0 => format!("{asked}; first for {:.0} % of the requests", share * 100.0),
+        Some(share) if share > 0.0 => {
+            format!("{asked}; first for {:.0} % of the requests", share * 100.0)
+        }
         Some(_) | None => asked.to_owned(),
     }
 }

@@ -13,7 +13,8 @@ use crate::drain::Phase;
 use crate::live::Snapshot;
 use crate::plan::Candidate;
 use crate::status::{
-    AccountReport, AccountState, BreakerReport, FailureReport, ModelReport, RestReport, Status, TargetReport,
+    AccountReport, AccountState, BreakerReport, FailureReport, ModelReport, RestReport, Status,
+    TargetReport,
 };
 use dialects::Endpoint;
 
@@ -46,7 +47,10 @@ impl Instance {
     }
 
     fn account(&self, id: &str) -> Option<&AccountReport> {
-        self.status.accounts.iter().find(|account| account.id == *id)
+        self.status
+            .accounts
+            .iter()
+            .find(|account| account.id == *id)
     }
 
     /// Returns a line about the state of a target.
@@ -54,29 +58,60 @@ impl Instance {
         let Some(report) = self.account(&candidate.place.account.id) else {
             return Some("/status does not have this account".to_owned());
         };
-        let of = report.concurrency.map(|most| format!(" of {most}")).unwrap_or_default();
+        let of = report
+            .concurrency
+            .map(|most| format!(" of {most}"))
+            .unwrap_or_default();
         let mut does = vec![format!("{}{of} in flight", report.in_flight)];
         match target_of(report, &candidate.upstream_model, candidate.track.endpoint) {
             Some(target) => {
                 if target.calls > 0 {
-                    does.push(format!("{} of {} calls failed", target.failed, target.calls));
+                    does.push(format!(
+                        "{} of {} calls failed",
+                        target.failed, target.calls
+                    ));
                 }
-                if let Some(FailureReport { outcome, detail, ago_ms }) = &target.last_failure {
-                    let detail = detail.as_ref().map(|detail| format!(": {detail}")).unwrap_or_default();
-                    does.push(format!("failed {} ago ({outcome}{detail})", left(Duration::from_millis(*ago_ms))));
+                if let Some(FailureReport {
+                    outcome,
+                    detail,
+                    ago_ms,
+                }) = &target.last_failure
+                {
+                    let detail = detail
+                        .as_ref()
+                        .map(|detail| format!(": {detail}"))
+                        .unwrap_or_default();
+                    does.push(format!(
+                        "failed {} ago ({outcome}{detail})",
+                        left(Duration::from_millis(*ago_ms))
+                    ));
                 }
                 if let Some(left_behind) = target.behind_for_ms {
                     let time = left(Duration::from_millis(left_behind));
-                    does.push(format!("behind the others for {time} more, since callers have given it up"));
+                    does.push(format!(
+                        "behind the others for {time} more, since callers have given it up"
+                    ));
                 }
                 if target.breaker == BreakerReport::HalfOpen {
-                    let now = if target.probing { ", and one does so now" } else { "" };
-                    does.push(format!("breaker half open: one request at a time tests the target{now}"));
+                    let now = if target.probing {
+                        ", and one does so now"
+                    } else {
+                        ""
+                    };
+                    does.push(format!(
+                        "breaker half open: one request at a time tests the target{now}"
+                    ));
                 }
-                let time = |what: &str, time: Option<u64>| time.map(|time| format!("{what} expected in {time}ms"));
+                let time = |what: &str, time: Option<u64>| {
+                    time.map(|time| format!("{what} expected in {time}ms"))
+                };
                 does.extend(time("first token", target.first_token_ms));
                 does.extend(time("whole answer", target.whole_ms));
-                does.extend(target.headroom.map(|share| format!("{:.0} % of the quota left", share * 100.0)));
+                does.extend(
+                    target
+                        .headroom
+                        .map(|share| format!("{:.0} % of the quota left", share * 100.0)),
+                );
             }
             None => does.push("/status does not have this model at this account".to_owned()),
         }
@@ -87,24 +122,44 @@ impl Instance {
     pub(super) fn recall(&self, snapshot: &Snapshot, now: Instant, clock: SystemTime) {
         let after = |milliseconds: u64| now + Duration::from_millis(milliseconds).min(LONGEST);
         for (place, tracks) in snapshot.places.iter().zip(snapshot.targets()) {
-            let Some(reported) = self.account(&place.account.id) else { continue };
-            let rest_of = |rest: &RestReport| Rest { until: after(rest.for_ms), why: rest.why };
-            let mut rests = reported.targets.iter().filter_map(|target| target.rest.as_ref()).map(rest_of);
-            place.state.recall(reported.in_flight, rests.find(|rest| rest.why == Why::Credential));
+            let Some(reported) = self.account(&place.account.id) else {
+                continue;
+            };
+            let rest_of = |rest: &RestReport| Rest {
+                until: after(rest.for_ms),
+                why: rest.why,
+            };
+            let mut rests = reported
+                .targets
+                .iter()
+                .filter_map(|target| target.rest.as_ref())
+                .map(rest_of);
+            place.state.recall(
+                reported.in_flight,
+                rests.find(|rest| rest.why == Why::Credential),
+            );
             for (name, track) in tracks {
-                let Some(target) = target_of(reported, &name, track.endpoint) else { continue };
+                let Some(target) = target_of(reported, &name, track.endpoint) else {
+                    continue;
+                };
                 let time = |time: Option<u64>| time.map(Duration::from_millis);
                 let known = TrackStatus {
                     breaker: match target.breaker {
                         BreakerReport::Closed => breaker::BreakerState::Closed,
-                        BreakerReport::Open => {
-                            breaker::BreakerState::Open(after(target.opens_in_ms.unwrap_or_default()))
+                        BreakerReport::Open => breaker::BreakerState::Open(after(
+                            target.opens_in_ms.unwrap_or_default(),
+                        )),
+                        BreakerReport::HalfOpen => {
+                            breaker::BreakerState::HalfOpen { probing: false }
                         }
-                        BreakerReport::HalfOpen => breaker::BreakerState::HalfOpen { probing: false },
                     },
                     calls: (target.calls, target.failed),
                     // A rest for the credential belongs to the account, not to the target.
-                    rest: target.rest.as_ref().map(rest_of).filter(|rest| rest.why != Why::Credential),
+                    rest: target
+                        .rest
+                        .as_ref()
+                        .map(rest_of)
+                        .filter(|rest| rest.why != Why::Credential),
                     expected: [time(target.whole_ms), time(target.first_token_ms)],
                     awaited: target.awaited,
                     headroom: target.headroom,
@@ -119,20 +174,41 @@ impl Instance {
     pub(super) fn differ(&self, model: &Model, report: &mut Report) {
         let catalog = &self.status.catalog;
         let mut fact = |says: String| report.fact("catalog", says);
-        if catalog.last_refusal.as_ref().is_some_and(|refusal| refusal.standing) {
-            fact("the instance refused the present files, and serves an older catalog than this one".to_owned());
+        if catalog
+            .last_refusal
+            .as_ref()
+            .is_some_and(|refusal| refusal.standing)
+        {
+            fact(
+                "the instance refused the present files, and serves an older catalog than this one"
+                    .to_owned(),
+            );
         }
         if let Some(held) = &catalog.held {
-            fact(format!("the instance delays a change ({held}), and serves an older catalog than this one"));
+            fact(format!(
+                "the instance delays a change ({held}), and serves an older catalog than this one"
+            ));
         }
         if self.model(model.label()).is_none() {
-            fact(format!("the instance does not serve the model \"{}\": the instance has another catalog", model.id));
+            fact(format!(
+                "the instance does not serve the model \"{}\": the instance has another catalog",
+                model.id
+            ));
         }
         for account in model.targets.iter().map(|target| &target.account) {
-            let Some(reported) = self.account(&account.id) else { continue };
+            let Some(reported) = self.account(&account.id) else {
+                continue;
+            };
             if (reported.state == AccountState::Off) == account.enabled {
-                let has = if account.enabled { "disabled" } else { "enabled" };
-                fact(format!("the account {} is {has} in the instance: the instance has another catalog", account.id));
+                let has = if account.enabled {
+                    "disabled"
+                } else {
+                    "enabled"
+                };
+                fact(format!(
+                    "the account {} is {has} in the instance: the instance has another catalog",
+                    account.id
+                ));
             } else if reported.concurrency != account.concurrency {
                 fact(format!(
                     "the account {} has another `concurrency` in the instance: the instance has another catalog",
@@ -143,8 +219,16 @@ impl Instance {
     }
 }
 
-fn target_of<'a>(account: &'a AccountReport, model: &str, endpoint: Endpoint) -> Option<&'a TargetReport> {
+fn target_of<'a>(
+    account: &'a AccountReport,
+    model: &str,
+    endpoint: Endpoint,
+) -> Option<&'a TargetReport> {
     // An older gateway names no endpoint: it has one.
-    let is_at = |target: &TargetReport| target.endpoint.is_empty() || target.endpoint == endpoint.name();
-    account.targets.iter().find(|target| target.model == *model && is_at(target))
+    let is_at =
+        |target: &TargetReport| target.endpoint.is_empty() || target.endpoint == endpoint.name();
+    account
+        .targets
+        .iter()
+        .find(|target| target.model == *model && is_at(target))
 }

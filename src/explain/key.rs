@@ -12,7 +12,12 @@ use crate::catalog::{self, Catalog, Model};
 use crate::error::{Refusal, What};
 
 /// Returns the key with this id, whether it may be used or not.
-pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Report) -> Option<Key> {
+pub(super) fn find(
+    catalog: &Catalog,
+    id: &str,
+    now: SystemTime,
+    report: &mut Report,
+) -> Option<Key> {
     let of_key = catalog.secrets().filter(|(_, key, _)| *key.id == *id);
     let secrets: Vec<_> = of_key.map(|(_, key, until)| (key, until)).collect();
     let Some((key, _)) = secrets.first() else {
@@ -25,18 +30,33 @@ pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Re
     let mut faults = Vec::new();
     for (whose, name, enabled, expires) in [
         ("the key", &key.id, key.enabled, key.expires),
-        ("its caller", &key.caller.id, key.caller.enabled, key.caller.expires),
+        (
+            "its caller",
+            &key.caller.id,
+            key.caller.enabled,
+            key.caller.expires,
+        ),
     ] {
         if !enabled {
             faults.push(format!("{whose} {name} is disabled"));
         }
         if let Some(expires) = expires.filter(|expires| *expires <= now) {
-            faults.push(format!("{whose} {name} has expired, at {}", rfc3339(expires)));
+            faults.push(format!(
+                "{whose} {name} has expired, at {}",
+                rfc3339(expires)
+            ));
         }
     }
     if good == 0 {
-        let last = secrets.iter().filter_map(|(_, until)| *until).max().map(rfc3339).unwrap_or_default();
-        faults.push(format!("all its secrets have expired, the last one at {last}"));
+        let last = secrets
+            .iter()
+            .filter_map(|(_, until)| *until)
+            .max()
+            .map(rfc3339)
+            .unwrap_or_default();
+        faults.push(format!(
+            "all its secrets have expired, the last one at {last}"
+        ));
     }
     if key.usable(now).is_ok() && good > 0 {
         report.fact("key", standing(key, secrets.len(), good));
@@ -49,7 +69,11 @@ pub(super) fn find(catalog: &Catalog, id: &str, now: SystemTime, report: &mut Re
 /// Describes a key that works.
 fn standing(key: &catalog::Key, secrets: usize, good: usize) -> String {
     let mut says = format!("{} works", key.id);
-    if let Some(expires) = [key.expires, key.caller.expires].into_iter().flatten().min() {
+    if let Some(expires) = [key.expires, key.caller.expires]
+        .into_iter()
+        .flatten()
+        .min()
+    {
         says.push_str(&format!(" until {}", rfc3339(expires)));
     }
     if secrets > 1 {
@@ -57,13 +81,21 @@ fn standing(key: &catalog::Key, secrets: usize, good: usize) -> String {
     }
     if !key.allow_ips.is_empty() {
         let ranges: Vec<String> = key.allow_ips.iter().map(ToString::to_string).collect();
-        says.push_str(&format!(", but only from {}, which this command does not check", ranges.join(", ")));
+        says.push_str(&format!(
+            ", but only from {}, which this command does not check",
+            ranges.join(", ")
+        ));
     }
     says
 }
 
 /// Returns the model that this id means for the key.
-pub(super) fn model(catalog: &Catalog, key: &catalog::Key, id: &str, report: &mut Report) -> Option<Arc<Model>> {
+pub(super) fn model(
+    catalog: &Catalog,
+    key: &catalog::Key,
+    id: &str,
+    report: &mut Report,
+) -> Option<Arc<Model>> {
     if let Some(model) = catalog.awaited(&key.permissions, id) {
         let why = format!(
             "\"{}\" is a name of the pattern \"{}\", and there is no list of its provider's models beside the ledger: a gateway \
@@ -75,26 +107,51 @@ pub(super) fn model(catalog: &Catalog, key: &catalog::Key, id: &str, report: &mu
         return None;
     }
     let Some(model) = catalog.visible(key, id).or_else(|| catalog.model(id)) else {
-        let ids =
-            catalog.models().iter().flat_map(|model| std::iter::once(&model.id).chain(&model.aliases)).map(|id| &**id);
-        let meant = nearest(id, ids).map(|meant| format!("; did you mean \"{meant}\"?")).unwrap_or_default();
+        let ids = catalog
+            .models()
+            .iter()
+            .flat_map(|model| std::iter::once(&model.id).chain(&model.aliases))
+            .map(|id| &**id);
+        let meant = nearest(id, ids)
+            .map(|meant| format!("; did you mean \"{meant}\"?"))
+            .unwrap_or_default();
         let shown: String = id.chars().take(80).collect();
-        report.fault("model", not_found(format!("there is no model \"{shown}\"{meant}")));
+        report.fault(
+            "model",
+            not_found(format!("there is no model \"{shown}\"{meant}")),
+        );
         return None;
     };
     let is_other = || {
         let (shown, id) = (id.chars().take(80).collect::<String>(), &model.id);
-        format!("\"{shown}\" is a name of the demo \"{id}\" only for keys whose models are listed, in `models`")
+        format!(
+            "\"{shown}\" is a name of the demo \"{id}\" only for keys whose models are listed, in `models`"
+        )
     };
-    match hidden(catalog, key, &model).or_else(|| catalog.visible(key, id).is_none().then(is_other)) {
+    match hidden(catalog, key, &model).or_else(|| catalog.visible(key, id).is_none().then(is_other))
+    {
         Some(why) => {
             report.fault("model", not_found(why));
             None
         }
         None => {
-            let alias = if *model.id == *id { String::new() } else { format!(", which has the alias \"{id}\"") };
-            let pattern = model.pattern.as_ref().map(|pattern| format!(", from the pattern \"{pattern}\""));
-            report.fact("model", format!("\"{}\"{alias}{}: the key may use it", model.id, pattern.unwrap_or_default()));
+            let alias = if *model.id == *id {
+                String::new()
+            } else {
+                format!(", which has the alias \"{id}\"")
+            };
+            let pattern = model
+                .pattern
+                .as_ref()
+                .map(|pattern| format!(", from the pattern \"{pattern}\""));
+            report.fact(
+                "model",
+                format!(
+                    "\"{}\"{alias}{}: the key may use it",
+                    model.id,
+                    pattern.unwrap_or_default()
+                ),
+            );
             Some(model)
         }
     }
@@ -111,19 +168,37 @@ pub(super) fn hidden(catalog: &Catalog, key: &catalog::Key, model: &Model) -> Op
     }
     let mut why = Vec::new();
     for (whose, globs) in [
-        (format!("the caller {}", key.caller.id), &key.permissions.of_caller),
+        (
+            format!("the caller {}", key.caller.id),
+            &key.permissions.of_caller,
+        ),
         (format!("the key {}", key.id), &key.permissions.of_key),
     ] {
         if !globs.matches(&model.id) {
             let alias = model.aliases.iter().any(|alias| globs.matches(alias));
-            let hint = if alias { ": an alias matches, but globs only match ids" } else { "" };
-            why.push(format!("{whose} may use {globs}, which \"{}\" does not match{hint}", model.id));
+            let hint = if alias {
+                ": an alias matches, but globs only match ids"
+            } else {
+                ""
+            };
+            why.push(format!(
+                "{whose} may use {globs}, which \"{}\" does not match{hint}",
+                model.id
+            ));
         }
     }
     if !model.served() {
-        let mut accounts: Vec<&str> = model.targets.iter().map(|target| &*target.account.id).collect();
+        let mut accounts: Vec<&str> = model
+            .targets
+            .iter()
+            .map(|target| &*target.account.id)
+            .collect();
         accounts.dedup();
-        why.push(format!("no account of \"{}\" is enabled ({})", model.id, accounts.join(", ")));
+        why.push(format!(
+            "no account of \"{}\" is enabled ({})",
+            model.id,
+            accounts.join(", ")
+        ));
     }
     Some(why.join("; "))
 }

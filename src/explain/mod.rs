@@ -59,8 +59,17 @@ pub struct Settings {
 
 impl From<&Server> for Settings {
     fn from(server: &Server) -> Settings {
-        let Server { admin, attempts, limits, .. } = server;
-        Settings { admin: admin.address, attempts: *attempts, largest: limits.request_body }
+        let Server {
+            admin,
+            attempts,
+            limits,
+            ..
+        } = server;
+        Settings {
+            admin: admin.address,
+            attempts: *attempts,
+            largest: limits.request_body,
+        }
     }
 }
 
@@ -87,12 +96,19 @@ pub struct Input {
 /// Makes a snapshot that no process serves, with a state of its own, behind these proxies.
 pub fn apart(catalog: Catalog, proxies: Arc<Proxies>) -> Snapshot {
     let accounts = Registry::behind(proxies);
-    Snapshot::new(catalog, &accounts, &crate::limits::Registry::default(), &mut Vec::new, 1)
+    Snapshot::new(
+        catalog,
+        &accounts,
+        &crate::limits::Registry::default(),
+        &mut Vec::new,
+        1,
+    )
 }
 
 /// Returns whether a text can be the id of a key. A secret is none.
 pub fn is_id(key: &str) -> bool {
-    key.split_once('/').is_some_and(|(caller, key)| name::of_entry(caller).is_ok() && name::of_entry(key).is_ok())
+    key.split_once('/')
+        .is_some_and(|(caller, key)| name::of_entry(caller).is_ok() && name::of_entry(key).is_ok())
 }
 
 /// Finds a front door by its name.
@@ -104,20 +120,39 @@ pub fn front(name: &str) -> Result<&'static Front, String> {
 
 /// Reads those headers of the request that affect the result. Any other is an error, which does not
 /// repeat it: it may be the one with the key.
-pub fn headers<'h>(mut written: impl Iterator<Item = (&'h str, &'h str)>, front: &Front) -> Result<HeaderMap, String> {
+pub fn headers<'h>(
+    mut written: impl Iterator<Item = (&'h str, &'h str)>,
+    front: &Front,
+) -> Result<HeaderMap, String> {
     let read = |(name, value): (&str, &str)| {
-        let mut known = [SESSION, TIMEOUT].into_iter().chain(front.heard.sessions.iter().copied());
+        let mut known = [SESSION, TIMEOUT]
+            .into_iter()
+            .chain(front.heard.sessions.iter().copied());
         let name = known.find(|known| known.eq_ignore_ascii_case(name.trim()))?;
-        Some((HeaderName::from_static(name), HeaderValue::from_str(value.trim()).ok()?))
+        Some((
+            HeaderName::from_static(name),
+            HeaderValue::from_str(value.trim()).ok()?,
+        ))
     };
     let headers: Option<HeaderMap> = written.by_ref().map(read).collect();
-    headers.ok_or_else(|| format!("write `{SESSION}: TEXT` or `{TIMEOUT}: TIME`; other headers change nothing"))
+    headers.ok_or_else(|| {
+        format!("write `{SESSION}: TEXT` or `{TIMEOUT}: TIME`; other headers change nothing")
+    })
 }
 
 /// Finds out what would become of the request, in the gateway's own steps.
 pub fn explain(key: &str, input: &Input) -> Report {
     let (now, clock) = (Instant::now(), SystemTime::now());
-    let Input { settings, snapshot, is_counted, instance, headers, front, asked, body } = input;
+    let Input {
+        settings,
+        snapshot,
+        is_counted,
+        instance,
+        headers,
+        front,
+        asked,
+        body,
+    } = input;
     let mut report = Report::default();
     running(settings, instance.as_ref(), &mut report);
     let key = key::find(&snapshot.catalog, key, clock, &mut report);
@@ -131,28 +166,54 @@ pub fn explain(key: &str, input: &Input) -> Report {
         None
     });
     let envelope = read(body, settings.largest, (front, asked), &mut report);
-    let (Some(key), Some(envelope)) = (key, envelope) else { return report.refused() };
+    let (Some(key), Some(envelope)) = (key, envelope) else {
+        return report.refused();
+    };
     let Some(model) = key::model(&snapshot.catalog, &key, &envelope.model, &mut report) else {
         return report.refused();
     };
-    let bounds = snapshot.scopes.get(key.index).map(|scopes| scopes.bounds(&key, model.index)).unwrap_or_default();
+    let bounds = snapshot
+        .scopes
+        .get(key.index)
+        .map(|scopes| scopes.bounds(&key, model.index))
+        .unwrap_or_default();
     for bound in bounds.iter() {
         let counts = is_counted.then(|| bound.scope.own(calendar::now()));
-        let used = counts.as_ref().map(|counts| format!("; used as this instance counts now: {}", used(bound, counts)));
-        report.fact("limits", format!("{}{}", bound.says(), used.unwrap_or_default()));
-        report
-            .limits
-            .push(counts.map_or_else(|| bound.json().into(), |counts| limits::report(bound, &counts, calendar::now())));
+        let used = counts.as_ref().map(|counts| {
+            format!(
+                "; used as this instance counts now: {}",
+                used(bound, counts)
+            )
+        });
+        report.fact(
+            "limits",
+            format!("{}{}", bound.says(), used.unwrap_or_default()),
+        );
+        report.limits.push(counts.map_or_else(
+            || bound.json().into(),
+            |counts| limits::report(bound, &counts, calendar::now()),
+        ));
     }
     if let Some(plan) = plan::plan(snapshot, &key, &model, &envelope, Ties::default()) {
         for one in &plan.unpriced {
-            report.fact("limits", format!("{} is left out: money is limited, and its price is unknown", named(one)));
+            report.fact(
+                "limits",
+                format!(
+                    "{} is left out: money is limited, and its price is unknown",
+                    named(one)
+                ),
+            );
         }
         if let Err(refusal) = plan.check(&envelope) {
             report.fault("request", refusal);
         }
         let most = |reserve| plan::most(&envelope, &plan, reserve);
-        within_limits(&bounds, most(bounds.reserve()), most(Reserve::Asked), &mut report);
+        within_limits(
+            &bounds,
+            most(bounds.reserve()),
+            most(Reserve::Asked),
+            &mut report,
+        );
     }
     if !report.refusals.is_empty() {
         return report.refused();
@@ -160,7 +221,11 @@ pub fn explain(key: &str, input: &Input) -> Report {
 
     let session = checks::session(headers, front);
     let is_sticky = plan::is_sticky(&snapshot.catalog, &model);
-    let conversation = if is_sticky { plan::conversation(session, body, &envelope) } else { None };
+    let conversation = if is_sticky {
+        plan::conversation(session, body, &envelope)
+    } else {
+        None
+    };
     // The running state is put in after this: the target that the conversation belongs to may be
     // resting.
     let home = Order::of(snapshot, &key, &model, &envelope, conversation);
@@ -168,22 +233,44 @@ pub fn explain(key: &str, input: &Input) -> Report {
         instance.recall(snapshot, now, clock);
         instance.differ(&model, &mut report);
     }
-    let Some(order) = Order::of(snapshot, &key, &model, &envelope, conversation) else { return report.refused() };
+    let Some(order) = Order::of(snapshot, &key, &model, &envelope, conversation) else {
+        return report.refused();
+    };
     order.tell(&model, instance.is_some(), &mut report);
     if model.sticky {
-        let by = conversation.map(|_| known_by(session.map(|_| headers.contains_key(SESSION)), &envelope));
+        let by = conversation
+            .map(|_| known_by(session.map(|_| headers.contains_key(SESSION)), &envelope));
         order::tell_home(by, home.as_ref(), &order, &mut report);
     }
-    Rehearsal { input, key: &key, model: &model, envelope: &envelope, timeout, now }.tell(&order, &mut report);
+    Rehearsal {
+        input,
+        key: &key,
+        model: &model,
+        envelope: &envelope,
+        timeout,
+        now,
+    }
+    .tell(&order, &mut report);
     report
 }
 
 /// Writes what is used of the limits of a scope.
 fn used(bound: &Bound<'_>, counts: &Counts) -> String {
-    let amount = |kind: Kind, number: u64| if kind.is_money() { Usd(number).to_string() } else { number.to_string() };
-    let each = bound
-        .used(counts)
-        .map(|(kind, used, limit)| format!("{} {} of {}", kind.name(), amount(kind, used), amount(kind, limit)));
+    let amount = |kind: Kind, number: u64| {
+        if kind.is_money() {
+            Usd(number).to_string()
+        } else {
+            number.to_string()
+        }
+    };
+    let each = bound.used(counts).map(|(kind, used, limit)| {
+        format!(
+            "{} {} of {}",
+            kind.name(),
+            amount(kind, used),
+            amount(kind, limit)
+        )
+    });
     each.collect::<Vec<_>>().join(", ")
 }
 
@@ -193,8 +280,13 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
     if bounds.is_empty() {
         return;
     }
-    report
-        .fact("limits", format!("the request reserves {} tokens and {} USD until it is settled", ask.tokens, ask.usd));
+    report.fact(
+        "limits",
+        format!(
+            "the request reserves {} tokens and {} USD until it is settled",
+            ask.tokens, ask.usd
+        ),
+    );
     if all != ask {
         report.fact(
             "limits",
@@ -205,7 +297,11 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
             ),
         );
     }
-    let estimated = |bound: &&Bound<'_>| bound.each().any(|(kind, limit)| kind.is_over_as_estimated(limit, ask));
+    let estimated = |bound: &&Bound<'_>| {
+        bound
+            .each()
+            .any(|(kind, limit)| kind.is_over_as_estimated(limit, ask))
+    };
     for bound in bounds.iter().filter(estimated) {
         report.fact(
             "limits",
@@ -222,33 +318,71 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
 }
 
 /// Reads the parts of the body that the gateway reads.
-fn read(body: &Bytes, limit: usize, (front, asked): (&Front, &Asked), report: &mut Report) -> Option<Envelope> {
+fn read(
+    body: &Bytes,
+    limit: usize,
+    (front, asked): (&Front, &Asked),
+    report: &mut Report,
+) -> Option<Envelope> {
     if body.len() > limit {
-        let what = format!("the body is larger than `limits.request_body` in server.yaml, {limit} bytes");
+        let what =
+            format!("the body is larger than `limits.request_body` in server.yaml, {limit} bytes");
         report.fault("request", Refusal::new(What::TooLarge, what));
         return None;
     }
     let envelope = (front.envelope)(body);
-    if envelope.as_ref().is_ok_and(|envelope| !envelope.model.is_empty()) && *asked != Asked::default() {
-        let what =
-            format!("at the door `{}` the body says the model and the stream: leave out --model, --stream", front.name);
-        report.fault("request", Refusal::new(What::BadRequest { code: None }, what));
+    if envelope
+        .as_ref()
+        .is_ok_and(|envelope| !envelope.model.is_empty())
+        && *asked != Asked::default()
+    {
+        let what = format!(
+            "at the door `{}` the body says the model and the stream: leave out --model, --stream",
+            front.name
+        );
+        report.fault(
+            "request",
+            Refusal::new(What::BadRequest { code: None }, what),
+        );
         return None;
     }
     match envelope.map(|envelope| envelope.at(asked.clone())) {
         Ok(envelope) if envelope.model.is_empty() => {
-            let what = format!("the path of the door `{}` names the model: write it as `--model MODEL`", front.name);
-            report.fault("request", Refusal::new(What::BadRequest { code: None }, what));
+            let what = format!(
+                "the path of the door `{}` names the model: write it as `--model MODEL`",
+                front.name
+            );
+            report.fault(
+                "request",
+                Refusal::new(What::BadRequest { code: None }, what),
+            );
             None
         }
         Ok(envelope) => {
-            let stream = if envelope.stream { "a stream" } else { "not a stream" };
-            report.fact("request", format!("{} bytes for the model \"{}\", {stream}", body.len(), envelope.model));
+            let stream = if envelope.stream {
+                "a stream"
+            } else {
+                "not a stream"
+            };
+            report.fact(
+                "request",
+                format!(
+                    "{} bytes for the model \"{}\", {stream}",
+                    body.len(),
+                    envelope.model
+                ),
+            );
             Some(envelope)
         }
         Err(fault) => {
             let refusal = Refusal::new(What::BadRequest { code: fault.code }, fault.message);
-            report.fault("request", Refusal { param: fault.param.map(String::from), ..refusal });
+            report.fault(
+                "request",
+                Refusal {
+                    param: fault.param.map(String::from),
+                    ..refusal
+                },
+            );
             None
         }
     }
@@ -269,7 +403,11 @@ fn running(settings: &Settings, instance: Option<&Instance>, report: &mut Report
 /// `session` says whether our own header names it, where a header does.
 fn known_by(session: Option<bool>, envelope: &Envelope) -> &'static str {
     if let Some(is_ours) = session {
-        if is_ours { SESSION } else { "the session that the client names" }
+        if is_ours {
+            SESSION
+        } else {
+            "the session that the client names"
+        }
     } else if envelope.cache_key.is_some() {
         "prompt_cache_key"
     } else if envelope.user.is_some() {
@@ -282,18 +420,29 @@ fn known_by(session: Option<bool>, envelope: &Envelope) -> &'static str {
 /// Writes a duration as the catalog does.
 fn span(time: Duration) -> String {
     let milliseconds = time.as_millis();
-    if milliseconds.is_multiple_of(1_000) { format!("{}s", milliseconds / 1_000) } else { format!("{milliseconds}ms") }
+    if milliseconds.is_multiple_of(1_000) {
+        format!("{}s", milliseconds / 1_000)
+    } else {
+        format!("{milliseconds}ms")
+    }
 }
 
 /// Writes a remaining time, in whole seconds unless it is less than one.
 pub fn left(time: Duration) -> String {
     let milliseconds = time.as_millis();
-    if milliseconds < 1_000 { format!("{milliseconds}ms") } else { format!("{}s", milliseconds.div_ceil(1_000)) }
+    if milliseconds < 1_000 {
+        format!("{milliseconds}ms")
+    } else {
+        format!("{}s", milliseconds.div_ceil(1_000))
+    }
 }
 
 /// Returns the name of a candidate, for people.
 fn named(candidate: &plan::Candidate) -> String {
-    format!("{} ({})", candidate.place.account.id, candidate.upstream_model)
+    format!(
+        "{} ({})",
+        candidate.place.account.id, candidate.upstream_model
+    )
 }
 
 type Key = Arc<crate::catalog::Key>;

@@ -57,7 +57,10 @@ impl Order {
         envelope: &Envelope,
         conversation: Option<u64>,
     ) -> Option<Order> {
-        let ties = Ties { conversation, boundary: None };
+        let ties = Ties {
+            conversation,
+            boundary: None,
+        };
         let plan = || Some(plan::plan(snapshot, key, model, envelope, ties)?.candidates);
         let candidates = plan()?;
         let mut counts = vec![Count::default(); candidates.len()];
@@ -68,7 +71,8 @@ impl Order {
             for (rank, one) in drawn.iter().enumerate() {
                 // A target may be written twice.
                 let mut same = candidates.iter().zip(&found).enumerate();
-                let Some(at) = same.find_map(|(at, (other, found))| (!found && is_same(one, other)).then_some(at))
+                let Some(at) = same
+                    .find_map(|(at, (other, found))| (!found && is_same(one, other)).then_some(at))
                 else {
                     continue;
                 };
@@ -82,14 +86,23 @@ impl Order {
             }
         }
         let mut places: Vec<_> = candidates.into_iter().zip(counts).collect();
-        let shaken: Vec<_> = places.iter().filter(|(_, count)| count.moved).map(|(one, _)| of_group(one)).collect();
+        let shaken: Vec<_> = places
+            .iter()
+            .filter(|(_, count)| count.moved)
+            .map(|(one, _)| of_group(one))
+            .collect();
         places.sort_by_key(|(_, count)| count.ranks);
         let place = |(candidate, count): (Candidate, Count)| {
-            let first_for = shaken.contains(&of_group(&candidate)).then_some(count.first as f64 / DRAWS as f64);
+            let first_for = shaken
+                .contains(&of_group(&candidate))
+                .then_some(count.first as f64 / DRAWS as f64);
             (candidate, first_for)
         };
         let (candidates, first_for) = places.into_iter().map(place).unzip();
-        Some(Order { candidates, first_for })
+        Some(Order {
+            candidates,
+            first_for,
+        })
     }
 
     /// Returns the candidates, each with the share of the requests for which it is the first.
@@ -100,12 +113,22 @@ impl Order {
     /// Notes the reason for the order of the model's targets, and of those of the models that may
     /// stand in for it.
     pub(super) fn tell(&self, model: &Model, is_running_known: bool, report: &mut Report) {
-        let places: Vec<_> = self.places().filter(|(one, _)| one.instead_of.is_none()).collect();
+        let places: Vec<_> = self
+            .places()
+            .filter(|(one, _)| one.instead_of.is_none())
+            .collect();
         for members in places.chunk_by(|(one, _), (other, _)| of_group(one) == of_group(other)) {
             if let [(one, _), _, ..] = members {
                 let of = &one.model;
-                let whose = if *of.id == *model.id { String::new() } else { format!("of \"{}\": ", of.id) };
-                report.fact("order", format!("{whose}{}", order(of, members, is_running_known)));
+                let whose = if *of.id == *model.id {
+                    String::new()
+                } else {
+                    format!("of \"{}\": ", of.id)
+                };
+                report.fact(
+                    "order",
+                    format!("{whose}{}", order(of, members, is_running_known)),
+                );
             }
         }
     }
@@ -117,13 +140,18 @@ fn of_group(candidate: &Candidate) -> (*const Model, Reach) {
 }
 
 fn is_same(one: &Candidate, other: &Candidate) -> bool {
-    of_group(one) == of_group(other) && Arc::ptr_eq(&one.place, &other.place) && Arc::ptr_eq(&one.track, &other.track)
+    of_group(one) == of_group(other)
+        && Arc::ptr_eq(&one.place, &other.place)
+        && Arc::ptr_eq(&one.track, &other.track)
 }
 
 /// Returns the reason for the order of a model's targets.
 fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known: bool) -> String {
-    let moment =
-        if is_running_known { "as /status reported it" } else { "which is unknown here: all targets are assumed idle" };
+    let moment = if is_running_known {
+        "as /status reported it"
+    } else {
+        "which is unknown here: all targets are assumed idle"
+    };
     let how = match model.strategy {
         Strategy::Priority => "priority, the lowest tier first".to_owned(),
         Strategy::Weighted => "weighted, in turns".to_owned(),
@@ -141,7 +169,9 @@ fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known:
         .collect();
     match shares.as_slice() {
         [] => how,
-        [_] => format!("{how}; the first target is always the same, and the order of the others is drawn by weight"),
+        [_] => format!(
+            "{how}; the first target is always the same, and the order of the others is drawn by weight"
+        ),
         shares => format!(
             "{how}; only the running process knows whose turn it is. The first target is {} of the requests",
             shares.join(", ")
@@ -150,7 +180,12 @@ fn order(model: &Model, members: &[(&Candidate, Option<f64>)], is_running_known:
 }
 
 /// Notes the target to which the conversation belongs. `home` is the order if everybody is healthy.
-pub(super) fn tell_home(known_by: Option<&str>, home: Option<&Order>, now: &Order, report: &mut Report) {
+pub(super) fn tell_home(
+    known_by: Option<&str>,
+    home: Option<&Order>,
+    now: &Order,
+    report: &mut Report,
+) {
     let Some(by) = known_by else {
         report.fact(
             "sticky",
@@ -159,7 +194,16 @@ pub(super) fn tell_home(known_by: Option<&str>, home: Option<&Order>, now: &Orde
         return;
     };
     let target = |order: &Order| order.candidates.first().map(named);
-    let (Some(home), Some(now)) = (home.and_then(target), target(now)) else { return };
-    let says = if home == now { String::new() } else { format!(", which cannot be used now: {now} takes its place") };
-    report.fact("sticky", format!("the conversation, known by {by}, belongs to {home}{says}"));
+    let (Some(home), Some(now)) = (home.and_then(target), target(now)) else {
+        return;
+    };
+    let says = if home == now {
+        String::new()
+    } else {
+        format!(", which cannot be used now: {now} takes its place")
+    };
+    report.fact(
+        "sticky",
+        format!("the conversation, known by {by}, belongs to {home}{says}"),
+    );
 }

@@ -102,8 +102,19 @@ pub(super) struct Candidate {
 
 impl Candidate {
     /// Returns the entry of a whole model, of which no target is named.
-    pub(super) fn of_model(model: &str, reach: Reach, state: CandidateState, why: String) -> Candidate {
-        Candidate { model: model.to_owned(), reach, state, why, ..Candidate::default() }
+    pub(super) fn of_model(
+        model: &str,
+        reach: Reach,
+        state: CandidateState,
+        why: String,
+    ) -> Candidate {
+        Candidate {
+            model: model.to_owned(),
+            reach,
+            state,
+            why,
+            ..Candidate::default()
+        }
     }
 }
 
@@ -146,14 +157,28 @@ fn lossy<S: serde::Serializer>(body: &[u8], serializer: S) -> Result<S::Ok, S::E
 impl Report {
     /// Adds a fact.
     pub(super) fn fact(&mut self, about: &'static str, says: impl Into<String>) {
-        self.facts.push(Fact { about, says: says.into(), fault: false });
+        self.facts.push(Fact {
+            about,
+            says: says.into(),
+            fault: false,
+        });
     }
 
     /// Adds a fact because of which no candidate is asked.
     pub(super) fn fault(&mut self, about: &'static str, refusal: Refusal) {
-        let is_new = |param: &&String| *param != about && !refusal.message.contains(&format!("`{param}`"));
-        let param = refusal.param.as_ref().filter(is_new).map(|param| format!(" (`{param}`)")).unwrap_or_default();
-        self.facts.push(Fact { about, says: format!("{}{param}", refusal.message), fault: true });
+        let is_new =
+            |param: &&String| *param != about && !refusal.message.contains(&format!("`{param}`"));
+        let param = refusal
+            .param
+            .as_ref()
+            .filter(is_new)
+            .map(|param| format!(" (`{param}`)"))
+            .unwrap_or_default();
+        self.facts.push(Fact {
+            about,
+            says: format!("{}{param}", refusal.message),
+            fault: true,
+        });
         self.refusals.push(refusal);
     }
 
@@ -170,7 +195,11 @@ impl Report {
     pub fn take_limits(&mut self, live: &Value) {
         const ABOUT: &str = "limits";
         self.facts.retain(|fact| fact.about != ABOUT);
-        let of_limits = live["facts"].as_array().into_iter().flatten().filter(|fact| fact["about"] == ABOUT);
+        let of_limits = live["facts"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|fact| fact["about"] == ABOUT);
         self.facts.extend(of_limits.map(|fact| Fact {
             about: ABOUT,
             says: fact["says"].as_str().unwrap_or_default().to_owned(),
@@ -183,7 +212,9 @@ impl Report {
             self.verdict = Verdict {
                 tried: false,
                 says: text("says").unwrap_or_default(),
-                status: verdict["status"].as_u64().and_then(|status| u16::try_from(status).ok()),
+                status: verdict["status"]
+                    .as_u64()
+                    .and_then(|status| u16::try_from(status).ok()),
                 code: text("code"),
                 param: text("param"),
             };
@@ -204,7 +235,14 @@ impl Report {
              switched off: {why}"
         );
         self.facts.retain(|fact| fact.about != "running");
-        self.facts.insert(0, Fact { about: "running", says, fault: false });
+        self.facts.insert(
+            0,
+            Fact {
+                about: "running",
+                says,
+                fault: false,
+            },
+        );
         self.fact("limits", LIMITS_UNKNOWN);
     }
 

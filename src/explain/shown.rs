@@ -47,13 +47,22 @@ pub(super) fn upstream(
         method: "POST",
         url: (!is_demo).then_some(url),
         proxy: candidate.place.proxy.as_ref().map(ToString::to_string),
-        headers: if is_demo { Vec::new() } else { headers(account, said, written.len()) },
+        headers: if is_demo {
+            Vec::new()
+        } else {
+            headers(account, said, written.len())
+        },
         body_base64: std::str::from_utf8(&written)
             .is_err()
             .then(|| base64::engine::general_purpose::STANDARD.encode(&written)),
         deadlines: deadlines(candidate, envelope.stream, timeout),
         changed: changed(candidate, envelope, (body, &written), said.copied == 0),
-        dropped: said.losses.names().iter().map(ToString::to_string).collect(),
+        dropped: said
+            .losses
+            .names()
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         body: written,
     }
 }
@@ -78,7 +87,12 @@ fn headers(account: &Account, said: &Outbound, length: usize) -> Vec<(String, St
     }
     let id = HeaderValue::from_static(REQUEST_ID);
     let show = |(name, value): (header::HeaderName, HeaderValue)| {
-        let is_of_catalog = || account.headers.iter().any(|(other, of)| *other == name && *of == value);
+        let is_of_catalog = || {
+            account
+                .headers
+                .iter()
+                .any(|(other, of)| *other == name && *of == value)
+        };
         let text = match value.to_str() {
             Ok(text @ (SIGNED | TOKEN | UNSIGNABLE)) => text,
             Ok(text) if !value.is_sensitive() => text,
@@ -88,20 +102,34 @@ fn headers(account: &Account, said: &Outbound, length: usize) -> Vec<(String, St
         };
         (name.as_str().to_owned(), text.to_owned())
     };
-    outgoing::fields(account, &own, id, length).into_iter().map(show).collect()
+    outgoing::fields(account, &own, id, length)
+        .into_iter()
+        .map(show)
+        .collect()
 }
 
 /// Returns whether a service account signs for the account's tokens.
 fn is_signed_for(account: &Account) -> bool {
     account.dialect.protocol.signs_with == SignsWith::ServiceAccount
         && account.key.is_none()
-        && !account.headers.iter().any(|(name, _)| *name == header::AUTHORIZATION)
+        && !account
+            .headers
+            .iter()
+            .any(|(name, _)| *name == header::AUTHORIZATION)
 }
 
 /// Returns the deadlines of the request, by their names in the catalog.
-fn deadlines(candidate: &Candidate, stream: bool, timeout: Option<Duration>) -> Vec<(&'static str, String)> {
+fn deadlines(
+    candidate: &Candidate,
+    stream: bool,
+    timeout: Option<Duration>,
+) -> Vec<(&'static str, String)> {
     let times = &candidate.timeouts;
-    let total = if stream { times.total_stream } else { times.total };
+    let total = if stream {
+        times.total_stream
+    } else {
+        times.total
+    };
     let total = ("total", timeout.map_or(total, |most| most.min(total)));
     let mut all = vec![("connect", times.connect)];
     if stream {
@@ -110,20 +138,36 @@ fn deadlines(candidate: &Candidate, stream: bool, timeout: Option<Duration>) -> 
         all.push(("idle", times.idle));
     }
     all.push(total);
-    all.into_iter().map(|(name, time)| (name, span(time))).collect()
+    all.into_iter()
+        .map(|(name, time)| (name, span(time)))
+        .collect()
 }
 
 /// Returns the differences from the caller's request, except the fields that are dropped.
-fn changed(candidate: &Candidate, envelope: &Envelope, (body, written): (&[u8], &[u8]), passes: bool) -> Vec<String> {
+fn changed(
+    candidate: &Candidate,
+    envelope: &Envelope,
+    (body, written): (&[u8], &[u8]),
+    passes: bool,
+) -> Vec<String> {
     let mut changed = Vec::new();
     if *candidate.upstream_model != *envelope.model {
-        changed.push(format!("model: \"{}\" becomes \"{}\"", envelope.model, candidate.upstream_model));
+        changed.push(format!(
+            "model: \"{}\" becomes \"{}\"",
+            envelope.model, candidate.upstream_model
+        ));
     }
     let dialect = candidate.dialect();
-    match dialect.max_tokens(&candidate.upstream_model).filter(|_| !passes) {
+    match dialect
+        .max_tokens(&candidate.upstream_model)
+        .filter(|_| !passes)
+    {
         None => fields(body, written, &mut changed),
         Some(max_tokens) => {
-            changed.push(format!("the body is rewritten in the format of {}", dialect.protocol.name));
+            changed.push(format!(
+                "the body is rewritten in the format of {}",
+                dialect.protocol.name
+            ));
             limit(body, written, max_tokens, &mut changed);
         }
     }
@@ -133,9 +177,10 @@ fn changed(candidate: &Candidate, envelope: &Envelope, (body, written): (&[u8], 
 /// Notes the fields that differ in a body that is not translated.
 fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
     type Fields<'a> = BTreeMap<String, &'a RawValue>;
-    let (Ok(before), Ok(after)) =
-        (serde_json::from_slice::<Fields<'_>>(body), serde_json::from_slice::<Fields<'_>>(written))
-    else {
+    let (Ok(before), Ok(after)) = (
+        serde_json::from_slice::<Fields<'_>>(body),
+        serde_json::from_slice::<Fields<'_>>(written),
+    ) else {
         return;
     };
     for (name, value) in &after {
@@ -143,7 +188,9 @@ fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
         match before.get(name).map(|value| value.get()) {
             _ if name == "model" => {}
             Some(old) if old == value => {}
-            Some(old) if is_short && old.len() <= SHORT => changed.push(format!("{name}: {old} becomes {value}")),
+            Some(old) if is_short && old.len() <= SHORT => {
+                changed.push(format!("{name}: {old} becomes {value}"))
+            }
             Some(_) => changed.push(format!("{name}: is rewritten")),
             None if is_short => changed.push(format!("{name}: {value} is added")),
             None => changed.push(format!("{name}: is added")),
@@ -155,12 +202,18 @@ fn fields(body: &[u8], written: &[u8], changed: &mut Vec<String>) {
 
 /// Notes the limit on the answer's length in a body that is translated, if it changes.
 fn limit(body: &[u8], written: &[u8], pointer: &str, changed: &mut Vec<String>) {
-    let (Ok(before), Ok(after)) = (serde_json::from_slice::<Value>(body), serde_json::from_slice::<Value>(written))
-    else {
+    let (Ok(before), Ok(after)) = (
+        serde_json::from_slice::<Value>(body),
+        serde_json::from_slice::<Value>(written),
+    ) else {
         return;
     };
-    let said = ["/max_completion_tokens", "/max_tokens"].iter().find_map(|name| before.pointer(name)?.as_u64());
-    let Some(limit) = after.pointer(pointer).and_then(Value::as_u64) else { return };
+    let said = ["/max_completion_tokens", "/max_tokens"]
+        .iter()
+        .find_map(|name| before.pointer(name)?.as_u64());
+    let Some(limit) = after.pointer(pointer).and_then(Value::as_u64) else {
+        return;
+    };
     match said {
         Some(said) if said == limit => {}
         Some(said) => changed.push(format!("max_tokens: {said} becomes {limit}")),

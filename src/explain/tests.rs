@@ -47,14 +47,19 @@ callers:
 "#;
 
 fn input(catalog: &str, status: Option<Value>, body: &str) -> Input {
-    let catalog = resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok("secret".to_owned()));
+    let catalog = resolve(
+        &[("catalog.yaml".to_owned(), catalog.to_owned())],
+        &mut |_| Ok("secret".to_owned()),
+    );
     let catalog = catalog.unwrap_or_else(|problems| panic!("{problems}"));
     Input {
         settings: (&config::read("server.yaml", "{}", &mut |_| Err(String::new())).unwrap()).into(),
         snapshot: apart(catalog, Arc::default()),
         is_counted: false,
-        instance: status
-            .map(|told| Instance { source: "s.json".to_owned(), status: serde_json::from_value(told).unwrap() }),
+        instance: status.map(|told| Instance {
+            source: "s.json".to_owned(),
+            status: serde_json::from_value(told).unwrap(),
+        }),
         headers: HeaderMap::new(),
         front: front("chat").unwrap(),
         asked: Asked::default(),
@@ -74,7 +79,10 @@ fn of(model: &str, status: Option<Value>) -> Report {
 fn target(model: &str, more: Value) -> Value {
     let mut target = json!({"model": model, "breaker": "closed", "opens_in_ms": null, "calls": 0, "failed": 0, "rest": null,
         "first_token_ms": null, "whole_ms": null, "awaited": 0, "headroom": null});
-    target.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    target
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     target
 }
 
@@ -87,15 +95,27 @@ fn status(a: Value, b: Value) -> Value {
 }
 
 fn states(report: &Report) -> Vec<(String, CandidateState, Option<usize>)> {
-    let one =
-        |one: &report::Candidate| (one.account.clone().unwrap_or_else(|| one.model.clone()), one.state, one.attempt);
+    let one = |one: &report::Candidate| {
+        (
+            one.account.clone().unwrap_or_else(|| one.model.clone()),
+            one.state,
+            one.attempt,
+        )
+    };
     report.candidates.iter().map(one).collect()
 }
 
 #[track_caller]
 fn says(report: &Report, about: &str, expected: &str) {
-    let facts: Vec<_> = report.facts.iter().filter(|fact| fact.about == about).collect();
-    assert!(facts.iter().any(|fact| fact.says.contains(expected)), "no {expected:?} in {facts:#?}");
+    let facts: Vec<_> = report
+        .facts
+        .iter()
+        .filter(|fact| fact.about == about)
+        .collect();
+    assert!(
+        facts.iter().any(|fact| fact.says.contains(expected)),
+        "no {expected:?} in {facts:#?}"
+    );
 }
 
 #[test]
@@ -160,7 +180,11 @@ POST https://api.anthropic.com/v1/messages
 #[test]
 fn it_is_the_same_each_time() {
     for model in ["m", "turns", "busy", "fast", "own"] {
-        assert_eq!(text::render(&of(model, None)), text::render(&of(model, None)), "{model}");
+        assert_eq!(
+            text::render(&of(model, None)),
+            text::render(&of(model, None)),
+            "{model}"
+        );
     }
 }
 
@@ -174,13 +198,23 @@ fn no_secret_is_in_it() {
         }
     }
     let signed = of("signed", None);
-    let headers = &signed.candidates.first().unwrap().request.as_ref().unwrap().headers;
+    let headers = &signed
+        .candidates
+        .first()
+        .unwrap()
+        .request
+        .as_ref()
+        .unwrap()
+        .headers;
     let masked: Vec<_> = headers
         .iter()
         .filter(|(_, value)| value == "<signed for each request>")
         .map(|(name, _)| name.as_str())
         .collect();
-    assert!(masked.contains(&"authorization") && masked.contains(&"x-amz-date"), "{headers:?}");
+    assert!(
+        masked.contains(&"authorization") && masked.contains(&"x-amz-date"),
+        "{headers:?}"
+    );
 }
 
 #[test]
@@ -188,7 +222,10 @@ fn a_key_that_does_not_work_is_told_why() {
     let check = |key: &str, expected: &str| {
         let report = explain(key, &input(CATALOG, None, &chat("m")));
         assert!(!report.verdict.tried && report.candidates.is_empty());
-        assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(401), Some("invalid_api_key")));
+        assert_eq!(
+            (report.verdict.status, report.verdict.code.as_deref()),
+            (Some(401), Some("invalid_api_key"))
+        );
         assert_eq!(
             report.verdict.says,
             format!(
@@ -196,11 +233,20 @@ fn a_key_that_does_not_work_is_told_why() {
             )
         );
     };
-    check("acme/pord", "there is no key acme/pord; did you mean acme/prod?");
+    check(
+        "acme/pord",
+        "there is no key acme/pord; did you mean acme/prod?",
+    );
     check("acme/off", "the key acme/off is disabled");
-    check("acme/old", "the key acme/old has expired, at 2020-01-01T00:00:00.000Z");
+    check(
+        "acme/old",
+        "the key acme/old has expired, at 2020-01-01T00:00:00.000Z",
+    );
     check("gone/prod", "its caller gone is disabled");
-    check("acme/over", "all its secrets have expired, the last one at 2020-01-01T00:00:00.000Z");
+    check(
+        "acme/over",
+        "all its secrets have expired, the last one at 2020-01-01T00:00:00.000Z",
+    );
     says(
         &explain("acme/turned", &input(CATALOG, None, &chat("m"))),
         "key",
@@ -222,18 +268,38 @@ fn a_model_that_is_not_seen_is_told_why() {
             (Some(404), Some("model_not_found")),
             "{report:?}"
         );
-        assert!(report.verdict.says.ends_with(expected), "{}", report.verdict.says);
+        assert!(
+            report.verdict.says.ends_with(expected),
+            "{}",
+            report.verdict.says
+        );
     };
-    check("acme/prod", "othre", "there is no model \"othre\"; did you mean \"other\"?");
+    check(
+        "acme/prod",
+        "othre",
+        "there is no model \"othre\"; did you mean \"other\"?",
+    );
     check("acme/prod", "hidden", "which \"hidden\" does not match");
-    check("acme/narrow", "turns", "the key acme/narrow may use [alias, o*], which \"turns\" does not match");
+    check(
+        "acme/narrow",
+        "turns",
+        "the key acme/narrow may use [alias, o*], which \"turns\" does not match",
+    );
     check(
         "acme/narrow",
         "alias",
         "may use [alias, o*], which \"m\" does not match: an alias matches, but globs only match ids",
     );
-    check("acme/prod", "unserved", "no account of \"unserved\" is enabled (off)");
-    says(&of("alias", None), "model", "\"m\", which has the alias \"alias\": the key may use it");
+    check(
+        "acme/prod",
+        "unserved",
+        "no account of \"unserved\" is enabled (off)",
+    );
+    says(
+        &of("alias", None),
+        "model",
+        "\"m\", which has the alias \"alias\": the key may use it",
+    );
 }
 
 #[test]
@@ -243,18 +309,48 @@ fn a_request_that_cannot_be_read_is_told_why_and_so_is_all_else() {
         says(&report, "request", expected);
         assert_eq!(report.verdict.status, Some(401), "the key comes first");
         let report = explain("acme/prod", &input(CATALOG, None, body));
-        assert_eq!((report.verdict.status, report.verdict.param.as_deref()), (Some(status), param));
+        assert_eq!(
+            (report.verdict.status, report.verdict.param.as_deref()),
+            (Some(status), param)
+        );
     };
     check("{", 400, None, "not valid JSON");
-    check(r#"{"model":"m"}"#, 400, Some("messages"), "`messages` is missing");
-    check(r#"{"model":7,"messages":[{}]}"#, 400, Some("model"), "`model` must be a string");
-    check(&" ".repeat((32 << 20) + 1), 413, None, "larger than `limits.request_body`");
+    check(
+        r#"{"model":"m"}"#,
+        400,
+        Some("messages"),
+        "`messages` is missing",
+    );
+    check(
+        r#"{"model":7,"messages":[{}]}"#,
+        400,
+        Some("model"),
+        "`model` must be a string",
+    );
+    check(
+        &" ".repeat((32 << 20) + 1),
+        413,
+        None,
+        "larger than `limits.request_body`",
+    );
     let mut late = input(CATALOG, None, &chat("m"));
-    late.headers.insert(TIMEOUT, HeaderValue::from_static("soon"));
-    assert_eq!(explain("acme/prod", &late).verdict.param.as_deref(), Some(TIMEOUT));
-    late.headers.insert(TIMEOUT, HeaderValue::from_static("2.5"));
-    let request = explain("acme/prod", &late).candidates.remove(0).request.unwrap();
-    assert_eq!(request.deadlines.last(), Some(&("total", "2500ms".to_owned())));
+    late.headers
+        .insert(TIMEOUT, HeaderValue::from_static("soon"));
+    assert_eq!(
+        explain("acme/prod", &late).verdict.param.as_deref(),
+        Some(TIMEOUT)
+    );
+    late.headers
+        .insert(TIMEOUT, HeaderValue::from_static("2.5"));
+    let request = explain("acme/prod", &late)
+        .candidates
+        .remove(0)
+        .request
+        .unwrap();
+    assert_eq!(
+        request.deadlines.last(),
+        Some(&("total", "2500ms".to_owned()))
+    );
 }
 
 #[test]
@@ -263,13 +359,25 @@ fn what_the_instance_tells_decides_who_is_asked() {
     let fine = || json!({});
     let check = |told: Value, expected: &[(&str, CandidateState, Option<usize>)], why: &str| {
         let report = of("m", Some(told));
-        let expected: Vec<_> =
-            expected.iter().map(|(account, state, nth)| ((*account).to_owned(), *state, *nth)).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(account, state, nth)| ((*account).to_owned(), *state, *nth))
+            .collect();
         assert_eq!(states(&report), expected);
-        assert!(report.candidates.iter().any(|one| one.why.contains(why)), "no {why:?} in {:#?}", report.candidates);
+        assert!(
+            report.candidates.iter().any(|one| one.why.contains(why)),
+            "no {why:?} in {:#?}",
+            report.candidates
+        );
     };
-    let rest = [("off", Disabled, None), ("claude", Asked, Some(2)), ("hidden", Hidden, None)];
-    let all = |first: [(&'static str, CandidateState, Option<usize>); 2]| [first.as_slice(), &rest].concat();
+    let rest = [
+        ("off", Disabled, None),
+        ("claude", Asked, Some(2)),
+        ("hidden", Hidden, None),
+    ];
+    let all = |first: [(&'static str, CandidateState, Option<usize>); 2]| {
+        [first.as_slice(), &rest].concat()
+    };
     let limited = json!({"rest": {"why": "rate", "for_ms": 12_000}});
     check(
         status(limited.clone(), fine()),
@@ -277,7 +385,11 @@ fn what_the_instance_tells_decides_who_is_asked() {
         "rests for 12s more (rate)",
     );
     let refused = json!({"rest": {"why": "unfit", "for_ms": 1_500}});
-    check(status(refused, fine()), &all([("b", Asked, Some(1)), ("a", Resting, None)]), "rests for 2s more (unfit)");
+    check(
+        status(refused, fine()),
+        &all([("b", Asked, Some(1)), ("a", Resting, None)]),
+        "rests for 2s more (unfit)",
+    );
     let credential = json!({"rest": {"why": "credential", "for_ms": 60_000}});
     check(
         status(credential, fine()),
@@ -286,7 +398,11 @@ fn what_the_instance_tells_decides_who_is_asked() {
     );
     let mut full = status(fine(), fine());
     full["accounts"][0]["in_flight"] = json!(4);
-    check(full, &all([("b", Asked, Some(1)), ("a", Full, None)]), "full: its account has 4 requests in flight");
+    check(
+        full,
+        &all([("b", Asked, Some(1)), ("a", Full, None)]),
+        "full: its account has 4 requests in flight",
+    );
     let open = json!({"breaker": "open", "opens_in_ms": 7_000});
     let last = [("b", Asked, Some(1)), ("a", LastResort, Some(3))];
     check(
@@ -296,14 +412,28 @@ fn what_the_instance_tells_decides_who_is_asked() {
     );
     let half = json!({"breaker": "half_open"});
     let both = [("a", Asked, Some(1)), ("b", LastResort, Some(3))];
-    check(status(fine(), half), &all(both), "its breaker is half open, and only the instance's own probes may test it");
+    check(
+        status(fine(), half),
+        &all(both),
+        "its breaker is half open, and only the instance's own probes may test it",
+    );
     // Three attempts are the most: who is broken is asked last, and none is left.
     let mut narrow = input(CATALOG, Some(status(open.clone(), limited)), &chat("m"));
     narrow.settings.attempts = 1;
     let report = explain("acme/prod", &narrow);
-    assert_eq!(report.candidates.iter().filter(|one| one.attempt.is_some()).count(), 1);
+    assert_eq!(
+        report
+            .candidates
+            .iter()
+            .filter(|one| one.attempt.is_some())
+            .count(),
+        1
+    );
     assert!(
-        report.candidates.iter().any(|one| one.state == Broken && one.why.contains("open for 7s more")),
+        report
+            .candidates
+            .iter()
+            .any(|one| one.state == Broken && one.why.contains("open for 7s more")),
         "{report:#?}"
     );
 }
@@ -313,9 +443,19 @@ fn no_more_are_asked_than_may_be() {
     let mut narrow = input(CATALOG, None, &chat("m"));
     narrow.settings.attempts = 2;
     let report = explain("acme/prod", &narrow);
-    assert_eq!(report.candidates.iter().filter(|one| one.state == CandidateState::Beyond).count(), 1);
+    assert_eq!(
+        report
+            .candidates
+            .iter()
+            .filter(|one| one.state == CandidateState::Beyond)
+            .count(),
+        1
+    );
     assert!(
-        report.verdict.says.starts_with("the request would be sent to a (x), then b (y);"),
+        report
+            .verdict
+            .says
+            .starts_with("the request would be sent to a (x), then b (y);"),
         "{}",
         report.verdict.says
     );
@@ -325,8 +465,16 @@ fn no_more_are_asked_than_may_be() {
 fn where_nobody_can_be_asked_the_callers_answer_is_told() {
     let check = |model: &str, a: Value, tried: bool, status_code: Option<u16>, expected: &str| {
         let report = of(model, Some(status(a, json!({}))));
-        assert_eq!((report.verdict.tried, report.verdict.status), (tried, status_code), "{report:#?}");
-        assert!(report.verdict.says.contains(expected), "{}", report.verdict.says);
+        assert_eq!(
+            (report.verdict.tried, report.verdict.status),
+            (tried, status_code),
+            "{report:#?}"
+        );
+        assert!(
+            report.verdict.says.contains(expected),
+            "{}",
+            report.verdict.says
+        );
     };
     let rests = |why: &str, ms: u64| json!({"rest": {"why": why, "for_ms": ms}});
     check(
@@ -336,7 +484,13 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
         Some(429),
         "429 no_capacity: no account can take the request now; the first one can be used again in 9s",
     );
-    check("longer", rests("unfit", 9_000), false, Some(503), "503 no_capacity");
+    check(
+        "longer",
+        rests("unfit", 9_000),
+        false,
+        Some(503),
+        "503 no_capacity",
+    );
     check(
         "longer",
         json!({"breaker": "open", "opens_in_ms": 900}),
@@ -351,8 +505,18 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
         None,
         "the request would wait 3s, until the first account can be used again",
     );
-    check("patient", rests("rate", 9_000), false, Some(429), "even after 5s in the queue");
-    says(&of("patient", Some(status(json!({}), json!({})))), "queue", "2 requests wait now");
+    check(
+        "patient",
+        rests("rate", 9_000),
+        false,
+        Some(429),
+        "even after 5s in the queue",
+    );
+    says(
+        &of("patient", Some(status(json!({}), json!({})))),
+        "queue",
+        "2 requests wait now",
+    );
     says(
         &of("patient", None),
         "hedge",
@@ -363,20 +527,44 @@ fn where_nobody_can_be_asked_the_callers_answer_is_told() {
 
 #[test]
 fn most_tokens_that_are_no_number_reserve_the_models_default() {
-    let catalog = CATALOG.replace("defaults: { max_tokens: 64 }", "defaults: { max_tokens: 5000 }");
-    let catalog =
-        catalog.replace("    models: [m, alias,", "    limits: { tokens_per_day: 9000 }\n    models: [m, alias,");
+    let catalog = CATALOG.replace(
+        "defaults: { max_tokens: 64 }",
+        "defaults: { max_tokens: 5000 }",
+    );
+    let catalog = catalog.replace(
+        "    models: [m, alias,",
+        "    limits: { tokens_per_day: 9000 }\n    models: [m, alias,",
+    );
     let takes = |body: &str| {
-        let text = String::from_utf8(text::render(&explain("acme/prod", &input(&catalog, None, body)))).unwrap();
-        let (_, after) = text.split_once("the request reserves ").unwrap_or_else(|| panic!("{text}"));
+        let text = String::from_utf8(text::render(&explain(
+            "acme/prod",
+            &input(&catalog, None, body),
+        )))
+        .unwrap();
+        let (_, after) = text
+            .split_once("the request reserves ")
+            .unwrap_or_else(|| panic!("{text}"));
         after.split(' ').next().unwrap().parse::<u64>().unwrap()
     };
-    let said = |most: &str| chat("m").replace("{\"model\"", &format!("{{\"max_tokens\":{most},\"model\""));
-    assert!((5000..5100).contains(&takes(&chat("m"))), "{}", takes(&chat("m")));
+    let said =
+        |most: &str| chat("m").replace("{\"model\"", &format!("{{\"max_tokens\":{most},\"model\""));
+    assert!(
+        (5000..5100).contains(&takes(&chat("m"))),
+        "{}",
+        takes(&chat("m"))
+    );
     for most in ["-1", "null", "\"many\""] {
-        assert!((5000..5100).contains(&takes(&said(most))), "{most}: {}", takes(&said(most)));
+        assert!(
+            (5000..5100).contains(&takes(&said(most))),
+            "{most}: {}",
+            takes(&said(most))
+        );
     }
-    assert!((7..60).contains(&takes(&said("7"))), "{}", takes(&said("7")));
+    assert!(
+        (7..60).contains(&takes(&said("7"))),
+        "{}",
+        takes(&said("7"))
+    );
 }
 
 #[test]
@@ -384,7 +572,10 @@ fn an_instance_that_goes_down_takes_nothing() {
     let mut told = status(json!({}), json!({}));
     told["phase"] = json!("draining");
     let report = of("m", Some(told));
-    assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(503), Some("shutting_down")));
+    assert_eq!(
+        (report.verdict.status, report.verdict.code.as_deref()),
+        (Some(503), Some("shutting_down"))
+    );
 }
 
 #[test]
@@ -392,7 +583,8 @@ fn an_instance_with_another_catalog_is_told() {
     let mut told = status(json!({}), json!({}));
     told["accounts"][1]["state"] = json!("disabled");
     told["accounts"][0]["concurrency"] = json!(5);
-    told["catalog"] = json!({"last_refusal": {"standing": true}, "held": "removes 3 of 4 accounts"});
+    told["catalog"] =
+        json!({"last_refusal": {"standing": true}, "held": "removes 3 of 4 accounts"});
     let report = of("m", Some(told.clone()));
     for expected in [
         "refused the present files",
@@ -403,27 +595,50 @@ fn an_instance_with_another_catalog_is_told() {
         says(&report, "catalog", expected);
     }
     told["models"] = json!([]);
-    says(&of("m", Some(told)), "catalog", "does not serve the model \"m\"");
+    says(
+        &of("m", Some(told)),
+        "catalog",
+        "does not serve the model \"m\"",
+    );
     let unknown = of("other", Some(status(json!({}), json!({}))));
-    assert_eq!(unknown.candidates.first().unwrap().does.as_deref(), Some("/status does not have this account"));
+    assert_eq!(
+        unknown.candidates.first().unwrap().does.as_deref(),
+        Some("/status does not have this account")
+    );
     assert!(serde_json::from_str::<crate::status::Status>("{}").is_err());
 }
 
 #[test]
 fn what_only_the_process_knows_is_said_to_be_so() {
     let turns = of("turns", None);
-    says(&turns, "order", "The first target is a (turns) for 75 %, b (turns) for 25 % of the requests");
-    assert_eq!(turns.candidates.iter().map(|one| one.first_for).collect::<Vec<_>>(), [Some(0.75), Some(0.25)]);
+    says(
+        &turns,
+        "order",
+        "The first target is a (turns) for 75 %, b (turns) for 25 % of the requests",
+    );
+    assert_eq!(
+        turns
+            .candidates
+            .iter()
+            .map(|one| one.first_for)
+            .collect::<Vec<_>>(),
+        [Some(0.75), Some(0.25)]
+    );
     says(&of("busy", None), "order", "which is unknown here");
     says(&of("fast", None), "order", "which is unknown here");
-    let told = status(json!({"whole_ms": 900}), json!({"whole_ms": 20, "headroom": 0.42, "calls": 9, "failed": 2}));
+    let told = status(
+        json!({"whole_ms": 900}),
+        json!({"whole_ms": 20, "headroom": 0.42, "calls": 9, "failed": 2}),
+    );
     let fast = of("fast", Some(told));
     says(&fast, "order", "as /status reported it");
     let first = fast.candidates.first().unwrap();
     assert_eq!(first.account.as_deref(), Some("b"));
     assert_eq!(
         first.does.as_deref(),
-        Some("1 in flight, 2 of 9 calls failed, whole answer expected in 20ms, 42 % of the quota left")
+        Some(
+            "1 in flight, 2 of 9 calls failed, whole answer expected in 20ms, 42 % of the quota left"
+        )
     );
 }
 
@@ -432,7 +647,11 @@ fn a_conversation_has_a_home() {
     let own = of("own", None);
     let home = own.candidates.first().unwrap().account.clone().unwrap();
     assert_eq!(own.candidates.first().unwrap().first_for, None);
-    let names = if home == "a" { ["a (x)", "b (y)"] } else { ["b (y)", "a (x)"] };
+    let names = if home == "a" {
+        ["a (x)", "b (y)"]
+    } else {
+        ["b (y)", "a (x)"]
+    };
     says(
         &own,
         "sticky",
@@ -442,28 +661,73 @@ fn a_conversation_has_a_home() {
         ),
     );
     let rests = json!({"rest": {"why": "rate", "for_ms": 9_000}});
-    let told = if home == "a" { status(rests, json!({})) } else { status(json!({}), rests) };
+    let told = if home == "a" {
+        status(rests, json!({}))
+    } else {
+        status(json!({}), rests)
+    };
     says(
         &of("own", Some(told)),
         "sticky",
-        &format!("belongs to {}, which cannot be used now: {} takes its place", names[0], names[1]),
+        &format!(
+            "belongs to {}, which cannot be used now: {} takes its place",
+            names[0], names[1]
+        ),
     );
     let mut named = input(CATALOG, None, &chat("own"));
     named.headers.insert(SESSION, HeaderValue::from_static("s"));
-    says(&explain("acme/prod", &named), "sticky", "known by x-portcullis-session");
-    let nobody = input(CATALOG, None, r#"{"model":"own","messages":[{"role":"system","content":"S"}]}"#);
-    says(&explain("acme/prod", &nobody), "sticky", "the request does not say");
+    says(
+        &explain("acme/prod", &named),
+        "sticky",
+        "known by x-portcullis-session",
+    );
+    let nobody = input(
+        CATALOG,
+        None,
+        r#"{"model":"own","messages":[{"role":"system","content":"S"}]}"#,
+    );
+    says(
+        &explain("acme/prod", &nobody),
+        "sticky",
+        "the request does not say",
+    );
 }
 
 #[test]
 fn what_cannot_be_expressed_is_told() {
-    let body = |model: &str| format!(r#"{{"model":"{model}","seed":7,"messages":[{{"role":"user","content":"Hi"}}]}}"#);
+    let body = |model: &str| {
+        format!(r#"{{"model":"{model}","seed":7,"messages":[{{"role":"user","content":"Hi"}}]}}"#)
+    };
     let report = explain("acme/prod", &input(CATALOG, None, &body("strict")));
-    assert_eq!(states(&report), [("claude".to_owned(), CandidateState::Unable, None)]);
-    assert!(report.candidates.first().unwrap().why.starts_with("cannot express `seed`: "), "{report:#?}");
-    assert_eq!((report.verdict.status, report.verdict.param.as_deref()), (Some(400), Some("seed")));
+    assert_eq!(
+        states(&report),
+        [("claude".to_owned(), CandidateState::Unable, None)]
+    );
+    assert!(
+        report
+            .candidates
+            .first()
+            .unwrap()
+            .why
+            .starts_with("cannot express `seed`: "),
+        "{report:#?}"
+    );
+    assert_eq!(
+        (report.verdict.status, report.verdict.param.as_deref()),
+        (Some(400), Some("seed"))
+    );
     let report = explain("acme/prod", &input(CATALOG, None, &body("other")));
-    assert_eq!(report.candidates.first().unwrap().request.as_ref().unwrap().dropped, ["seed"]);
+    assert_eq!(
+        report
+            .candidates
+            .first()
+            .unwrap()
+            .request
+            .as_ref()
+            .unwrap()
+            .dropped,
+        ["seed"]
+    );
 }
 
 #[test]
@@ -480,7 +744,10 @@ fn who_is_there_in_case_is_told_for_which() {
     let other = report.candidates.get(1).unwrap();
     assert_eq!(
         (other.reach, other.why.as_str()),
-        (plan::Reach::TooLong, "asked if the request is too long for the model")
+        (
+            plan::Reach::TooLong,
+            "asked if the request is too long for the model"
+        )
     );
     assert!(other.request.is_some());
 }
@@ -488,13 +755,25 @@ fn who_is_there_in_case_is_told_for_which() {
 #[test]
 fn only_headers_that_decide_something_are_taken() {
     let taken = |written: &[&str]| {
-        headers(written.iter().map(|line| line.split_once(':').unwrap_or_default()), front("chat").unwrap())
+        headers(
+            written
+                .iter()
+                .map(|line| line.split_once(':').unwrap_or_default()),
+            front("chat").unwrap(),
+        )
     };
     assert_eq!(
-        taken(&["X-Portcullis-Session:  a b ", "x-portcullis-timeout:3s"]).unwrap().get(SESSION).unwrap(),
+        taken(&["X-Portcullis-Session:  a b ", "x-portcullis-timeout:3s"])
+            .unwrap()
+            .get(SESSION)
+            .unwrap(),
         "a b"
     );
-    for wrong in ["authorization: Bearer sk-canary-0123456789", "sk-canary-0123456789", "x-portcullis-session: a\nb"] {
+    for wrong in [
+        "authorization: Bearer sk-canary-0123456789",
+        "sk-canary-0123456789",
+        "x-portcullis-session: a\nb",
+    ] {
         let told = taken(&[wrong]).unwrap_err();
         assert!(!told.contains("canary"), "{told}");
     }
@@ -526,9 +805,15 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
             "{ targets: [{ account: a, model: x }], queue",
             "{ price: { input: 0, output: 0 }, targets: [{ account: a, model: x }], queue",
         );
-    let priced = ["hidden", "turns", "busy", "fast", "own", "longer", "signed", "strict", "unserved"];
+    let priced = [
+        "hidden", "turns", "busy", "fast", "own", "longer", "signed", "strict", "unserved",
+    ];
     let catalog = priced.iter().fold(catalog, |catalog, id| {
-        catalog.replacen(&format!("\n  {id}: {{ "), &format!("\n  {id}: {{ price: {{ input: 1, output: 2 }}, "), 1)
+        catalog.replacen(
+            &format!("\n  {id}: {{ "),
+            &format!("\n  {id}: {{ price: {{ input: 1, output: 2 }}, "),
+            1,
+        )
     });
     let report = explain("acme/prod", &input(&catalog, None, &chat("alias")));
     let text = String::from_utf8(text::render(&report)).unwrap();
@@ -543,7 +828,9 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     }
     assert_eq!(text.matches("  limits ").count(), 4, "{text}");
     assert!(
-        text.contains("  limits   the request reserves 1040 tokens and 0.01542 USD until it is settled\n"),
+        text.contains(
+            "  limits   the request reserves 1040 tokens and 0.01542 USD until it is settled\n"
+        ),
         "{text}"
     );
     let told: Value = serde_json::from_slice(&report.json()).unwrap();
@@ -556,18 +843,30 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
         ])
     );
     assert_eq!(told["candidates"][0]["price"]["from"], "model");
-    assert_eq!(told["candidates"][0]["price"]["costs"][0], json!(["input", "3"]));
     assert_eq!(
-        (&told["candidates"][3]["account"], &told["candidates"][3]["price"]["from"]),
+        told["candidates"][0]["price"]["costs"][0],
+        json!(["input", "3"])
+    );
+    assert_eq!(
+        (
+            &told["candidates"][3]["account"],
+            &told["candidates"][3]["price"]["from"]
+        ),
         (&json!("claude"), &json!("list"))
     );
 
     // What is more than the whole of a limit never passes.
     let large = chat("alias").replacen('{', "{\"max_tokens\": 2000000, ", 1);
     let report = explain("acme/prod", &input(&catalog, None, &large));
-    assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(429), Some("insufficient_quota")));
+    assert_eq!(
+        (report.verdict.status, report.verdict.code.as_deref()),
+        (Some(429), Some("insufficient_quota"))
+    );
     assert!(
-        report.verdict.says.contains("more than the limit of 12.5 USD per day of caller acme"),
+        report
+            .verdict
+            .says
+            .contains("more than the limit of 12.5 USD per day of caller acme"),
         "{}",
         report.verdict.says
     );
@@ -585,7 +884,11 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     );
 
     // What is that only as estimated passes when nothing else is counted.
-    let small = catalog.replacen("requests_per_minute: 60", "requests_per_minute: 60, tokens_per_minute: 600", 1);
+    let small = catalog.replacen(
+        "requests_per_minute: 60",
+        "requests_per_minute: 60, tokens_per_minute: 600",
+        1,
+    );
     let report = explain("acme/prod", &input(&small, None, &chat("alias")));
     assert!(report.verdict.tried, "{}", report.verdict.says);
     let text = String::from_utf8(text::render(&report)).unwrap();
@@ -598,11 +901,21 @@ fn the_limits_that_hold_and_what_each_target_costs_are_told() {
     );
     let asked = chat("alias").replacen('{', "{\"max_tokens\": 700, ", 1);
     let report = explain("acme/prod", &input(&small, None, &asked));
-    assert_eq!((report.verdict.status, report.verdict.code.as_deref()), (Some(429), Some("rate_limit_exceeded")));
+    assert_eq!(
+        (report.verdict.status, report.verdict.code.as_deref()),
+        (Some(429), Some("rate_limit_exceeded"))
+    );
 
     // Where nobody knows, that is said.
     let report = of("fast", None);
-    assert!(String::from_utf8(text::render(&report)).unwrap().contains("price unknown\n"));
+    assert!(
+        String::from_utf8(text::render(&report))
+            .unwrap()
+            .contains("price unknown\n")
+    );
     let told: Value = serde_json::from_slice(&report.json()).unwrap();
-    assert_eq!((&told["candidates"][0]["price"], &told["limits"]), (&Value::Null, &json!([])));
+    assert_eq!(
+        (&told["candidates"][0]["price"], &told["limits"]),
+        (&Value::Null, &json!([]))
+    );
 }

@@ -12,15 +12,29 @@ pub fn render(report: &Report) -> Vec<u8> {
         (false, _) => "no",
     };
     out.push_str(&format!("{word}: {}\n\n", report.verdict.says));
-    let width = report.facts.iter().map(|fact| fact.about.len()).max().unwrap_or_default();
+    let width = report
+        .facts
+        .iter()
+        .map(|fact| fact.about.len())
+        .max()
+        .unwrap_or_default();
     for Fact { about, says, fault } in &report.facts {
-        out.push_str(&format!("{} {about:width$}  {says}\n", if *fault { '!' } else { ' ' }));
+        out.push_str(&format!(
+            "{} {about:width$}  {says}\n",
+            if *fault { '!' } else { ' ' }
+        ));
     }
     candidates(&report.candidates, &mut out);
     let mut out = out.into_bytes();
-    let mut requests: Vec<_> = report.candidates.iter().filter_map(|one| Some((one, one.request.as_ref()?))).collect();
+    let mut requests: Vec<_> = report
+        .candidates
+        .iter()
+        .filter_map(|one| Some((one, one.request.as_ref()?)))
+        .collect();
     requests.sort_by_key(|(one, _)| one.attempt.unwrap_or(usize::MAX));
-    requests.into_iter().for_each(|(candidate, request)| upstream(candidate, request, &mut out));
+    requests
+        .into_iter()
+        .for_each(|(candidate, request)| upstream(candidate, request, &mut out));
     out
 }
 
@@ -29,7 +43,11 @@ fn candidates(candidates: &[Candidate], out: &mut String) {
         return;
     }
     let width = |name: fn(&Candidate) -> &Option<String>| {
-        candidates.iter().map(|one| or_dash(name(one)).chars().count()).max().unwrap_or_default()
+        candidates
+            .iter()
+            .map(|one| or_dash(name(one)).chars().count())
+            .max()
+            .unwrap_or_default()
     };
     let (first, second) = (width(|one| &one.account), width(|one| &one.upstream_model));
     let mut group = None;
@@ -37,15 +55,29 @@ fn candidates(candidates: &[Candidate], out: &mut String) {
         if group.replace((&one.model, one.reach)) != Some((&one.model, one.reach)) {
             out.push_str(&format!("\n{}\n", heading(one, candidates)));
         }
-        let never = if one.state == CandidateState::InCase { "?" } else { "-" };
-        let turn = one.attempt.map_or_else(|| never.to_owned(), |nth| nth.to_string());
+        let never = if one.state == CandidateState::InCase {
+            "?"
+        } else {
+            "-"
+        };
+        let turn = one
+            .attempt
+            .map_or_else(|| never.to_owned(), |nth| nth.to_string());
         let (account, model) = (or_dash(&one.account), or_dash(&one.upstream_model));
-        out.push_str(&format!("  {turn:>2}  {account:first$}  {model:second$}  {}\n", one.why));
+        out.push_str(&format!(
+            "  {turn:>2}  {account:first$}  {model:second$}  {}\n",
+            one.why
+        ));
         if let Some(does) = &one.does {
             out.push_str(&format!("      {:first$}  {:second$}  {does}\n", "", ""));
         }
         if one.account.is_some() {
-            out.push_str(&format!("      {:first$}  {:second$}  {}\n", "", "", price(one.price.as_ref())));
+            out.push_str(&format!(
+                "      {:first$}  {:second$}  {}\n",
+                "",
+                "",
+                price(one.price.as_ref())
+            ));
         }
     }
 }
@@ -55,8 +87,13 @@ fn or_dash(name: &Option<String>) -> &str {
 }
 
 fn price(price: Option<&Costs>) -> String {
-    let Some(Costs { from, costs }) = price else { return "price unknown".to_owned() };
-    let costs: Vec<String> = costs.iter().map(|(name, cost)| format!("{name} {cost}")).collect();
+    let Some(Costs { from, costs }) = price else {
+        return "price unknown".to_owned();
+    };
+    let costs: Vec<String> = costs
+        .iter()
+        .map(|(name, cost)| format!("{name} {cost}"))
+        .collect();
     format!("price {} ({from})", costs.join(", "))
 }
 
@@ -65,30 +102,47 @@ fn heading(one: &Candidate, all: &[Candidate]) -> String {
     match one.reach {
         Reach::Any if is_own => format!("targets of \"{}\"", one.model),
         Reach::Any => format!("targets of its fallback \"{}\"", one.model),
-        Reach::TooLong => format!("targets of \"{}\", for requests that are too long", one.model),
+        Reach::TooLong => format!(
+            "targets of \"{}\", for requests that are too long",
+            one.model
+        ),
         Reach::Declined => format!("targets of \"{}\", for refusals", one.model),
     }
 }
 
 fn upstream(candidate: &Candidate, request: &Upstream, out: &mut Vec<u8>) {
     let mut text = String::new();
-    let (account, model) = (or_dash(&candidate.account), or_dash(&candidate.upstream_model));
-    let turn = candidate.attempt.map_or_else(|| "in case".to_owned(), |nth| format!("request {nth}"));
+    let (account, model) = (
+        or_dash(&candidate.account),
+        or_dash(&candidate.upstream_model),
+    );
+    let turn = candidate
+        .attempt
+        .map_or_else(|| "in case".to_owned(), |nth| format!("request {nth}"));
     text.push_str(&format!("\n{turn}: to {account} ({model})\n"));
-    let deadlines: Vec<String> = request.deadlines.iter().map(|(name, time)| format!("{name} {time}")).collect();
+    let deadlines: Vec<String> = request
+        .deadlines
+        .iter()
+        .map(|(name, time)| format!("{name} {time}"))
+        .collect();
     text.push_str(&format!("  deadlines  {}\n", deadlines.join(", ")));
     if let Some(proxy) = &request.proxy {
         text.push_str(&format!("  proxy      {proxy}\n"));
     }
     for (nth, changed) in request.changed.iter().enumerate() {
-        text.push_str(&format!("  {:9}  {changed}\n", if nth == 0 { "changed" } else { "" }));
+        text.push_str(&format!(
+            "  {:9}  {changed}\n",
+            if nth == 0 { "changed" } else { "" }
+        ));
     }
     if !request.dropped.is_empty() {
         text.push_str(&format!("  dropped    {}\n", request.dropped.join(", ")));
     }
     match &request.url {
         Some(url) => text.push_str(&format!("\n{} {url}\n", request.method)),
-        None => text.push_str("\nThe built-in demo account answers by itself: no server is called.\n"),
+        None => {
+            text.push_str("\nThe built-in demo account answers by itself: no server is called.\n")
+        }
     }
     for (name, value) in &request.headers {
         text.push_str(&format!("{name}: {value}\n"));

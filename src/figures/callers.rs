@@ -76,7 +76,14 @@ impl Callers {
         let day = day_of(at);
         self.change(caller, |days| {
             let (last, count) = days.limited;
-            days.limited = (day, if last == day { count.saturating_add(1) } else { 1 });
+            days.limited = (
+                day,
+                if last == day {
+                    count.saturating_add(1)
+                } else {
+                    1
+                },
+            );
         });
     }
 
@@ -95,8 +102,12 @@ impl Callers {
         let mut all = self.0.lock();
         // A clock that is some weeks ahead, and is set back, finds the old month as it was.
         let is_kept = |day: u64| day.saturating_add(DAYS as u64) > today;
-        all.retain(|_, days| days.used.last().is_some_and(|(day, _)| is_kept(*day)) || is_kept(days.limited.0));
-        all.iter().map(|(caller, days)| (caller.clone(), days.sums(today, month))).collect()
+        all.retain(|_, days| {
+            days.used.last().is_some_and(|(day, _)| is_kept(*day)) || is_kept(days.limited.0)
+        });
+        all.iter()
+            .map(|(caller, days)| (caller.clone(), days.sums(today, month)))
+            .collect()
     }
 }
 
@@ -109,7 +120,8 @@ impl Days {
                 }
             }
             before => {
-                self.used.insert(before.map_or(0, |place| place + 1), (day, *more));
+                self.used
+                    .insert(before.map_or(0, |place| place + 1), (day, *more));
                 if self.used.len() > DAYS {
                     self.used.remove(0);
                 }

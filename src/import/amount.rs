@@ -9,7 +9,10 @@ pub(super) struct Amount {
 }
 
 impl Amount {
-    pub(super) const ZERO: Self = Self { digits: 0, exponent: 0 };
+    pub(super) const ZERO: Self = Self {
+        digits: 0,
+        exponent: 0,
+    };
 
     /// Reads a number such as `5`, `20_000`, `0.00000015` or `1.5e-07`. Returns `None` for anything
     /// else, for negative numbers, and for numbers of more than 30 digits.
@@ -17,17 +20,39 @@ impl Amount {
         const MOST: usize = 30;
         let text = text.strip_prefix('+').unwrap_or(text);
         let (number, exponent) = match text.split_once(['e', 'E']) {
-            Some((number, exponent)) => (number, exponent.parse::<i32>().ok().filter(|e| e.unsigned_abs() <= 40)?),
+            Some((number, exponent)) => (
+                number,
+                exponent
+                    .parse::<i32>()
+                    .ok()
+                    .filter(|e| e.unsigned_abs() <= 40)?,
+            ),
             None => (text, 0),
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let all: String = whole.chars().chain(fraction.chars()).filter(|c| *c != '_').collect();
-        if all.is_empty() || all.len() > MOST || !number.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        let all: String = whole
+            .chars()
+            .chain(fraction.chars())
+            .filter(|c| *c != '_')
+            .collect();
+        if all.is_empty()
+            || all.len() > MOST
+            || !number.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        {
             return None;
         }
         let behind = i32::try_from(fraction.chars().filter(|c| *c != '_').count()).ok()?;
-        let digits = all.bytes().all(|b| b.is_ascii_digit()).then(|| all.parse::<u128>().ok())??;
-        Some(Self { digits, exponent: exponent - behind }.plain())
+        let digits = all
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+            .then(|| all.parse::<u128>().ok())??;
+        Some(
+            Self {
+                digits,
+                exponent: exponent - behind,
+            }
+            .plain(),
+        )
     }
 
     /// Takes the zeros off the end.
@@ -48,7 +73,14 @@ impl Amount {
 
     /// Returns the number of a million such things.
     pub(super) fn million(self) -> Self {
-        if self.is_zero() { self } else { Self { exponent: self.exponent + 6, ..self } }
+        if self.is_zero() {
+            self
+        } else {
+            Self {
+                exponent: self.exponent + 6,
+                ..self
+            }
+        }
     }
 
     /// Returns the number as a whole one of units of 10^-`decimals`, rounded up, and whether it is
@@ -60,8 +92,13 @@ impl Amount {
             let units = self.digits.checked_mul(power?)?;
             return Some((u64::try_from(units).ok()?, true));
         }
-        let Some(power) = power else { return Some((u64::from(self.digits > 0), self.digits == 0)) };
-        Some((u64::try_from(self.digits.div_ceil(power)).ok()?, self.digits.is_multiple_of(power)))
+        let Some(power) = power else {
+            return Some((u64::from(self.digits > 0), self.digits == 0));
+        };
+        Some((
+            u64::try_from(self.digits.div_ceil(power)).ok()?,
+            self.digits.is_multiple_of(power),
+        ))
     }
 
     /// Writes the number with at most six decimals, rounded up, and says whether it is exact.
@@ -69,14 +106,21 @@ impl Amount {
         const UNIT: u64 = 1_000_000;
         let (units, exact) = self.units(6)?;
         let (whole, rest) = (units / UNIT, units % UNIT);
-        let text =
-            if rest == 0 { whole.to_string() } else { format!("{whole}.{rest:06}").trim_end_matches('0').to_owned() };
+        let text = if rest == 0 {
+            whole.to_string()
+        } else {
+            format!("{whole}.{rest:06}")
+                .trim_end_matches('0')
+                .to_owned()
+        };
         Some((text, exact))
     }
 
     /// Returns the number if it is a whole one.
     pub(super) fn whole(self) -> Option<u64> {
-        self.units(0).filter(|(_, exact)| *exact).map(|(units, _)| units)
+        self.units(0)
+            .filter(|(_, exact)| *exact)
+            .map(|(units, _)| units)
     }
 
     /// Returns these numbers as small whole ones in the same relation, and whether that is exact.
@@ -84,13 +128,18 @@ impl Amount {
         const LARGEST: u64 = 1_000_000;
         let units: Option<Vec<_>> = amounts.iter().map(|amount| amount.units(6)).collect();
         let units = units?;
-        let common = units.iter().fold(0, |common, (units, _)| gcd(common, *units)).max(1);
+        let common = units
+            .iter()
+            .fold(0, |common, (units, _)| gcd(common, *units))
+            .max(1);
         let parts: Vec<u64> = units.iter().map(|(units, _)| units / common).collect();
         let largest = parts.iter().copied().max().unwrap_or(1);
         let scale = largest.div_ceil(LARGEST).max(1);
         let exact = scale == 1 && units.iter().all(|(_, exact)| *exact);
         // A share that rounds to nothing keeps the smallest part.
-        let parts = parts.into_iter().map(|part| u32::try_from(part.div_ceil(scale)).ok());
+        let parts = parts
+            .into_iter()
+            .map(|part| u32::try_from(part.div_ceil(scale)).ok());
         Some((parts.collect::<Option<_>>()?, exact))
     }
 }
@@ -119,18 +168,44 @@ mod tests {
             ("20_000e-9", "20"),
         ] {
             let amount = Amount::of(written).unwrap_or_else(|| panic!("{written}"));
-            assert_eq!(amount.million().text(), Some((million.to_owned(), true)), "{written}");
+            assert_eq!(
+                amount.million().text(),
+                Some((million.to_owned(), true)),
+                "{written}"
+            );
         }
-        assert_eq!(Amount::of("1e-13").unwrap().million().text(), Some(("0.000001".to_owned(), false)));
-        for wrong in ["", "-1", "a", "1e", "1e99", "0x10", "1.2.3", "e5", "inf", "nan", "1 0", &"1".repeat(31)] {
+        assert_eq!(
+            Amount::of("1e-13").unwrap().million().text(),
+            Some(("0.000001".to_owned(), false))
+        );
+        for wrong in [
+            "",
+            "-1",
+            "a",
+            "1e",
+            "1e99",
+            "0x10",
+            "1.2.3",
+            "e5",
+            "inf",
+            "nan",
+            "1 0",
+            &"1".repeat(31),
+        ] {
             assert_eq!(Amount::of(wrong), None, "{wrong}");
         }
     }
 
     #[test]
     fn shares() {
-        let of =
-            |texts: &[&str]| Amount::ratio(&texts.iter().map(|text| Amount::of(text).unwrap()).collect::<Vec<_>>());
+        let of = |texts: &[&str]| {
+            Amount::ratio(
+                &texts
+                    .iter()
+                    .map(|text| Amount::of(text).unwrap())
+                    .collect::<Vec<_>>(),
+            )
+        };
         assert_eq!(of(&["6", "3"]), Some((vec![2, 1], true)));
         assert_eq!(of(&["0.9", "0.1"]), Some((vec![9, 1], true)));
         assert_eq!(of(&["0", "5"]), Some((vec![0, 1], true)));

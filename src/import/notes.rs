@@ -20,7 +20,12 @@ pub enum Grade {
 
 impl Grade {
     /// All grades, the best first.
-    pub const ALL: [Self; 4] = [Self::Exact, Self::Approximate, Self::Unsupported, Self::Manual];
+    pub const ALL: [Self; 4] = [
+        Self::Exact,
+        Self::Approximate,
+        Self::Unsupported,
+        Self::Manual,
+    ];
 
     /// Returns the word for the grade.
     pub fn name(self) -> &'static str {
@@ -70,7 +75,18 @@ pub(super) fn place(file: &str, line: Option<usize>, path: &str) -> String {
 
 /// Adds a key to a path. A key that may be a secret is left out.
 pub(super) fn step(path: &str, key: &str) -> String {
-    let is_plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-/:@+*".contains(&b));
-    let key = if is_plain { unless_secret(key).to_owned() } else { shown(key) };
-    if path.is_empty() { key } else { format!("{path}.{key}") }
+    let is_plain = !key.is_empty()
+        && key
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_-/:@+*".contains(&b));
+    let key = if is_plain {
+        unless_secret(key).to_owned()
+    } else {
+        shown(key)
+    };
+    if path.is_empty() {
+        key
+    } else {
+        format!("{path}.{key}")
+    }
 }

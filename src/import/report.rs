@@ -17,16 +17,22 @@ impl Imported {
             self.list_findings(grade, &mut text);
         }
         self.stops(&mut text);
-        for (title, list) in [("errors of check", &self.check.errors), ("warnings of check", &self.check.warnings)] {
+        for (title, list) in [
+            ("errors of check", &self.check.errors),
+            ("warnings of check", &self.check.warnings),
+        ] {
             if !list.is_empty() {
                 text.push_str(&format!("{title}:\n"));
-                list.iter().for_each(|problem| text.push_str(&format!("  {problem}\n")));
+                list.iter()
+                    .for_each(|problem| text.push_str(&format!("  {problem}\n")));
                 text.push('\n');
             }
         }
         if !self.secrets.is_empty() {
             text.push_str("secrets that the gateway needs:\n");
-            self.secrets.iter().for_each(|secret| text.push_str(&format!("  {secret}\n")));
+            self.secrets
+                .iter()
+                .for_each(|secret| text.push_str(&format!("  {secret}\n")));
             text.push('\n');
         }
         for grade in [Grade::Approximate, Grade::Exact] {
@@ -36,18 +42,26 @@ impl Imported {
     }
 
     fn list_findings(&self, grade: Grade, text: &mut String) {
-        let list: Vec<&Finding> = self.findings.iter().filter(|finding| finding.grade == grade).collect();
+        let list: Vec<&Finding> = self
+            .findings
+            .iter()
+            .filter(|finding| finding.grade == grade)
+            .collect();
         if list.is_empty() {
             return;
         }
         text.push_str(&format!("{}:\n", grade.name()));
-        let (with_entry, others): (Vec<&Finding>, Vec<_>) =
-            list.into_iter().partition(|finding| finding.what == LEFT_OUT);
+        let (with_entry, others): (Vec<&Finding>, Vec<_>) = list
+            .into_iter()
+            .partition(|finding| finding.what == LEFT_OUT);
         for finding in others {
             text.push_str(&format!("  {}{}\n", finding.place(), told(finding)));
         }
         for (entry, fields) in fields_by_entry(&with_entry) {
-            text.push_str(&format!("  {entry}: left out with the entry: {}\n", count(fields, "other field")));
+            text.push_str(&format!(
+                "  {entry}: left out with the entry: {}\n",
+                count(fields, "other field")
+            ));
         }
         text.push('\n');
     }
@@ -55,15 +69,28 @@ impl Imported {
     /// Returns what is to do, in this order. What an unset variable took away comes first, since
     /// the import must run again for it.
     pub fn steps(&self) -> Vec<String> {
-        let mut steps: Vec<String> =
-            self.unset().iter().map(|(variable, places)| set_variable(variable, places)).collect();
-        let by_hand = self.findings.iter().filter(|finding| is_by_hand(finding)).count();
+        let mut steps: Vec<String> = self
+            .unset()
+            .iter()
+            .map(|(variable, places)| set_variable(variable, places))
+            .collect();
+        let by_hand = self
+            .findings
+            .iter()
+            .filter(|finding| is_by_hand(finding))
+            .count();
         let [errors, keys] = [self.check.errors.len(), self.stopped_keys()];
         let [secrets, left_out] = [self.secrets.len(), self.count(Grade::Unsupported)];
         let differing = self.count(Grade::Approximate);
         let rows = [
             (by_hand, by_hand_step(by_hand, self.count(Grade::Manual))),
-            (errors, format!("mend {} of `portcullis check`, which `errors of check` lists", count(errors, "error"))),
+            (
+                errors,
+                format!(
+                    "mend {} of `portcullis check`, which `errors of check` lists",
+                    count(errors, "error")
+                ),
+            ),
             (
                 keys,
                 format!(
@@ -73,12 +100,31 @@ impl Imported {
             ),
             (
                 secrets,
-                format!("give the gateway {}, which `secrets that the gateway needs` lists", count(secrets, "secret")),
+                format!(
+                    "give the gateway {}, which `secrets that the gateway needs` lists",
+                    count(secrets, "secret")
+                ),
             ),
-            (left_out, format!("read what is left out, which `unsupported` lists: {}", count(left_out, "place"))),
-            (differing, format!("read what differs, which `approximate` lists: {}", count(differing, "place"))),
+            (
+                left_out,
+                format!(
+                    "read what is left out, which `unsupported` lists: {}",
+                    count(left_out, "place")
+                ),
+            ),
+            (
+                differing,
+                format!(
+                    "read what differs, which `approximate` lists: {}",
+                    count(differing, "place")
+                ),
+            ),
         ];
-        steps.extend(rows.into_iter().filter(|(number, _)| *number > 0).map(|(_, step)| step));
+        steps.extend(
+            rows.into_iter()
+                .filter(|(number, _)| *number > 0)
+                .map(|(_, step)| step),
+        );
         steps
     }
 
@@ -95,7 +141,11 @@ impl Imported {
 
     /// Returns how many keys are switched off because of a bound. A key may have several.
     fn stopped_keys(&self) -> usize {
-        self.stopped.iter().map(|stopped| &stopped.key).collect::<BTreeSet<_>>().len()
+        self.stopped
+            .iter()
+            .map(|stopped| &stopped.key)
+            .collect::<BTreeSet<_>>()
+            .len()
     }
 
     /// Writes the keys that are switched off, by the bound that could not be carried.
@@ -105,8 +155,12 @@ impl Imported {
         }
         const SHOWN: usize = 20;
         let mut by: BTreeMap<Option<&str>, Vec<&Stopped>> = BTreeMap::new();
-        self.stopped.iter().for_each(|stopped| by.entry(stopped.bound).or_default().push(stopped));
-        text.push_str("keys that are switched off, because a bound of theirs could not be carried:\n");
+        self.stopped
+            .iter()
+            .for_each(|stopped| by.entry(stopped.bound).or_default().push(stopped));
+        text.push_str(
+            "keys that are switched off, because a bound of theirs could not be carried:\n",
+        );
         for (bound, list) in by {
             let drop = bound.map_or_else(
                 || "(nothing loosens this)".to_owned(),
@@ -126,8 +180,10 @@ impl Imported {
     }
 
     fn summary(&self) -> String {
-        let counts: Vec<String> =
-            Grade::ALL.iter().map(|grade| format!("{} {}", self.count(*grade), grade.name())).collect();
+        let counts: Vec<String> = Grade::ALL
+            .iter()
+            .map(|grade| format!("{} {}", self.count(*grade), grade.name()))
+            .collect();
         let (all, work) = self.keys;
         let keys = match (all, work) {
             (0, _) => String::new(),
@@ -137,20 +193,29 @@ impl Imported {
         let check = match (self.check.errors.len(), self.check.warnings.len()) {
             (0, 0) => "check: fine".to_owned(),
             (errors, warnings) => {
-                format!("check: {}, {}", count(errors, "error"), count(warnings, "warning"))
+                format!(
+                    "check: {}, {}",
+                    count(errors, "error"),
+                    count(warnings, "warning")
+                )
             }
         };
         format!("{}{keys}; {check}\n", counts.join(", "))
     }
 
     fn count(&self, grade: Grade) -> usize {
-        self.findings.iter().filter(|finding| finding.grade == grade).count()
+        self.findings
+            .iter()
+            .filter(|finding| finding.grade == grade)
+            .count()
     }
 
     /// Writes the report for programs.
     pub fn json(&self) -> Value {
-        let counts: serde_json::Map<String, Value> =
-            Grade::ALL.iter().map(|grade| (grade.name().to_owned(), self.count(*grade).into())).collect();
+        let counts: serde_json::Map<String, Value> = Grade::ALL
+            .iter()
+            .map(|grade| (grade.name().to_owned(), self.count(*grade).into()))
+            .collect();
         let problems = |list: &[crate::base::problem::Problem]| -> Vec<Value> {
             let one = |problem: &crate::base::problem::Problem| json!({"file": problem.file, "line": problem.line, "path": problem.path, "what": problem.what});
             list.iter().map(one).collect()
@@ -174,8 +239,15 @@ impl Imported {
 fn fields_by_entry(left_out: &[&Finding]) -> Vec<(String, usize)> {
     let mut entries: Vec<(String, usize)> = Vec::new();
     for finding in left_out {
-        let end = finding.path.find(']').map_or(finding.path.len(), |end| end + 1);
-        let entry = format!("{} {}", finding.file, finding.path.get(..end).unwrap_or_default());
+        let end = finding
+            .path
+            .find(']')
+            .map_or(finding.path.len(), |end| end + 1);
+        let entry = format!(
+            "{} {}",
+            finding.file,
+            finding.path.get(..end).unwrap_or_default()
+        );
         match entries.iter_mut().find(|(known, _)| *known == entry) {
             Some((_, fields)) => *fields += 1,
             None => entries.push((entry, 1)),
@@ -200,8 +272,15 @@ fn steps_text(steps: &[String]) -> String {
 }
 
 fn set_variable(variable: &str, places: &[String]) -> String {
-    let left_out = if places.len() == 1 { "an entry is left out" } else { "entries are left out" };
-    format!("set {variable} and import again: without it {left_out} ({})", places.join(", "))
+    let left_out = if places.len() == 1 {
+        "an entry is left out"
+    } else {
+        "entries are left out"
+    };
+    format!(
+        "set {variable} and import again: without it {left_out} ({})",
+        places.join(", ")
+    )
 }
 
 /// Returns whether a finding is to be done by hand. An unset variable has a step of its own, which
@@ -213,7 +292,10 @@ fn is_by_hand(finding: &Finding) -> bool {
 /// Says how many of the places that `manual` lists are to be done by hand.
 fn by_hand_step(by_hand: usize, listed: usize) -> String {
     match listed - by_hand {
-        0 => format!("do by hand what `manual` lists: {}", count(by_hand, "place")),
+        0 => format!(
+            "do by hand what `manual` lists: {}",
+            count(by_hand, "place")
+        ),
         _ => format!(
             "do by hand what else `manual` lists: {by_hand} of its {}; the others need only the variables above",
             count(listed, "place")
@@ -222,7 +304,11 @@ fn by_hand_step(by_hand: usize, listed: usize) -> String {
 }
 
 fn switched_off(keys: usize) -> String {
-    if keys == 1 { "1 key that is switched off".to_owned() } else { format!("{keys} keys that are switched off") }
+    if keys == 1 {
+        "1 key that is switched off".to_owned()
+    } else {
+        format!("{keys} keys that are switched off")
+    }
 }
 
 fn finding(finding: &Finding) -> Value {

@@ -29,7 +29,13 @@ pub(super) fn file(head: &str, sections: &[Section<'_>], findings: &[Finding]) -
     let beside = Beside::new(findings);
     for section in sections {
         text.push('\n');
-        block(&mut text, 0, (section.name, section.name), section.entries, &beside);
+        block(
+            &mut text,
+            0,
+            (section.name, section.name),
+            section.entries,
+            &beside,
+        );
     }
     text
 }
@@ -51,8 +57,12 @@ struct Beside<'f>(std::collections::HashMap<&'f str, Vec<&'f Finding>>);
 
 impl<'f> Beside<'f> {
     fn new(findings: &'f [Finding]) -> Self {
-        let mut by: std::collections::HashMap<&str, Vec<&Finding>> = std::collections::HashMap::new();
-        for finding in findings.iter().filter(|finding| finding.grade != Grade::Exact) {
+        let mut by: std::collections::HashMap<&str, Vec<&Finding>> =
+            std::collections::HashMap::new();
+        for finding in findings
+            .iter()
+            .filter(|finding| finding.grade != Grade::Exact)
+        {
             by.entry(&finding.became).or_default().push(finding);
         }
         Self(by)
@@ -64,7 +74,13 @@ impl<'f> Beside<'f> {
 }
 
 /// Writes a section: its name at this indentation, and its entries below.
-fn block(text: &mut String, indent: usize, (name, path): (&str, &str), entries: &[EntryOut], beside: &Beside<'_>) {
+fn block(
+    text: &mut String,
+    indent: usize,
+    (name, path): (&str, &str),
+    entries: &[EntryOut],
+    beside: &Beside<'_>,
+) {
     if entries.is_empty() {
         text.push_str(&format!("{:indent$}{name}: {{}}\n", ""));
         return;
@@ -98,20 +114,34 @@ fn block(text: &mut String, indent: usize, (name, path): (&str, &str), entries: 
             }
         }
         if let Some((below, entries)) = &entry.below {
-            block(text, inside, (below, &format!("{path}.{below}")), entries, beside);
+            block(
+                text,
+                inside,
+                (below, &format!("{path}.{below}")),
+                entries,
+                beside,
+            );
         }
     }
 }
 
 /// Writes a finding as a comment.
 fn told(finding: &Finding) -> String {
-    format!("{}: {}: {}", finding.grade.name(), finding.place(), finding.what)
+    format!(
+        "{}: {}: {}",
+        finding.grade.name(),
+        finding.place(),
+        finding.what
+    )
 }
 
 /// Writes comment lines. No character can end a comment but the ends of its lines.
 fn comment(text: &mut String, indent: usize, comment: &str) {
     for line in comment.lines() {
-        let line: String = line.chars().map(|c| if is_plain(c) { c } else { '?' }).collect();
+        let line: String = line
+            .chars()
+            .map(|c| if is_plain(c) { c } else { '?' })
+            .collect();
         text.push_str(format!("{:indent$}# {line}", "").trim_end());
         text.push('\n');
     }

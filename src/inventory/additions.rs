@@ -13,40 +13,82 @@ const OF_FILES: [&str; 2] = ["ca", "proxy"];
 /// from true to false.
 pub fn only_adds_or_disables(before: &Catalog, after: &Catalog, now: SystemTime) -> bool {
     let [old, new] = [Inventory::of(before), Inventory::of(after)];
-    let is_off = |account: &String| new.accounts.get(account).is_some_and(|account| !account.enabled);
-    let SecretChanges { accounts, keys, sooner, moved, more: _ } = SecretChanges::between(before, after, now);
-    let secrets_stay = accounts.keys().all(is_off) && keys.is_empty() && sooner.is_empty() && moved.is_empty();
+    let is_off = |account: &String| {
+        new.accounts
+            .get(account)
+            .is_some_and(|account| !account.enabled)
+    };
+    let SecretChanges {
+        accounts,
+        keys,
+        sooner,
+        moved,
+        more: _,
+    } = SecretChanges::between(before, after, now);
+    let secrets_stay =
+        accounts.keys().all(is_off) && keys.is_empty() && sooner.is_empty() && moved.is_empty();
     secrets_stay && entries_stay(&old, &new)
 }
 
 fn entries_stay(old: &Inventory, new: &Inventory) -> bool {
-    let Inventory { accounts, callers, models } = old;
-    accounts.iter().all(|(id, account)| new.accounts.get(id).is_some_and(|new| account_stays(account, new)))
-        && models.iter().all(|(id, model)| new.models.get(id) == Some(model))
-        && callers.iter().all(|(id, caller)| new.callers.get(id).is_some_and(|new| caller_stays(caller, new)))
+    let Inventory {
+        accounts,
+        callers,
+        models,
+    } = old;
+    accounts.iter().all(|(id, account)| {
+        new.accounts
+            .get(id)
+            .is_some_and(|new| account_stays(account, new))
+    }) && models
+        .iter()
+        .all(|(id, model)| new.models.get(id) == Some(model))
+        && callers.iter().all(|(id, caller)| {
+            new.callers
+                .get(id)
+                .is_some_and(|new| caller_stays(caller, new))
+        })
 }
 
 fn account_stays(old: &AccountItem, new: &AccountItem) -> bool {
     let read = |settings: &Settings| -> Settings {
-        let read = settings.iter().filter(|(name, _)| !OF_FILES.contains(&name.as_str()));
-        read.map(|(name, value)| (name.clone(), value.clone())).collect()
+        let read = settings
+            .iter()
+            .filter(|(name, _)| !OF_FILES.contains(&name.as_str()));
+        read.map(|(name, value)| (name.clone(), value.clone()))
+            .collect()
     };
     let is_switched_off = old.enabled && !new.enabled;
-    old == new || (is_switched_off && old.address == new.address && read(&old.settings) == read(&new.settings))
+    old == new
+        || (is_switched_off
+            && old.address == new.address
+            && read(&old.settings) == read(&new.settings))
 }
 
 fn caller_stays(old: &CallerItem, new: &CallerItem) -> bool {
-    let CallerItem { enabled, expires, expose_cost, keys, limits, models } = old;
+    let CallerItem {
+        enabled,
+        expires,
+        expose_cost,
+        keys,
+        limits,
+        models,
+    } = old;
     // Of a caller without a key, the models are not known.
     let models_stay = keys.is_empty() || *models == new.models;
     may_be_switched(*enabled, new.enabled)
         && (expires, expose_cost, limits) == (&new.expires, &new.expose_cost, &new.limits)
         && models_stay
-        && keys.iter().all(|(name, key)| new.keys.get(name).is_some_and(|new| key_stays(key, new)))
+        && keys
+            .iter()
+            .all(|(name, key)| new.keys.get(name).is_some_and(|new| key_stays(key, new)))
 }
 
 fn key_stays(old: &KeyItem, new: &KeyItem) -> bool {
-    let with_old_switch = KeyItem { disabled: old.disabled, ..new.clone() };
+    let with_old_switch = KeyItem {
+        disabled: old.disabled,
+        ..new.clone()
+    };
     may_be_switched(!old.disabled, !new.disabled) && with_old_switch == *old
 }
 
@@ -78,9 +120,14 @@ callers:
     #[track_caller]
     fn check(from: &str, to: &str, expected: bool) {
         let catalog = |text: &str| {
-            let text =
-                text.replace("AA", &"a".repeat(64)).replace("BB", &"b".repeat(64)).replace("CC", &"c".repeat(64));
-            resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Err("nothing".to_owned())).unwrap()
+            let text = text
+                .replace("AA", &"a".repeat(64))
+                .replace("BB", &"b".repeat(64))
+                .replace("CC", &"c".repeat(64));
+            resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+                Err("nothing".to_owned())
+            })
+            .unwrap()
         };
         assert!(BEFORE.contains(from), "{from}");
         let after = BEFORE.replacen(from, to, 1);
@@ -92,10 +139,22 @@ callers:
     fn new_entries_and_switches_to_off_are_nothing_else() {
         check("acme", "acme", true);
         check("  b: {", "  c: { dialect: demo }\n  b: {", true);
-        check("  m: {", "  n: { aliases: [o], targets: [{ account: b }] }\n  m: {", true);
-        check("  idle: {", "  new: { models: [m], keys: { k: { hash: 'sha256:CC' } } }\n  idle: {", true);
+        check(
+            "  m: {",
+            "  n: { aliases: [o], targets: [{ account: b }] }\n  m: {",
+            true,
+        );
+        check(
+            "  idle: {",
+            "  new: { models: [m], keys: { k: { hash: 'sha256:CC' } } }\n  idle: {",
+            true,
+        );
         check("keys: { one", "keys: { k: { hash: 'sha256:CC' }, one", true);
-        check("idle: { models: [m]", "idle: { models: [m], keys: { k: { hash: 'sha256:CC' } }", true);
+        check(
+            "idle: { models: [m]",
+            "idle: { models: [m], keys: { k: { hash: 'sha256:CC' } }",
+            true,
+        );
         check("AA'", "AA', enabled: false", true);
         check("acme: {", "acme: { enabled: false,", true);
         check("a: { dialect", "a: { enabled: false, dialect", true);
@@ -109,7 +168,10 @@ callers:
             (", { account: b }", ""),
             ("{ account: a }", "{ account: a, weight: 3 }"),
             (", concurrency: 5", ""),
-            ("base_url: 'http://10.0.0.1/v1'", "enabled: false, base_url: 'http://10.0.0.2/v1'"),
+            (
+                "base_url: 'http://10.0.0.1/v1'",
+                "enabled: false, base_url: 'http://10.0.0.2/v1'",
+            ),
             ("secret-of-a", "secret-of-b"),
             ("10.0.0.1", "10.0.0.2"),
             (", limits: { requests_per_minute: 9 }", ""),

@@ -36,7 +36,13 @@ pub enum Effect {
 
 impl Effect {
     /// All effects, the most harmful first.
-    pub const ALL: [Effect; 5] = [Effect::Breaks, Effect::Tightens, Effect::Changes, Effect::Widens, Effect::Restart];
+    pub const ALL: [Effect; 5] = [
+        Effect::Breaks,
+        Effect::Tightens,
+        Effect::Changes,
+        Effect::Widens,
+        Effect::Restart,
+    ];
 
     /// Returns the word for programs.
     pub fn name(self) -> &'static str {
@@ -85,12 +91,27 @@ type Happening = (Effect, &'static str, String, Vec<String>, Whom);
 
 impl Found {
     fn add(&mut self, effect: Effect, (kind, name): (&'static str, &str), what: impl Into<String>) {
-        self.about(effect, (kind, name), (what.into(), Vec::new()), Whom::default());
+        self.about(
+            effect,
+            (kind, name),
+            (what.into(), Vec::new()),
+            Whom::default(),
+        );
     }
 
     /// Adds what happens to a model, for these callers. If there are none, nothing breaks.
-    fn of_model(&mut self, effect: Effect, (kind, name): (&'static str, &str), what: impl Into<String>, whom: Whom) {
-        let effect = if effect == Effect::Breaks && whom.keys == 0 { Effect::Changes } else { effect };
+    fn of_model(
+        &mut self,
+        effect: Effect,
+        (kind, name): (&'static str, &str),
+        what: impl Into<String>,
+        whom: Whom,
+    ) {
+        let effect = if effect == Effect::Breaks && whom.keys == 0 {
+            Effect::Changes
+        } else {
+            effect
+        };
         self.about(effect, (kind, name), (what.into(), Vec::new()), whom);
     }
 
@@ -101,14 +122,26 @@ impl Found {
         (what, models): (String, Vec<String>),
         whom: Whom,
     ) {
-        self.0.entry((effect, kind, what, models, whom)).or_default().insert(name.to_owned());
+        self.0
+            .entry((effect, kind, what, models, whom))
+            .or_default()
+            .insert(name.to_owned());
     }
 
     fn list(self) -> Vec<Change> {
-        let change = |((effect, kind, what, models, whom), names): (Happening, BTreeSet<String>)| {
-            let Whom { callers, keys } = whom;
-            Change { effect, kind, what, models, names: names.into_iter().collect(), callers, keys }
-        };
+        let change =
+            |((effect, kind, what, models, whom), names): (Happening, BTreeSet<String>)| {
+                let Whom { callers, keys } = whom;
+                Change {
+                    effect,
+                    kind,
+                    what,
+                    models,
+                    names: names.into_iter().collect(),
+                    callers,
+                    keys,
+                }
+            };
         self.0.into_iter().map(change).collect()
     }
 }
@@ -123,19 +156,32 @@ pub struct Besides<'b> {
 }
 
 /// Lists the changes from one inventory to another. `now` is a time as in the inventories.
-pub fn changes(before: &Inventory, after: &Inventory, besides: &Besides<'_>, now: &str) -> Vec<Change> {
+pub fn changes(
+    before: &Inventory,
+    after: &Inventory,
+    besides: &Besides<'_>,
+    now: &str,
+) -> Vec<Change> {
     let mut found = Found::default();
     let access = [Access::new(before, now), Access::new(after, now)];
     upstreams::accounts(&mut found, [before, after], &access);
     upstreams::models(&mut found, before, after, &access);
     callers::callers(&mut found, [before, after], besides.secrets.as_ref(), now);
-    access::permissions(&mut found, [before, after], (&access, now), besides.secrets.as_ref());
+    access::permissions(
+        &mut found,
+        [before, after],
+        (&access, now),
+        besides.secrets.as_ref(),
+    );
     if let Some(secrets) = &besides.secrets {
         told(&mut found, after, secrets);
     }
     if let Some([before, after]) = besides.server {
         let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-        for name in names.into_iter().filter(|name| before.get(*name) != after.get(*name)) {
+        for name in names
+            .into_iter()
+            .filter(|name| before.get(*name) != after.get(*name))
+        {
             found.add(Effect::Restart, ("server.yaml", name), "differs");
         }
     }
@@ -145,17 +191,37 @@ pub fn changes(before: &Inventory, after: &Inventory, besides: &Besides<'_>, now
 /// Tells whose secrets differ.
 fn told(found: &mut Found, after: &Inventory, secrets: &SecretChanges) {
     for (account, parts) in &secrets.accounts {
-        found.add(Effect::Changes, ("account", account), format!("other secrets: {}", parts.join(", ")));
+        found.add(
+            Effect::Changes,
+            ("account", account),
+            format!("other secrets: {}", parts.join(", ")),
+        );
     }
     for key in &secrets.keys {
-        found.add(Effect::Breaks, ("key", key), "a secret of it that works now is refused");
+        found.add(
+            Effect::Breaks,
+            ("key", key),
+            "a secret of it that works now is refused",
+        );
     }
     for key in &secrets.sooner {
-        found.add(Effect::Tightens, ("key", key), "a secret of it that works now ends sooner");
+        found.add(
+            Effect::Tightens,
+            ("key", key),
+            "a secret of it that works now ends sooner",
+        );
     }
     for (key, opens) in &secrets.moved {
-        let others: Vec<_> = opens.iter().filter(|other| *other != key).map(String::as_str).collect();
-        let opens = format!("opens the key{} {} then", if others.len() == 1 { "" } else { "s" }, others.join(", "));
+        let others: Vec<_> = opens
+            .iter()
+            .filter(|other| *other != key)
+            .map(String::as_str)
+            .collect();
+        let opens = format!(
+            "opens the key{} {} then",
+            if others.len() == 1 { "" } else { "s" },
+            others.join(", ")
+        );
         let what = match after.key(key) {
             Some(_) => format!("a secret of it {opens}"),
             None => format!("gone; its secret {opens}"),
@@ -168,10 +234,15 @@ fn told(found: &mut Found, after: &Inventory, secrets: &SecretChanges) {
 fn settings(before: &Settings, after: &Settings) -> Vec<(Effect, String)> {
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
     let text = |of: Option<&String>| of.map_or("not set", String::as_str).to_owned();
-    let differing = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    let differing = names
+        .into_iter()
+        .filter(|name| before.get(*name) != after.get(*name));
     let each = differing.map(|name| {
         let (old, new) = (before.get(name), after.get(name));
-        (effect(name, old, new), format!("{name} {} → {}", text(old), text(new)))
+        (
+            effect(name, old, new),
+            format!("{name} {} → {}", text(old), text(new)),
+        )
     });
     each.collect()
 }
@@ -179,23 +250,32 @@ fn settings(before: &Settings, after: &Settings) -> Vec<(Effect, String)> {
 /// Returns what another value of a setting does, as far as that is known.
 fn effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
     let is_less = match name.strip_prefix("timeouts.").unwrap_or(name) {
-        "concurrency" | "connect" | "first_byte" | "first_token" | "idle" | "total" | "total_stream" => {
+        "concurrency" | "connect" | "first_byte" | "first_token" | "idle" | "total"
+        | "total_stream" => {
             let number = |of: Option<&String>| {
-                let number =
-                    of.map(|text| text.parse().ok().or_else(|| text.parse().ok().map(|Span(span)| span.as_millis())));
+                let number = of.map(|text| {
+                    text.parse()
+                        .ok()
+                        .or_else(|| text.parse().ok().map(|Span(span)| span.as_millis()))
+                });
                 number.map_or(u128::MAX, Option::unwrap_or_default)
             };
             number(new) < number(old)
         }
         "caller_references" => {
             let words = |of: Option<&String>| -> BTreeSet<String> {
-                of.into_iter().flat_map(|text| text.split(", ")).map(str::to_owned).collect()
+                of.into_iter()
+                    .flat_map(|text| text.split(", "))
+                    .map(str::to_owned)
+                    .collect()
             };
             !words(old).is_subset(&words(new))
         }
         "media_urls" => {
             let rank = |of: Option<&String>| {
-                ["refuse", "public", "pass"].iter().position(|word| of.is_some_and(|of| of == word))
+                ["refuse", "public", "pass"]
+                    .iter()
+                    .position(|word| of.is_some_and(|of| of == word))
             };
             rank(new) < rank(old)
         }
@@ -203,7 +283,11 @@ fn effect(name: &str, old: Option<&String>, new: Option<&String>) -> Effect {
         "traits.images" | "traits.tools" => new.is_some_and(|new| new == "false"),
         _ => false,
     };
-    if is_less { Effect::Tightens } else { Effect::Changes }
+    if is_less {
+        Effect::Tightens
+    } else {
+        Effect::Changes
+    }
 }
 
 /// Puts the words of each effect together.
@@ -218,10 +302,14 @@ fn by_effect(each: Vec<(Effect, String)>) -> BTreeMap<Effect, Vec<String>> {
 /// Lists the limits that differ, with what each does.
 fn amounts(before: &Amounts, after: &Amounts) -> Vec<(Effect, String)> {
     let names: BTreeSet<_> = before.keys().chain(after.keys()).collect();
-    let differing = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    let differing = names
+        .into_iter()
+        .filter(|name| before.get(*name) != after.get(*name));
     let each = differing.map(|name| {
         let (old, new) = (before.get(name), after.get(name));
-        let number = |of: Option<&serde_json::Value>| of.map_or(Some(f64::INFINITY), serde_json::Value::as_f64);
+        let number = |of: Option<&serde_json::Value>| {
+            of.map_or(Some(f64::INFINITY), serde_json::Value::as_f64)
+        };
         let effect = match number(old).zip(number(new)) {
             Some((old, new)) if new < old => Effect::Tightens,
             Some(_) => Effect::Widens,
@@ -231,13 +319,28 @@ fn amounts(before: &Amounts, after: &Amounts) -> Vec<(Effect, String)> {
             None => "no limit".to_owned(),
             Some(serde_json::Value::String(word)) => word.clone(),
             // Money is written as in the catalog: `10`, not `10.0`.
-            Some(serde_json::Value::Number(money)) if money.is_f64() => money.as_f64().unwrap_or_default().to_string(),
+            Some(serde_json::Value::Number(money)) if money.is_f64() => {
+                money.as_f64().unwrap_or_default().to_string()
+            }
             Some(other) => other.to_string(),
         };
         // `reserve` is a rule, and has a usual value.
-        let usual = |of| if name == "reserve" && of == "no limit" { "usual".to_owned() } else { of };
-        let effect = if name == "reserve" { Effect::Changes } else { effect };
-        (effect, format!("{name} {} → {}", usual(text(old)), usual(text(new))))
+        let usual = |of| {
+            if name == "reserve" && of == "no limit" {
+                "usual".to_owned()
+            } else {
+                of
+            }
+        };
+        let effect = if name == "reserve" {
+            Effect::Changes
+        } else {
+            effect
+        };
+        (
+            effect,
+            format!("{name} {} → {}", usual(text(old)), usual(text(new))),
+        )
     });
     each.collect()
 }

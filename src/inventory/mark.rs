@@ -37,10 +37,20 @@ pub struct Marks {
 impl Marks {
     /// Makes the marks of a catalog with this inventory. It takes a while if secrets count.
     pub fn of(catalog: &Catalog, inventory: &Inventory, with_secrets: bool) -> Marks {
-        let secrets = if with_secrets { of_secrets(catalog) } else { String::new() };
+        let secrets = if with_secrets {
+            of_secrets(catalog)
+        } else {
+            String::new()
+        };
         // Maps with names always serialise.
         let text = serde_json::to_vec(inventory).unwrap_or_default();
-        let hash = short(Sha256::new().chain_update(&secrets).chain_update(text).finalize().into());
+        let hash = short(
+            Sha256::new()
+                .chain_update(&secrets)
+                .chain_update(text)
+                .finalize()
+                .into(),
+        );
         Marks { hash, secrets }
     }
 }
@@ -68,7 +78,10 @@ pub struct SecretChanges {
 impl SecretChanges {
     /// Compares the secrets of two catalogs. What works is what works at `now`.
     pub fn between(before: &Catalog, after: &Catalog, now: SystemTime) -> SecretChanges {
-        let known: HashMap<_, _> = after.secrets().map(|(digest, key, until)| (digest, (key, until))).collect();
+        let known: HashMap<_, _> = after
+            .secrets()
+            .map(|(digest, key, until)| (digest, (key, until)))
+            .collect();
         let named: BTreeSet<_> = after.keys().map(|key| &key.id).collect();
         let is_over = |until: Option<SystemTime>| until.is_some_and(|until| until <= now);
         let (mut lost, mut sooner, mut off) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -99,21 +112,31 @@ impl SecretChanges {
         });
         let of = |catalog: &Catalog| -> BTreeMap<_, _> {
             let enabled = catalog.accounts().iter().filter(|account| account.enabled);
-            enabled.map(|account| (account.id.clone(), of_account(account))).collect()
+            enabled
+                .map(|account| (account.id.clone(), of_account(account)))
+                .collect()
         };
         let (old, new) = (of(before), of(after));
         let other = old.iter().filter_map(|(id, was)| {
             let pairs = was.iter().zip(new.get(id)?);
             // What only one of them has is a setting that is told, and no other secret.
-            let is_other = |was: Option<[u8; 32]>, is| was.zip(is).is_some_and(|(was, is)| was != is);
+            let is_other =
+                |was: Option<[u8; 32]>, is| was.zip(is).is_some_and(|(was, is)| was != is);
             let pairs = pairs.filter(|((_, was), (_, is))| is_other(*was, *is));
             let parts: Vec<String> = pairs.map(|((name, _), _)| (*name).to_owned()).collect();
             (!parts.is_empty()).then(|| (id.to_string(), parts))
         });
         SecretChanges {
             accounts: other.collect(),
-            moved: opened.into_iter().map(|(key, opens)| (key.to_string(), names(opens))).collect(),
-            keys: lost.iter().filter(|key| named.contains(*key)).map(ToString::to_string).collect(),
+            moved: opened
+                .into_iter()
+                .map(|(key, opens)| (key.to_string(), names(opens)))
+                .collect(),
+            keys: lost
+                .iter()
+                .filter(|key| named.contains(*key))
+                .map(ToString::to_string)
+                .collect(),
             sooner: sooner.into_iter().map(ToString::to_string).collect(),
             more: 0,
         }
@@ -131,7 +154,8 @@ impl SecretChanges {
             self.more += names.len().saturating_sub(MOST);
             names.truncate(MOST);
         }
-        self.more += self.accounts.len().saturating_sub(MOST) + self.moved.len().saturating_sub(MOST);
+        self.more +=
+            self.accounts.len().saturating_sub(MOST) + self.moved.len().saturating_sub(MOST);
         self.moved = self.moved.into_iter().take(MOST).collect();
         self.accounts = self.accounts.into_iter().take(MOST).collect();
         self
@@ -142,24 +166,55 @@ impl SecretChanges {
 /// listener's certificate.
 pub fn server(server: &Server) -> BTreeMap<String, String> {
     let listen = server.listen.iter().map(|one| {
-        let tls = one.tls.as_ref().map(|tls| (tls.cert.file_name(), tls.key.file_name()));
+        let tls = one
+            .tls
+            .as_ref()
+            .map(|tls| (tls.cert.file_name(), tls.key.file_name()));
         (one.address, one.h2c, tls)
     });
     let listen: Vec<_> = listen.collect();
     let store = server.store.as_ref().map(|store| {
         let has_ca = store.ca.is_some();
-        (&store.address, has_ca, store.instances, format!("{:?}", store.on_store_down), store.timeout, &store.prefix)
+        (
+            &store.address,
+            has_ca,
+            store.instances,
+            format!("{:?}", store.on_store_down),
+            store.timeout,
+            &store.prefix,
+        )
     });
     // What a variable may say does not count: the variables of another process may differ.
     let traces = server.traces.as_ref();
     let traces = traces.map(|traces| {
-        let config::Traces { endpoint, written, sampling, gen_ai, headers, ca, .. } = traces;
+        let config::Traces {
+            endpoint,
+            written,
+            sampling,
+            gen_ai,
+            headers,
+            ca,
+            ..
+        } = traces;
         // The rest of the address may hold a secret.
-        let endpoint = written.endpoint.then_some((endpoint.tls, &endpoint.host, endpoint.port));
+        let endpoint = written
+            .endpoint
+            .then_some((endpoint.tls, &endpoint.host, endpoint.port));
         let share = written.sample.then_some(sampling.share);
-        let headers: Vec<_> = headers.iter().filter(|_| written.headers).map(|(name, _)| name).collect();
+        let headers: Vec<_> = headers
+            .iter()
+            .filter(|_| written.headers)
+            .map(|(name, _)| name)
+            .collect();
         let more = (headers, ca.is_some(), &written.resource);
-        (endpoint, share, gen_ai, sampling.slow, sampling.extra_per_second, more)
+        (
+            endpoint,
+            share,
+            gen_ai,
+            sampling.slow,
+            sampling.extra_per_second,
+            more,
+        )
     });
     let sections: [(&str, &dyn Debug); 17] = [
         ("admin", &server.admin),
@@ -181,16 +236,24 @@ pub fn server(server: &Server) -> BTreeMap<String, String> {
         ("workers", &server.workers),
     ];
     let mark = |value: &dyn Debug| short(Sha256::digest(format!("{value:?}")).into());
-    sections.into_iter().map(|(name, value)| (name.to_owned(), mark(value))).collect()
+    sections
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), mark(value)))
+        .collect()
 }
 
 fn of_secrets(catalog: &Catalog) -> String {
     let mut sha = Sha256::new();
     for account in catalog.accounts() {
         sha.update(Sha256::digest(&*account.id));
-        of_account(account).into_iter().for_each(|(_, digest)| sha.update(digest.unwrap_or_default()));
+        of_account(account)
+            .into_iter()
+            .for_each(|(_, digest)| sha.update(digest.unwrap_or_default()));
     }
-    let mut keys: Vec<_> = catalog.secrets().map(|(digest, key, until)| (&key.id, digest, until)).collect();
+    let mut keys: Vec<_> = catalog
+        .secrets()
+        .map(|(digest, key, until)| (&key.id, digest, until))
+        .collect();
     keys.sort_unstable();
     for (id, digest, until) in keys {
         sha.update(Sha256::digest(&**id));
@@ -207,19 +270,45 @@ fn of_account(account: &Account) -> [(&'static str, Option<[u8; 32]>); 4] {
     let mut credential = vec![account.key.as_ref()];
     match &account.signer {
         Some(Signer::Aws(keys)) => {
-            let AwsKeys { access_key_id, secret_access_key, session_token, .. } = keys;
-            credential.extend([Some(access_key_id), Some(secret_access_key), session_token.as_ref()]);
+            let AwsKeys {
+                access_key_id,
+                secret_access_key,
+                session_token,
+                ..
+            } = keys;
+            credential.extend([
+                Some(access_key_id),
+                Some(secret_access_key),
+                session_token.as_ref(),
+            ]);
         }
         Some(Signer::Google(google, _)) => credential.push(Some(&google.key)),
         None => {}
     }
-    let credential = credential.into_iter().map(|secret| secret.map_or("", Secret::expose).as_bytes());
-    let headers = account.headers.iter().flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
+    let credential = credential
+        .into_iter()
+        .map(|secret| secret.map_or("", Secret::expose).as_bytes());
+    let headers = account
+        .headers
+        .iter()
+        .flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     let Network { ca, proxy, .. } = &account.network;
-    let of_proxy = || digest(proxy.marks().map(|mark| mark.unwrap_or_default().as_bytes()));
+    let of_proxy = || {
+        digest(
+            proxy
+                .marks()
+                .map(|mark| mark.unwrap_or_default().as_bytes()),
+        )
+    };
     [
-        ("credential", (account.key.is_some() || account.signer.is_some()).then(|| digest(credential))),
-        ("headers", (!account.headers.is_empty()).then(|| digest(headers))),
+        (
+            "credential",
+            (account.key.is_some() || account.signer.is_some()).then(|| digest(credential)),
+        ),
+        (
+            "headers",
+            (!account.headers.is_empty()).then(|| digest(headers)),
+        ),
         ("ca", ca.as_deref().map(|ca| digest([ca]))),
         ("proxy", matches!(proxy, ProxyChoice::Own(_)).then(of_proxy)),
     ]
@@ -236,7 +325,11 @@ fn digest<'p>(parts: impl IntoIterator<Item = &'p [u8]>) -> [u8; 32] {
 }
 
 fn short(digest: [u8; 32]) -> String {
-    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    digest
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 #[cfg(test)]
@@ -249,7 +342,9 @@ mod tests {
         let server = read("server.yaml", text, &mut |reference| match reference {
             Reference::Env("OTEL_EXPORTER_OTLP_ENDPOINT") => Ok(endpoint.to_owned()),
             Reference::Env("OTEL_TRACES_SAMPLER") => Ok(sampler.to_owned()),
-            Reference::Env(_) | Reference::Optional(_) | Reference::File(_) | Reference::Ca(_) => Err(String::new()),
+            Reference::Env(_) | Reference::Optional(_) | Reference::File(_) | Reference::Ca(_) => {
+                Err(String::new())
+            }
         });
         super::server(&server.unwrap()).remove("traces").unwrap()
     }
@@ -269,8 +364,14 @@ mod tests {
         ] {
             assert_ne!(of(other), written, "{other}");
         }
-        assert_eq!(of("traces: { endpoint: 'http://c:1/other', sample: 10% }"), written);
+        assert_eq!(
+            of("traces: { endpoint: 'http://c:1/other', sample: 10% }"),
+            written
+        );
         // What variables say may differ between two processes.
-        assert_eq!(of("traces: {}"), of_traces("traces: {}", "https://b:2", "always_off"));
+        assert_eq!(
+            of("traces: {}"),
+            of_traces("traces: {}", "https://b:2", "always_off")
+        );
     }
 }

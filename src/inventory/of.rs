@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::{AccountItem, Amounts, CallerItem, Inventory, KeyItem, ModelItem, TargetItem, settings};
+use super::{
+    AccountItem, Amounts, CallerItem, Inventory, KeyItem, ModelItem, TargetItem, settings,
+};
 use crate::base::calendar::rfc3339;
 use crate::catalog::{Account, Caller, Catalog, Key, Model, Signer, Target};
 use crate::conf::price::{Usd, costs};
@@ -15,25 +17,45 @@ use dialects::upstream::SignsWith;
 impl Inventory {
     /// Makes the inventory of a catalog.
     pub fn of(catalog: &Catalog) -> Inventory {
-        let mut callers: BTreeMap<String, CallerItem> =
-            catalog.callers().iter().map(|caller| (caller.id.to_string(), of_caller(caller))).collect();
+        let mut callers: BTreeMap<String, CallerItem> = catalog
+            .callers()
+            .iter()
+            .map(|caller| (caller.id.to_string(), of_caller(caller)))
+            .collect();
         for (_, key, until) in catalog.secrets() {
-            let Some(caller) = callers.get_mut(&*key.caller.id) else { continue };
+            let Some(caller) = callers.get_mut(&*key.caller.id) else {
+                continue;
+            };
             if caller.keys.is_empty() {
                 caller.models = texts(key.permissions.of_caller.list());
             }
             let name = key.id.split_once('/').map_or(&*key.id, |(_, name)| name);
             // A key with several secrets appears several times.
-            let item = caller.keys.entry(name.to_owned()).or_insert_with(|| of_key(catalog, key));
+            let item = caller
+                .keys
+                .entry(name.to_owned())
+                .or_insert_with(|| of_key(catalog, key));
             item.secrets.push(until.map(rfc3339));
         }
-        callers.values_mut().flat_map(|caller| caller.keys.values_mut()).for_each(|key| key.secrets.sort_unstable());
+        callers
+            .values_mut()
+            .flat_map(|caller| caller.keys.values_mut())
+            .for_each(|key| key.secrets.sort_unstable());
         // A model of a pattern is not written, even if a limit or a fallback names it.
-        let written = catalog.models().iter().filter(|model| model.pattern.is_none() || model.is_pattern());
+        let written = catalog
+            .models()
+            .iter()
+            .filter(|model| model.pattern.is_none() || model.is_pattern());
         Inventory {
-            accounts: catalog.accounts().iter().map(|one| (one.id.to_string(), of_account(one))).collect(),
+            accounts: catalog
+                .accounts()
+                .iter()
+                .map(|one| (one.id.to_string(), of_account(one)))
+                .collect(),
             callers,
-            models: written.map(|one| (one.id.to_string(), of_model(one))).collect(),
+            models: written
+                .map(|one| (one.id.to_string(), of_model(one)))
+                .collect(),
         }
     }
 }
@@ -46,9 +68,13 @@ fn of_account(account: &Account) -> AccountItem {
         true => String::new(),
         false => format!("{scheme}://{}{}", base.authority, base.path),
     };
-    let has_header = account.headers.iter().any(|(name, _)| name == http::header::AUTHORIZATION);
+    let has_header = account
+        .headers
+        .iter()
+        .any(|(name, _)| name == http::header::AUTHORIZATION);
     // Where secrets are not read, there is no signer.
-    let signs = account.enabled && !has_header && matches!(protocol.signs_with, SignsWith::ServiceAccount);
+    let signs =
+        account.enabled && !has_header && matches!(protocol.signs_with, SignsWith::ServiceAccount);
     let credential = match (&account.key, &account.signer) {
         (Some(_), _) => "key",
         (None, Some(Signer::Aws(_))) => "aws",
@@ -66,7 +92,12 @@ fn of_account(account: &Account) -> AccountItem {
 
 fn of_model(model: &Model) -> ModelItem {
     ModelItem {
-        aliases: model.aliases.iter().chain(&model.alias_globs).map(ToString::to_string).collect(),
+        aliases: model
+            .aliases
+            .iter()
+            .chain(&model.alias_globs)
+            .map(ToString::to_string)
+            .collect(),
         pattern: model.is_pattern(),
         settings: settings::of_model(model),
         targets: model.targets.iter().map(of_target).collect(),
@@ -74,7 +105,12 @@ fn of_model(model: &Model) -> ModelItem {
 }
 
 fn of_target(target: &Target) -> TargetItem {
-    let price = |price| costs::named(price).into_iter().map(|(name, cost)| (name.to_owned(), cost)).collect();
+    let price = |price| {
+        costs::named(price)
+            .into_iter()
+            .map(|(name, cost)| (name.to_owned(), cost))
+            .collect()
+    };
     TargetItem {
         account: target.account.id.to_string(),
         model: target.model.to_string(),
@@ -115,10 +151,19 @@ fn of_key(catalog: &Catalog, key: &Arc<Key>) -> KeyItem {
 }
 
 fn of_limits(limits: &Limits) -> Amounts {
-    let amount = |kind: Kind, number| if kind.is_money() { json!(Usd(number)) } else { json!(number) };
-    let each = Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.limit(limits, 1)?)));
+    let amount = |kind: Kind, number| {
+        if kind.is_money() {
+            json!(Usd(number))
+        } else {
+            json!(number)
+        }
+    };
+    let each = Kind::ALL
+        .into_iter()
+        .filter_map(|kind| Some((kind, kind.limit(limits, 1)?)));
     let each = each.map(|(kind, number)| (kind.name().to_owned(), amount(kind, number)));
-    let reserve = (limits.reserve != Reserve::Usual).then(|| ("reserve".to_owned(), limits.reserve.name().into()));
+    let reserve = (limits.reserve != Reserve::Usual)
+        .then(|| ("reserve".to_owned(), limits.reserve.name().into()));
     each.chain(reserve).collect()
 }
 

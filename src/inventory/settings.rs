@@ -16,15 +16,28 @@ pub(super) fn of_account(account: &Account) -> Settings {
     let protocol = account.dialect.protocol;
     // Where no request passes through unchanged, these need no leave.
     let data_sources = leave.data_sources && protocol.may_pass();
-    let references = [("gs", leave.gs), ("s3", leave.s3), ("files", leave.files), ("data_sources", data_sources)];
-    let references: Vec<_> = references.into_iter().filter(|(_, may)| *may).map(|(name, _)| name).collect();
+    let references = [
+        ("gs", leave.gs),
+        ("s3", leave.s3),
+        ("files", leave.files),
+        ("data_sources", data_sources),
+    ];
+    let references: Vec<_> = references
+        .into_iter()
+        .filter(|(_, may)| *may)
+        .map(|(name, _)| name)
+        .collect();
     let urls = match leave.urls {
         Urls::Any => "pass",
         Urls::Public | Urls::NoneSinceNear => "public",
         Urls::None => "refuse",
     };
     let is_bearer = matches!(account.key_header, KeyHeader::Bearer);
-    let place = if protocol.name == "bedrock" { "region" } else { "location" };
+    let place = if protocol.name == "bedrock" {
+        "region"
+    } else {
+        "location"
+    };
     // Its URL may be in the environment, which differs from machine to machine.
     let proxy = match account.network.proxy {
         ProxyChoice::Usual => None,
@@ -33,30 +46,58 @@ pub(super) fn of_account(account: &Account) -> Settings {
         ProxyChoice::Own(_) => Some("own").filter(|_| account.enabled),
     };
     let serves: Vec<_> = account.serves.iter().map(|(kind, _)| kind.name()).collect();
-    let mut headers: Vec<_> = account.headers.iter().map(|(name, _)| name.as_str()).collect();
+    let mut headers: Vec<_> = account
+        .headers
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
     headers.sort_unstable();
     let text = |text: &Option<std::sync::Arc<str>>| text.as_ref().map(ToString::to_string);
     let written = [
         ("api_version", text(&settings.version)),
-        ("auth", (is_bearer && protocol.key_header.is_some()).then(|| "bearer".to_owned())),
+        (
+            "auth",
+            (is_bearer && protocol.key_header.is_some()).then(|| "bearer".to_owned()),
+        ),
         ("ca", account.network.ca.as_ref().map(|_| "own".to_owned())),
-        ("caller_references", Some(references.join(", ")).filter(|list| !list.is_empty())),
-        ("concurrency", account.concurrency.map(|most| most.to_string())),
+        (
+            "caller_references",
+            Some(references.join(", ")).filter(|list| !list.is_empty()),
+        ),
+        (
+            "concurrency",
+            account.concurrency.map(|most| most.to_string()),
+        ),
         ("dialect", Some(protocol.name.to_owned())),
-        ("headers", Some(headers.join(", ")).filter(|list| !list.is_empty())),
+        (
+            "headers",
+            Some(headers.join(", ")).filter(|list| !list.is_empty()),
+        ),
         ("insecure", flag(account.network.insecure)),
         ("media_urls", Some(urls.to_owned())),
         (place, text(&settings.place)),
         ("probe", flag(account.probe)),
         ("project", text(&settings.project)),
         ("proxy", proxy.map(ToOwned::to_owned)),
-        ("quirks", Some(settings.quirks.name.to_owned()).filter(|name| !name.is_empty())),
+        (
+            "quirks",
+            Some(settings.quirks.name.to_owned()).filter(|name| !name.is_empty()),
+        ),
         ("serves", Some(serves.join(", "))),
         ("stream_usage", Some(account.added.stream_usage.to_string())),
         ("trace", flag(account.added.trace)),
-        ("traits.output_config", Some(account.server.output_config.to_string())),
-        ("traits.parameters_json_schema", Some(account.server.parameters_json_schema.to_string())),
-        ("traits.response_json_schema", Some(account.server.response_json_schema.to_string())),
+        (
+            "traits.output_config",
+            Some(account.server.output_config.to_string()),
+        ),
+        (
+            "traits.parameters_json_schema",
+            Some(account.server.parameters_json_schema.to_string()),
+        ),
+        (
+            "traits.response_json_schema",
+            Some(account.server.response_json_schema.to_string()),
+        ),
     ];
     collected(written.into_iter().chain(of_timeouts(&account.timeouts)))
 }
@@ -68,21 +109,52 @@ pub(super) fn of_model(model: &Model) -> Settings {
         Some(ids.join(", ")).filter(|list| !list.is_empty())
     };
     let written = [
-        ("created", Some(rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(model.created)))),
-        ("defaults.max_tokens", model.max_tokens.map(|most| most.to_string())),
+        (
+            "created",
+            Some(rfc3339(
+                SystemTime::UNIX_EPOCH + Duration::from_secs(model.created),
+            )),
+        ),
+        (
+            "defaults.max_tokens",
+            model.max_tokens.map(|most| most.to_string()),
+        ),
         ("fallbacks", list(&model.fallbacks)),
         ("fallbacks_on.context", list(&model.on_context)),
         ("fallbacks_on.refusal", list(&model.on_refusal)),
         (
             "hedge",
-            model.hedge.map(|hedge| format!("after p{}, at most {}%", percent(hedge.after), percent(hedge.at_most))),
+            model.hedge.map(|hedge| {
+                format!(
+                    "after p{}, at most {}%",
+                    percent(hedge.after),
+                    percent(hedge.at_most)
+                )
+            }),
         ),
-        ("kind", model.kind.map(|kind| format!("{kind:?}").to_lowercase())),
-        ("on_broken_call", Some(either(model.refuse_broken_calls, ["error", "pass"]))),
-        ("on_loss", Some(either(model.refuse_loss, ["refuse", "drop"]))),
+        (
+            "kind",
+            model.kind.map(|kind| format!("{kind:?}").to_lowercase()),
+        ),
+        (
+            "on_broken_call",
+            Some(either(model.refuse_broken_calls, ["error", "pass"])),
+        ),
+        (
+            "on_loss",
+            Some(either(model.refuse_loss, ["refuse", "drop"])),
+        ),
         ("owned_by", Some(model.owned_by.to_string())),
-        ("queue", model.queue.map(|queue| format!("{} for {}", queue.length, span(queue.wait)))),
-        ("reasoning", Some(either(model.show_reasoning, ["show", "hide"]))),
+        (
+            "queue",
+            model
+                .queue
+                .map(|queue| format!("{} for {}", queue.length, span(queue.wait))),
+        ),
+        (
+            "reasoning",
+            Some(either(model.show_reasoning, ["show", "hide"])),
+        ),
         ("sticky", flag(model.sticky)),
         ("strategy", Some(model.strategy.name().to_owned())),
     ];
@@ -103,7 +175,8 @@ pub(super) fn of_target(target: &Target) -> Settings {
 /// Lists the traits that differ from those of a model of which nothing is known.
 fn of_traits(traits: &Traits) -> impl Iterator<Item = (&'static str, Option<String>)> {
     let named = |traits: &Traits| {
-        let number = |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
+        let number =
+            |number: Option<u64>| number.map(|number| number.to_string()).unwrap_or_default();
         [
             ("traits.context", number(traits.context)),
             ("traits.max_output", number(traits.max_output)),
@@ -114,17 +187,34 @@ fn of_traits(traits: &Traits) -> impl Iterator<Item = (&'static str, Option<Stri
             ("traits.bound_thoughts", traits.bound_thoughts.to_string()),
             ("traits.tools", traits.tools.to_string()),
             ("traits.forced_tools", traits.forced_tools.to_string()),
-            ("traits.forced_while_thinking", traits.forced_while_thinking.to_string()),
+            (
+                "traits.forced_while_thinking",
+                traits.forced_while_thinking.to_string(),
+            ),
             ("traits.structured", traits.structured.to_string()),
-            ("traits.structured_with_tools", traits.structured_with_tools.to_string()),
+            (
+                "traits.structured_with_tools",
+                traits.structured_with_tools.to_string(),
+            ),
             ("traits.images", traits.images.to_string()),
             ("traits.prefill", traits.prefill.to_string()),
-            ("traits.cache_breakpoints", traits.cache_breakpoints.to_string()),
-            ("traits.input_type", traits.input_type.map(|(_, word)| word.to_owned()).unwrap_or_default()),
+            (
+                "traits.cache_breakpoints",
+                traits.cache_breakpoints.to_string(),
+            ),
+            (
+                "traits.input_type",
+                traits
+                    .input_type
+                    .map(|(_, word)| word.to_owned())
+                    .unwrap_or_default(),
+            ),
         ]
     };
     let pairs = named(traits).into_iter().zip(named(&Traits::UNKNOWN));
-    pairs.filter(|(trait_, unknown)| trait_ != unknown).map(|((name, value), _)| (name, Some(value)))
+    pairs
+        .filter(|(trait_, unknown)| trait_ != unknown)
+        .map(|((name, value), _)| (name, Some(value)))
 }
 
 fn of_timeouts(timeouts: &Timeouts) -> [(&'static str, Option<String>); 6] {
@@ -139,7 +229,10 @@ fn of_timeouts(timeouts: &Timeouts) -> [(&'static str, Option<String>); 6] {
 }
 
 fn collected(written: impl IntoIterator<Item = (&'static str, Option<String>)>) -> Settings {
-    written.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    written
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
 }
 
 fn either(is: bool, [yes, no]: [&str; 2]) -> String {
@@ -157,5 +250,9 @@ fn word(value: &impl std::fmt::Debug) -> String {
 /// Writes a length of time as the catalog does.
 fn span(time: Duration) -> String {
     let milliseconds = time.as_millis();
-    if milliseconds.is_multiple_of(1_000) { format!("{}s", milliseconds / 1_000) } else { format!("{milliseconds}ms") }
+    if milliseconds.is_multiple_of(1_000) {
+        format!("{}s", milliseconds / 1_000)
+    } else {
+        format!("{milliseconds}ms")
+    }
 }

@@ -9,7 +9,8 @@ use super::sink::Batch;
 use super::sums::{SumKey, Sums, sums_of};
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params, params_from_iter,
+    Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, TransactionBehavior, params,
+    params_from_iter,
 };
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -95,14 +96,20 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn new(what: impl Display) -> Fault {
-        Fault { what: what.to_string(), busy: false }
+        Fault {
+            what: what.to_string(),
+            busy: false,
+        }
     }
 }
 
 impl From<rusqlite::Error> for Fault {
     fn from(error: rusqlite::Error) -> Fault {
         let code = error.sqlite_error_code();
-        let busy = matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked));
+        let busy = matches!(
+            code,
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+        );
         let advice = match code {
             Some(ErrorCode::DiskFull) => "; free some space on the disk",
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
@@ -111,18 +118,28 @@ impl From<rusqlite::Error> for Fault {
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
                 "; the file and its folder must be writable, and the folder must be on a local disk"
             }
-            Some(ErrorCode::SystemIoFailure) => "; check the disk, and the system's limits on the size of files",
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "; another program has locked the file",
+            Some(ErrorCode::SystemIoFailure) => {
+                "; check the disk, and the system's limits on the size of files"
+            }
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                "; another program has locked the file"
+            }
             _ if error.to_string().contains("no such table") => {
                 "; the table was dropped: Portcullis makes it again, empty"
             }
-            _ if ["no such column", " columns but "].iter().any(|odd| error.to_string().contains(odd)) => {
+            _ if ["no such column", " columns but "]
+                .iter()
+                .any(|odd| error.to_string().contains(odd)) =>
+            {
                 "; the tables in the file are not those of a ledger: move the file away, together with \
                  its files that end in -wal and -shm; Portcullis then makes a new ledger"
             }
             _ => "",
         };
-        Fault { what: format!("{error}{advice}"), busy }
+        Fault {
+            what: format!("{error}{advice}"),
+            busy,
+        }
     }
 }
 
@@ -135,29 +152,50 @@ impl Book {
     /// Opens the file and makes what is missing in it. Nobody else in this process may open it for
     /// reading meanwhile. Waits for `patience` at most for another program that locks the file.
     /// Also returns the instance's name: the one in the file, or `instance` if the file is new.
-    pub(super) fn open_within(path: &Path, instance: &str, patience: Duration) -> Result<(Book, String), Fault> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    pub(super) fn open_within(
+        path: &Path,
+        instance: &str,
+        patience: Duration,
+    ) -> Result<(Book, String), Fault> {
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         if let Some(folder) = folder {
             let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-            made.map_err(|e| Fault::new(format!("the folder {} cannot be created: {e}", folder.display())))?;
+            made.map_err(|e| {
+                Fault::new(format!(
+                    "the folder {} cannot be created: {e}",
+                    folder.display()
+                ))
+            })?;
         }
         // SQLite would make the file readable by all; the files beside it get the same mode. Only a
         // missing file is opened here: closing its descriptor drops all locks that this process has
         // on the file.
         let file = match std::fs::metadata(path) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                let made = File::options().write(true).create(true).truncate(false).mode(0o600).open(path);
+                let made = File::options()
+                    .write(true)
+                    .create(true)
+                    .truncate(false)
+                    .mode(0o600)
+                    .open(path);
                 made.and_then(|file| file.metadata())
             }
             known => known,
         };
-        let file = file.map_err(|e| Fault::new(format!("{e}; the file and its folder must be writable")))?;
+        let file =
+            file.map_err(|e| Fault::new(format!("{e}; the file and its folder must be writable")))?;
         is_regular(&file)?;
-        let mut connection =
-            Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+        let mut connection = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
         connection.busy_timeout(patience)?;
         if connection.is_readonly(c"main")? {
-            return Err(Fault::new("it is read-only; the file and its folder must be writable"));
+            return Err(Fault::new(
+                "it is read-only; the file and its folder must be writable",
+            ));
         }
         connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         // With a lower level, a power cut could lose what was reported as written.
@@ -169,25 +207,41 @@ impl Book {
         let instance = begin(&mut connection, instance)?;
         connection.busy_timeout(BUSY)?;
         let file = (file.dev(), file.ino());
-        Ok((Book { connection, path: path.to_owned(), file }, instance))
+        Ok((
+            Book {
+                connection,
+                path: path.to_owned(),
+                file,
+            },
+            instance,
+        ))
     }
 
     /// Returns whether the file at the path is still the one that was opened. Somebody may have
     /// moved it away.
     pub(super) fn is_in_place(&self) -> bool {
         // A file that was emptied counts as another one.
-        std::fs::metadata(&self.path).is_ok_and(|file| (file.dev(), file.ino()) == self.file && file.len() > 0)
+        std::fs::metadata(&self.path)
+            .is_ok_and(|file| (file.dev(), file.ino()) == self.file && file.len() > 0)
     }
 
     /// Writes a whole batch or nothing, and deletes the entries of its rows in the table of running
     /// exchanges.
     pub(super) fn write(&mut self, batch: &Batch, process: &str) -> Result<(), Fault> {
         #[cfg(test)]
-        assert!(batch.rows().all(|row| row.outcome != "panics"), "as a test wants it");
+        assert!(
+            batch.rows().all(|row| row.outcome != "panics"),
+            "as a test wants it"
+        );
         let transaction = self.transaction()?;
-        add(&transaction, batch.rows(), batch.uses.iter().map(|(key, at)| (&**key, *at)).collect())?;
+        add(
+            &transaction,
+            batch.rows(),
+            batch.uses.iter().map(|(key, at)| (&**key, *at)).collect(),
+        )?;
         {
-            let mut delete = transaction.prepare_cached("DELETE FROM running WHERE process = ?1 AND number = ?2")?;
+            let mut delete = transaction
+                .prepare_cached("DELETE FROM running WHERE process = ?1 AND number = ?2")?;
             for run in batch.rows().filter_map(|row| row.run) {
                 delete.execute(params![process, number(run.number)])?;
             }
@@ -207,7 +261,8 @@ impl Book {
 
     /// Begins a transaction that writes.
     pub(super) fn transaction(&mut self) -> rusqlite::Result<Transaction<'_>> {
-        self.connection.transaction_with_behavior(TransactionBehavior::Immediate)
+        self.connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
     }
 
     /// Returns the path of the file.
@@ -249,7 +304,9 @@ pub(super) fn is_regular(file: &Metadata) -> Result<(), Fault> {
         (false, true) => "a folder",
         (false, false) => "no regular file",
     };
-    Err(Fault::new(format!("it is {kind}; write the path of a file as `ledger.path` in server.yaml")))
+    Err(Fault::new(format!(
+        "it is {kind}; write the path of a file as `ledger.path` in server.yaml"
+    )))
 }
 
 /// Adds rows, also to the sums of their days. `uses` are the last uses of further keys.
@@ -275,16 +332,37 @@ pub(super) fn add<'r>(
 }
 
 /// Adds to the sums of a day.
-pub(super) fn add_sums(transaction: &Transaction<'_>, key: &SumKey<'_>, sums: &Sums) -> rusqlite::Result<usize> {
-    let names = [key.caller, key.key, key.model, key.account, key.upstream_model, key.outcome];
-    let values = [number(key.day).into()].into_iter().chain(names.map(ToSqlOutput::from));
-    let values = values.chain(sums.0.map(|sum| number(sum).into())).chain([MOST.into()]);
-    transaction.prepare_cached(SUMS)?.execute(params_from_iter(values))
+pub(super) fn add_sums(
+    transaction: &Transaction<'_>,
+    key: &SumKey<'_>,
+    sums: &Sums,
+) -> rusqlite::Result<usize> {
+    let names = [
+        key.caller,
+        key.key,
+        key.model,
+        key.account,
+        key.upstream_model,
+        key.outcome,
+    ];
+    let values = [number(key.day).into()]
+        .into_iter()
+        .chain(names.map(ToSqlOutput::from));
+    let values = values
+        .chain(sums.0.map(|sum| number(sum).into()))
+        .chain([MOST.into()]);
+    transaction
+        .prepare_cached(SUMS)?
+        .execute(params_from_iter(values))
 }
 
 /// Notes the moment or day from which on nothing is deleted, or nothing is merged, in the same
 /// transaction that does so.
-pub(super) fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) -> rusqlite::Result<usize> {
+pub(super) fn keep_from(
+    transaction: &Transaction<'_>,
+    name: &str,
+    from: u64,
+) -> rusqlite::Result<usize> {
     transaction
         .prepare_cached(
             "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT DO UPDATE SET value = max(value, excluded.value)",
@@ -297,7 +375,11 @@ pub(super) fn keep_from(transaction: &Transaction<'_>, name: &str, from: u64) ->
 fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let has_table = |which: &str| {
-        transaction.query_row(&format!("SELECT EXISTS (SELECT 1 FROM sqlite_schema {which})"), [], |row| row.get(0))
+        transaction.query_row(
+            &format!("SELECT EXISTS (SELECT 1 FROM sqlite_schema {which})"),
+            [],
+            |row| row.get(0),
+        )
     };
     if !has_table("")? {
         transaction.pragma_update(None, "application_id", APPLICATION)?;
@@ -315,20 +397,34 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
         ("audio_ms", "INTEGER NOT NULL DEFAULT 0"),
         ("characters", "INTEGER NOT NULL DEFAULT 0"),
     ];
-    for (table, new) in [("exchange", NEW.as_slice()), ("running", &NEW), ("daily", NEW.get(1..).unwrap_or_default())] {
+    for (table, new) in [
+        ("exchange", NEW.as_slice()),
+        ("running", &NEW),
+        ("daily", NEW.get(1..).unwrap_or_default()),
+    ] {
         for (name, kind) in new {
             let has_it = "SELECT EXISTS (SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2)";
             if !transaction.query_row(has_it, [table, name], |row| row.get::<_, bool>(0))? {
-                transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {name} {kind}"))?;
+                transaction
+                    .execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {name} {kind}"))?;
             }
         }
     }
-    transaction.execute("UPDATE meta SET value = ?1 WHERE name = 'version'", params![VERSION])?;
-    transaction
-        .execute("INSERT OR IGNORE INTO meta VALUES ('version', ?1), ('instance', ?2)", params![VERSION, instance])?;
+    transaction.execute(
+        "UPDATE meta SET value = ?1 WHERE name = 'version'",
+        params![VERSION],
+    )?;
+    transaction.execute(
+        "INSERT OR IGNORE INTO meta VALUES ('version', ?1), ('instance', ?2)",
+        params![VERSION, instance],
+    )?;
     // If the check fails, the transaction undoes what was made.
     check(&transaction)?;
-    let instance = transaction.query_row("SELECT value FROM meta WHERE name = 'instance'", [], |row| row.get(0))?;
+    let instance = transaction.query_row(
+        "SELECT value FROM meta WHERE name = 'instance'",
+        [],
+        |row| row.get(0),
+    )?;
     transaction.commit()?;
     Ok(instance)
 }
@@ -337,7 +433,9 @@ fn begin(connection: &mut Connection, instance: &str) -> Result<String, Fault> {
 pub(super) fn check(connection: &Connection) -> Result<i64, Fault> {
     is_ours(connection)?;
     let version = connection
-        .query_row("SELECT value FROM meta WHERE name = 'version'", [], |row| row.get::<_, i64>(0))
+        .query_row("SELECT value FROM meta WHERE name = 'version'", [], |row| {
+            row.get::<_, i64>(0)
+        })
         .optional()?;
     match version {
         Some(known @ 1..=VERSION) => Ok(known),
@@ -356,5 +454,7 @@ fn is_ours(connection: &Connection) -> Result<(), Fault> {
     if application == APPLICATION {
         return Ok(());
     }
-    Err(Fault::new("it is a database of another program; write another file as `ledger.path` in server.yaml"))
+    Err(Fault::new(
+        "it is a database of another program; write another file as `ledger.path` in server.yaml",
+    ))
 }

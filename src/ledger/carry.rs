@@ -13,23 +13,33 @@ use std::path::Path;
 /// Nobody counts as having used a key.
 pub fn write(path: &Path, rows: &[Row]) -> Result<(), String> {
     let name = path.display();
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|why| format!("{name}: its folder cannot be made: {why}"))?;
     }
-    File::options().write(true).create_new(true).mode(0o600).open(path).map_err(|why| {
-        if why.kind() == ErrorKind::AlreadyExists {
-            format!("{name} exists already, and nothing is overwritten: name a new file")
-        } else {
-            format!("{name}: the ledger cannot be made: {why}")
-        }
-    })?;
+    File::options()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .map_err(|why| {
+            if why.kind() == ErrorKind::AlreadyExists {
+                format!("{name} exists already, and nothing is overwritten: name a new file")
+            } else {
+                format!("{name}: the ledger cannot be made: {why}")
+            }
+        })?;
     let written = (|| {
         let (mut book, _) = Book::open(path, &random_name()).map_err(|fault| fault.what)?;
         let in_words = |error: rusqlite::Error| error.to_string();
         let transaction = book.transaction().map_err(in_words)?;
         add(&transaction, rows.iter(), HashMap::new()).map_err(in_words)?;
-        transaction.execute("DELETE FROM last_used", []).map_err(in_words)?;
+        transaction
+            .execute("DELETE FROM last_used", [])
+            .map_err(in_words)?;
         transaction.commit().map_err(in_words)
     })();
     written.map_err(|why| {

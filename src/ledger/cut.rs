@@ -24,13 +24,21 @@ const CUT: &str = crate::error::Outcome::Shutdown.name();
 
 impl Book {
     /// Writes what running exchanges have used so far, each under its number in this process.
-    pub(super) fn write_running(&mut self, process: &str, running: &[(u64, Row)]) -> Result<(), Fault> {
+    pub(super) fn write_running(
+        &mut self,
+        process: &str,
+        running: &[(u64, Row)],
+    ) -> Result<(), Fault> {
         let transaction = self.transaction()?;
         {
-            let mut write = transaction.prepare_cached(&format!("INSERT OR REPLACE INTO running VALUES {PLACES}"))?;
+            let mut write = transaction
+                .prepare_cached(&format!("INSERT OR REPLACE INTO running VALUES {PLACES}"))?;
             for (run, row) in running {
                 let run = [text(process), optional(Some(*run))];
-                let values = COLUMNS.into_iter().zip(values(row)).filter(|(column, _)| is_known(column));
+                let values = COLUMNS
+                    .into_iter()
+                    .zip(values(row))
+                    .filter(|(column, _)| is_known(column));
                 let values = run.into_iter().chain(values.map(|(_, value)| value));
                 write.execute(params_from_iter(values.map(ToSqlOutput::Borrowed)))?;
             }
@@ -49,22 +57,35 @@ impl Book {
             known?
         };
         // A process that died before it wrote anything has left its file.
-        let names: HashSet<String> =
-            known.into_iter().chain(life::names(&path)).filter(|name| name != process).collect();
+        let names: HashSet<String> = known
+            .into_iter()
+            .chain(life::names(&path))
+            .filter(|name| name != process)
+            .collect();
         // Each process is held until its rows are taken over, so that no other process takes them.
-        let dead: Vec<(String, Dead)> =
-            names.into_iter().filter_map(|name| Some((name.clone(), Dead::find(&path, &name)?))).collect();
+        let dead: Vec<(String, Dead)> = names
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), Dead::find(&path, &name)?)))
+            .collect();
         let mut rows = Vec::new();
         if !dead.is_empty() {
             let transaction = self.transaction()?;
             for (name, _) in &dead {
-                let columns: Vec<&str> = COLUMNS.into_iter().filter(|column| is_known(column)).collect();
-                let of_process = format!("SELECT {} FROM running WHERE process = ?1", columns.join(", "));
+                let columns: Vec<&str> = COLUMNS
+                    .into_iter()
+                    .filter(|column| is_known(column))
+                    .collect();
+                let of_process = format!(
+                    "SELECT {} FROM running WHERE process = ?1",
+                    columns.join(", ")
+                );
                 let mut of_process = transaction.prepare_cached(&of_process)?;
                 for row in of_process.query_map([name], row)? {
                     rows.push(row?);
                 }
-                transaction.prepare_cached("DELETE FROM running WHERE process = ?1")?.execute([name])?;
+                transaction
+                    .prepare_cached("DELETE FROM running WHERE process = ?1")?
+                    .execute([name])?;
             }
             book::add(&transaction, rows.iter(), HashMap::new())?;
             transaction.commit()?;
@@ -86,7 +107,8 @@ pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
         }
         let begin = start_of(day_of(own.at));
         let is_its_sum = |past: &&mut Past| {
-            let is_whose = past.caller == own.caller && past.key == own.key && past.model == own.model;
+            let is_whose =
+                past.caller == own.caller && past.key == own.key && past.model == own.model;
             is_whose
                 && !past.cut
                 && past.requests > 0
@@ -94,10 +116,16 @@ pub(super) fn apart(past: &mut Vec<Past>, cut: &[Row], now_ms: u64) {
                 && (past.dated.is_some() || past.at == begin)
         };
         // A row that is older than the past does not count any more.
-        let Some(sum) = past.iter_mut().find(is_its_sum) else { continue };
+        let Some(sum) = past.iter_mut().find(is_its_sum) else {
+            continue;
+        };
         take_out(sum, &own);
         let at = sum.at;
-        past.push(Past { at, cut: true, ..own });
+        past.push(Past {
+            at,
+            cut: true,
+            ..own
+        });
     }
     past.retain(|past| past.requests > 0);
 }
@@ -110,7 +138,9 @@ fn is_known(column: &str) -> bool {
 /// Reads the row of a running exchange.
 fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
     let text = |column: usize| row.get::<_, String>(column);
-    let name = |column: usize| text(column).map(|name| Some(name).filter(|name| !name.is_empty()).map(Into::into));
+    let name = |column: usize| {
+        text(column).map(|name| Some(name).filter(|name| !name.is_empty()).map(Into::into))
+    };
     let usd = |column: usize| {
         let known = row.get::<_, Option<i64>>(column);
         known.map(|known| known.map(|nanos| Usd(u64::try_from(nanos).unwrap_or_default())))
@@ -130,7 +160,12 @@ fn row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
             cache_write: whole(row, 10)?,
             reasoning: whole(row, 11)?,
             source: Source::of_name(&text(12)?),
-            units: Units { requests: 0, images: row.get(21)?, millis: row.get(22)?, characters: row.get(23)? },
+            units: Units {
+                requests: 0,
+                images: row.get(21)?,
+                millis: row.get(22)?,
+                characters: row.get(23)?,
+            },
             doubted: None,
         },
         cost: usd(13)?,

@@ -14,7 +14,10 @@ use std::slice;
 pub(super) const TOGETHER: usize = 16;
 
 /// Inserts rows in their order.
-pub(super) fn insert<'r>(transaction: &Transaction<'_>, rows: impl Iterator<Item = &'r Row>) -> rusqlite::Result<()> {
+pub(super) fn insert<'r>(
+    transaction: &Transaction<'_>,
+    rows: impl Iterator<Item = &'r Row>,
+) -> rusqlite::Result<()> {
     let rows: Vec<&Row> = rows.collect();
     let (together, rest) = rows.as_chunks::<TOGETHER>();
     if !together.is_empty() {
@@ -22,7 +25,8 @@ pub(super) fn insert<'r>(transaction: &Transaction<'_>, rows: impl Iterator<Item
         together.iter().try_for_each(|rows| insert.run(rows))?;
     }
     let mut insert = Insert::new(transaction, 1)?;
-    rest.iter().try_for_each(|row| insert.run(slice::from_ref(row)))
+    rest.iter()
+        .try_for_each(|row| insert.run(slice::from_ref(row)))
 }
 
 struct Insert<'t, 'r> {
@@ -39,15 +43,22 @@ impl<'t, 'r> Insert<'t, 'r> {
         let sql = format!("INSERT OR ROLLBACK INTO exchange ({columns}) VALUES {places}");
         // What is not bound is null.
         let bound = vec![[ValueRef::Null; COLUMNS.len()]; rows];
-        Ok(Insert { statement: transaction.prepare_cached(&sql)?, bound })
+        Ok(Insert {
+            statement: transaction.prepare_cached(&sql)?,
+            bound,
+        })
     }
 
     /// Writes rows, as many as the statement has places for.
     fn run(&mut self, rows: &[&'r Row]) -> rusqlite::Result<()> {
-        for (first, (row, bound)) in (1_usize..).step_by(COLUMNS.len()).zip(rows.iter().zip(&mut self.bound)) {
+        for (first, (row, bound)) in (1_usize..)
+            .step_by(COLUMNS.len())
+            .zip(rows.iter().zip(&mut self.bound))
+        {
             for (place, (value, bound)) in (first..).zip(values(row).into_iter().zip(bound)) {
                 if *bound != value {
-                    self.statement.raw_bind_parameter(place, ToSqlOutput::Borrowed(value))?;
+                    self.statement
+                        .raw_bind_parameter(place, ToSqlOutput::Borrowed(value))?;
                     *bound = value;
                 }
             }

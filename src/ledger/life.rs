@@ -29,9 +29,17 @@ impl Life {
         let path = place(ledger, name);
         for _ in 0..TRIES {
             // If the file is removed before it is locked, others do not see the locked file.
-            let file = File::options().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
+            let file = File::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(&path)?;
             let life = match file.try_lock() {
-                Ok(()) => Life { path: path.clone(), file },
+                Ok(()) => Life {
+                    path: path.clone(),
+                    file,
+                },
                 Err(TryLockError::WouldBlock) => continue,
                 Err(TryLockError::Error(why)) => return Err(why),
             };
@@ -39,12 +47,17 @@ impl Life {
                 return Ok(life);
             }
         }
-        Err(io::Error::new(ErrorKind::ResourceBusy, format!("another process has locked {}", path.display())))
+        Err(io::Error::new(
+            ErrorKind::ResourceBusy,
+            format!("another process has locked {}", path.display()),
+        ))
     }
 
     /// Returns whether others can see the file.
     pub(super) fn is_in_place(&self) -> bool {
-        let (Ok(held), Ok(there)) = (self.file.metadata(), std::fs::metadata(&self.path)) else { return false };
+        let (Ok(held), Ok(there)) = (self.file.metadata(), std::fs::metadata(&self.path)) else {
+            return false;
+        };
         (held.dev(), held.ino()) == (there.dev(), there.ino())
     }
 }
@@ -75,7 +88,10 @@ impl Dead {
         match File::open(&path) {
             Err(why) if why.kind() == ErrorKind::NotFound => Some(Dead { path, file: None }),
             Err(_) => None,
-            Ok(file) => file.try_lock().is_ok().then(|| Dead { path, file: Some(file) }),
+            Ok(file) => file.try_lock().is_ok().then(|| Dead {
+                path,
+                file: Some(file),
+            }),
         }
     }
 
@@ -90,11 +106,24 @@ impl Dead {
 
 /// Lists the names of the processes that have such a file, alive or dead.
 pub(super) fn names(ledger: &Path) -> Vec<String> {
-    let (Some(folder), Some(file)) = (ledger.parent(), ledger.file_name()) else { return Vec::new() };
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let (Some(folder), Some(file)) = (ledger.parent(), ledger.file_name()) else {
+        return Vec::new();
+    };
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
     let prefix = format!("{}{BETWEEN}", file.to_string_lossy());
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    files.filter_map(|file| file.file_name().to_str()?.strip_prefix(&prefix).map(ToOwned::to_owned)).collect()
+    files
+        .filter_map(|file| {
+            file.file_name()
+                .to_str()?
+                .strip_prefix(&prefix)
+                .map(ToOwned::to_owned)
+        })
+        .collect()
 }
 
 fn place(ledger: &Path, name: &str) -> PathBuf {
@@ -120,10 +149,19 @@ mod tests {
         let file = place(&ledger, "two");
         File::create(&file).unwrap();
         let dead = Dead::find(&ledger, "two").unwrap();
-        assert!(Dead::find(&ledger, "two").is_none(), "somebody has found it already");
-        assert!(Life::begin(&ledger, "two").is_err(), "nobody can be it meanwhile");
+        assert!(
+            Dead::find(&ledger, "two").is_none(),
+            "somebody has found it already"
+        );
+        assert!(
+            Life::begin(&ledger, "two").is_err(),
+            "nobody can be it meanwhile"
+        );
         dead.bury();
-        assert!(!file.exists() && Dead::find(&ledger, "two").is_some(), "of whom nothing is left is dead, too");
+        assert!(
+            !file.exists() && Dead::find(&ledger, "two").is_some(),
+            "of whom nothing is left is dead, too"
+        );
         drop(life);
         assert_eq!(names(&ledger), Vec::<String>::new());
     }

@@ -56,7 +56,9 @@ impl Book {
             keep_from(&transaction, "detailed_from", last.day.saturating_add(1))?;
         }
         let may_have_more = detailed.len() == STEP;
-        let reached = last.filter(|_| may_have_more).map_or_else(|| MergePoint::begin_of(until), DetailedSum::place);
+        let reached = last
+            .filter(|_| may_have_more)
+            .map_or_else(|| MergePoint::begin_of(until), DetailedSum::place);
         reached.write(&transaction)?;
         transaction.commit()?;
         Ok(may_have_more)
@@ -66,7 +68,10 @@ impl Book {
 impl DetailedSum {
     /// Returns the place before all sums with these names.
     fn place(&self) -> MergePoint {
-        MergePoint { day: self.day, names: [self.caller.clone(), self.key.clone(), self.model.clone()] }
+        MergePoint {
+            day: self.day,
+            names: [self.caller.clone(), self.key.clone(), self.model.clone()],
+        }
     }
 
     /// Returns the facts that are left when the sum is merged.
@@ -78,41 +83,72 @@ impl DetailedSum {
             model: &self.model,
             account: MERGED,
             upstream_model: MERGED,
-            outcome: if self.outcome == "ok" { "ok" } else { MERGED_FAILURES },
+            outcome: if self.outcome == "ok" {
+                "ok"
+            } else {
+                MERGED_FAILURES
+            },
             door: "",
         }
     }
 }
 
 /// Reads the next sums, in the order of the table's key.
-fn read_detailed(transaction: &Transaction<'_>, from: &MergePoint, until: u64) -> rusqlite::Result<Vec<DetailedSum>> {
+fn read_detailed(
+    transaction: &Transaction<'_>,
+    from: &MergePoint,
+    until: u64,
+) -> rusqlite::Result<Vec<DetailedSum>> {
     let mut statement = transaction.prepare_cached(&format!(
         "SELECT day, caller, key, model, account, upstream_model, outcome, {SUMS}, {UNITS} FROM daily
          WHERE (day, caller, key, model) >= (?1, ?2, ?3, ?4) AND day < ?5 AND account <> '{MERGED}'
          ORDER BY day, caller, key, model LIMIT {STEP}"
     ))?;
-    let MergePoint { day, names: [caller, key, model] } = from;
-    let rows = statement.query_map(params![number(*day), caller, key, model, number(until)], |row| {
-        Ok(DetailedSum {
-            day: whole(row, 0)?,
-            caller: row.get(1)?,
-            key: row.get(2)?,
-            model: row.get(3)?,
-            account: row.get(4)?,
-            upstream_model: row.get(5)?,
-            outcome: row.get(6)?,
-            sums: sums_at(row, 7)?,
-        })
-    })?;
+    let MergePoint {
+        day,
+        names: [caller, key, model],
+    } = from;
+    let rows = statement.query_map(
+        params![number(*day), caller, key, model, number(until)],
+        |row| {
+            Ok(DetailedSum {
+                day: whole(row, 0)?,
+                caller: row.get(1)?,
+                key: row.get(2)?,
+                model: row.get(3)?,
+                account: row.get(4)?,
+                upstream_model: row.get(5)?,
+                outcome: row.get(6)?,
+                sums: sums_at(row, 7)?,
+            })
+        },
+    )?;
     rows.collect()
 }
 
 fn delete_sum(transaction: &Transaction<'_>, sum: &DetailedSum) -> rusqlite::Result<usize> {
-    let DetailedSum { day, caller, key, model, account, upstream_model, outcome, .. } = sum;
+    let DetailedSum {
+        day,
+        caller,
+        key,
+        model,
+        account,
+        upstream_model,
+        outcome,
+        ..
+    } = sum;
     transaction
         .prepare_cached(
             "DELETE FROM daily WHERE day = ?1 AND caller = ?2 AND key = ?3 AND model = ?4
              AND account = ?5 AND upstream_model = ?6 AND outcome = ?7",
         )?
-        .execute(params![number(*day), caller, key, model, account, upstream_model, outcome])
+        .execute(params![
+            number(*day),
+            caller,
+            key,
+            model,
+            account,
+            upstream_model,
+            outcome
+        ])
 }

@@ -11,9 +11,17 @@ use std::sync::Arc;
 
 /// Adds what the file has of this month and of days to come. Without a file there is nothing.
 pub(super) fn read(path: &Path, now_ms: u64, callers: &Callers) -> Result<(), String> {
-    let Some(reader) = Reader::open(path)? else { return Ok(()) };
+    let Some(reader) = Reader::open(path)? else {
+        return Ok(());
+    };
     let mut days: HashMap<Arc<str>, HashMap<u64, CallerUse>> = HashMap::new();
-    let range = Range { from: month_of(day_of(now_ms)), until: u64::MAX, caller: None, key: None, model: None };
+    let range = Range {
+        from: month_of(day_of(now_ms)),
+        until: u64::MAX,
+        caller: None,
+        key: None,
+        model: None,
+    };
     let mut read = || {
         reader.view()?.read(Table::Days, &range, &mut |key, sums| {
             let more = CallerUse {
@@ -33,7 +41,8 @@ pub(super) fn read(path: &Path, now_ms: u64, callers: &Callers) -> Result<(), St
     };
     read().map_err(|why| unreadable(path, why))?;
     for (caller, days) in &days {
-        days.iter().for_each(|(day, used)| callers.spent_on(caller, *day, used));
+        days.iter()
+            .for_each(|(day, used)| callers.spent_on(caller, *day, used));
     }
     Ok(())
 }

@@ -22,8 +22,12 @@ pub(super) fn since(now_ms: u64) -> u64 {
 /// Reads the part of [`Ledger::past`](super::Ledger::past) that is in the file. Returns `None` if
 /// there is no file.
 pub(super) fn read(path: &Path, now_ms: u64) -> Result<Option<Vec<Past>>, String> {
-    let Some(reader) = Reader::open(path)? else { return Ok(None) };
-    past_of(&reader, now_ms).map(Some).map_err(|why| unreadable(path, why))
+    let Some(reader) = Reader::open(path)? else {
+        return Ok(None);
+    };
+    past_of(&reader, now_ms)
+        .map(Some)
+        .map_err(|why| unreadable(path, why))
 }
 
 /// Sums rows of the future, by the day or month that they count for. A row counts for a day or
@@ -50,16 +54,25 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     let mut names = NamePool::default();
     let mut days = Days::new();
     let today = day_of(now_ms);
-    let range = Range { from: month_of(today), until: today + 1, caller: None, key: None, model: None };
+    let range = Range {
+        from: month_of(today),
+        until: today + 1,
+        caller: None,
+        key: None,
+        model: None,
+    };
     view.read(Table::Days, &range, &mut |key, sums| {
-        let (caller, its_key, model) = (names.of(key.caller), names.of(key.key), names.of(key.model));
-        let day = days.entry((key.day, caller.clone(), its_key.clone(), model.clone())).or_insert_with(|| Past {
-            at: start_of(key.day),
-            caller,
-            key: its_key,
-            model,
-            ..Past::default()
-        });
+        let (caller, its_key, model) =
+            (names.of(key.caller), names.of(key.key), names.of(key.model));
+        let day = days
+            .entry((key.day, caller.clone(), its_key.clone(), model.clone()))
+            .or_insert_with(|| Past {
+                at: start_of(key.day),
+                caller,
+                key: its_key,
+                model,
+                ..Past::default()
+            });
         day.requests = day.requests.saturating_add(sums[Column::Requests]);
         day.tokens = day.tokens.saturating_add(sums.tokens());
         day.usd = Usd(day.usd.0.saturating_add(sums[Column::Cost]));
@@ -68,16 +81,29 @@ fn past_of(reader: &Reader, now_ms: u64) -> rusqlite::Result<Vec<Past>> {
     })?;
     // The latest moment that counts as now.
     let late = now_ms.saturating_add(MINUTE);
-    let mut past = names.read(&view, RECENT, &[now_ms.saturating_sub(MINUTE), late, now_ms, today])?;
+    let mut past = names.read(
+        &view,
+        RECENT,
+        &[now_ms.saturating_sub(MINUTE), late, now_ms, today],
+    )?;
     for recent in &past {
         let day = recent.dated.unwrap_or_else(|| day_of(recent.at));
-        if let Some(sum) = days.get_mut(&(day, recent.caller.clone(), recent.key.clone(), recent.model.clone())) {
+        if let Some(sum) = days.get_mut(&(
+            day,
+            recent.caller.clone(),
+            recent.key.clone(),
+            recent.model.clone(),
+        )) {
             take_out(sum, recent);
         }
     }
     // Rows from a clock that was days ahead also count today, or this month.
     let ahead = start_of(today + 1).max(late.saturating_add(1));
-    past.extend(names.read(&view, AHEAD, &[ahead, start_of(today), start_of(month_of(today))])?);
+    past.extend(names.read(
+        &view,
+        AHEAD,
+        &[ahead, start_of(today), start_of(month_of(today))],
+    )?);
     past.extend(days.into_values().filter(|day| day.requests > 0));
     Ok(past)
 }
@@ -98,21 +124,28 @@ impl NamePool {
     /// Reads what was spent, in the columns of [`AHEAD`] and [`RECENT`].
     fn read(&mut self, view: &View<'_>, sql: &str, bounds: &[u64]) -> rusqlite::Result<Vec<Past>> {
         let mut statement = view.transaction.prepare(sql)?;
-        let mut name = |row: &Row<'_>, column| Ok::<_, rusqlite::Error>(self.of(row.get_ref(column)?.as_str()?));
-        let rows = statement.query_map(params_from_iter(bounds.iter().copied().map(number)), |row| {
-            Ok(Past {
-                at: whole(row, 0)?,
-                dated: row.get::<_, Option<i64>>(8)?.and_then(|day| u64::try_from(day).ok()),
-                caller: name(row, 1)?,
-                key: name(row, 2)?,
-                model: name(row, 3)?,
-                requests: whole(row, 4)?,
-                tokens: whole(row, 5)?,
-                usd: Usd(whole(row, 6)?),
-                unpriced: whole(row, 7)?,
-                cut: false,
-            })
-        })?;
+        let mut name = |row: &Row<'_>, column| {
+            Ok::<_, rusqlite::Error>(self.of(row.get_ref(column)?.as_str()?))
+        };
+        let rows = statement.query_map(
+            params_from_iter(bounds.iter().copied().map(number)),
+            |row| {
+                Ok(Past {
+                    at: whole(row, 0)?,
+                    dated: row
+                        .get::<_, Option<i64>>(8)?
+                        .and_then(|day| u64::try_from(day).ok()),
+                    caller: name(row, 1)?,
+                    key: name(row, 2)?,
+                    model: name(row, 3)?,
+                    requests: whole(row, 4)?,
+                    tokens: whole(row, 5)?,
+                    usd: Usd(whole(row, 6)?),
+                    unpriced: whole(row, 7)?,
+                    cut: false,
+                })
+            },
+        )?;
         rows.collect()
     }
 

@@ -22,7 +22,10 @@ pub(super) struct MergePoint {
 impl MergePoint {
     /// Returns the place before all sums of a day.
     pub(super) fn begin_of(day: u64) -> MergePoint {
-        MergePoint { day, names: Default::default() }
+        MergePoint {
+            day,
+            names: Default::default(),
+        }
     }
 
     /// Reads the place in the file. It is before all days in a file that says nothing of it.
@@ -40,12 +43,9 @@ impl MergePoint {
     /// Writes the place to the file.
     pub(super) fn write(&self, transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         let names = serde_json::json!(self.names).to_string();
-        transaction.prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2), (?3, ?4)")?.execute(params![
-            DAY,
-            number(self.day),
-            NAMES,
-            names
-        ])?;
+        transaction
+            .prepare_cached("INSERT OR REPLACE INTO meta VALUES (?1, ?2), (?3, ?4)")?
+            .execute(params![DAY, number(self.day), NAMES, names])?;
         Ok(())
     }
 }

@@ -69,7 +69,9 @@ pub(super) struct Range<'a> {
 impl Reader {
     /// Opens a file. Returns `None` if there is no such file.
     pub(super) fn open(path: &Path) -> Result<Option<Reader>, String> {
-        let Ok(file) = std::fs::metadata(path) else { return Ok(None) };
+        let Ok(file) = std::fs::metadata(path) else {
+            return Ok(None);
+        };
         book::is_regular(&file).map_err(|why| unreadable(path, why))?;
         let first = open(path, false);
         let (connection, version) = match first {
@@ -81,7 +83,14 @@ impl Reader {
             Err((_, why)) => return Err(unreadable(path, why)),
             Ok(open) => open,
         };
-        Ok(Some(Reader { connection, units: if version < book::WITH_UNITS { NO_UNITS } else { UNITS } }))
+        Ok(Some(Reader {
+            connection,
+            units: if version < book::WITH_UNITS {
+                NO_UNITS
+            } else {
+                UNITS
+            },
+        }))
     }
 
     /// Sets a deadline. After it, every read fails with an error for which [`is_over`] returns
@@ -90,12 +99,16 @@ impl Reader {
         // The steps of SQLite's machine between two looks at the clock: far less than a
         // millisecond.
         const STEPS: i32 = 4096;
-        self.connection.progress_handler(STEPS, Some(move || Instant::now() >= deadline))
+        self.connection
+            .progress_handler(STEPS, Some(move || Instant::now() >= deadline))
     }
 
     /// Returns a view of the file as it is now.
     pub(super) fn view(&self) -> rusqlite::Result<View<'_>> {
-        Ok(View { transaction: self.connection.unchecked_transaction()?, units: self.units })
+        Ok(View {
+            transaction: self.connection.unchecked_transaction()?,
+            units: self.units,
+        })
     }
 }
 
@@ -106,7 +119,11 @@ pub(super) fn is_over(why: &rusqlite::Error) -> bool {
 
 /// Writes the error that a ledger cannot be read, and why.
 pub(super) fn unreadable(path: &Path, why: impl Into<Fault>) -> String {
-    format!("the ledger {} cannot be read: {}", path.display(), why.into().what)
+    format!(
+        "the ledger {} cannot be read: {}",
+        path.display(),
+        why.into().what
+    )
 }
 
 /// Opens the file. Also returns its version.
@@ -115,7 +132,11 @@ fn open(path: &Path, still: bool) -> Result<(Connection, i64), (Option<ErrorCode
         let mut flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = if still {
             flags |= OpenFlags::SQLITE_OPEN_URI;
-            let text = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+            let text = path
+                .to_string_lossy()
+                .replace('%', "%25")
+                .replace('?', "%3f")
+                .replace('#', "%23");
             Connection::open_with_flags(format!("file:{text}?immutable=1"), flags)?
         } else {
             Connection::open_with_flags(path, flags)?
@@ -124,7 +145,8 @@ fn open(path: &Path, still: bool) -> Result<(Connection, i64), (Option<ErrorCode
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(connection)
     };
-    let connection = attempt().map_err(|why: rusqlite::Error| (why.sqlite_error_code(), Fault::from(why)))?;
+    let connection =
+        attempt().map_err(|why: rusqlite::Error| (why.sqlite_error_code(), Fault::from(why)))?;
     let version = book::check(&connection).map_err(|why| (None, why))?;
     Ok((connection, version))
 }
@@ -140,11 +162,18 @@ impl View<'_> {
     /// Returns from when on the file has what.
     pub(super) fn kept(&self) -> rusqlite::Result<KeptFrom> {
         let meta = |name: &str| {
-            let value =
-                self.transaction.query_row("SELECT value FROM meta WHERE name = ?1", [name], |row| whole(row, 0));
+            let value = self.transaction.query_row(
+                "SELECT value FROM meta WHERE name = ?1",
+                [name],
+                |row| whole(row, 0),
+            );
             value.optional().map(Option::unwrap_or_default)
         };
-        Ok(KeptFrom { rows: meta("rows_from")?, days: meta("days_from")?, detailed_days: meta("detailed_from")? })
+        Ok(KeptFrom {
+            rows: meta("rows_from")?,
+            days: meta("days_from")?,
+            detailed_days: meta("detailed_from")?,
+        })
     }
 
     /// Calls `each` with every entry of a range in a table, until `each` returns false.
@@ -167,8 +196,13 @@ impl View<'_> {
             "SELECT {day}, caller, key, model, account, upstream_model, outcome, {door}, {sums}, {units} FROM {name} WHERE {time} >= ?1 AND {time} < ?2 {FILTER}"
         );
         let mut statement = self.transaction.prepare(&sql)?;
-        let mut rows =
-            statement.query(params![number(range.from), number(range.until), range.caller, range.key, range.model])?;
+        let mut rows = statement.query(params![
+            number(range.from),
+            number(range.until),
+            range.caller,
+            range.key,
+            range.model
+        ])?;
         while let Some(row) = rows.next()? {
             let text = |column: usize| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
             let key = SumKey {
@@ -189,7 +223,8 @@ impl View<'_> {
     }
 }
 
-const FILTER: &str = "AND (?3 IS NULL OR caller = ?3) AND (?4 IS NULL OR key = ?4) AND (?5 IS NULL OR model = ?5)";
+const FILTER: &str =
+    "AND (?3 IS NULL OR caller = ?3) AND (?4 IS NULL OR key = ?4) AND (?5 IS NULL OR model = ?5)";
 
 pub(super) fn sums_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
     let mut each = [0; COLUMNS];
@@ -201,7 +236,8 @@ pub(super) fn sums_at(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
 
 /// Reads a whole number. It is never negative, since none is written.
 pub(super) fn whole(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default())
+    row.get::<_, i64>(column)
+        .map(|number| u64::try_from(number).unwrap_or_default())
 }
 
 /// Reads whether the file is a ledger that this program can read. Returns false if there is none.
@@ -212,9 +248,13 @@ pub fn is_there(path: &Path) -> Result<bool, String> {
 /// Reads the callers, keys and models of a ledger, as far as the sums of days have them. Returns
 /// empty sets if there is no file yet.
 pub fn names(path: &Path) -> Result<[BTreeSet<String>; 3], String> {
-    let Some(reader) = Reader::open(path)? else { return Ok(Default::default()) };
+    let Some(reader) = Reader::open(path)? else {
+        return Ok(Default::default());
+    };
     let distinct = |column: &str| -> rusqlite::Result<BTreeSet<String>> {
-        let mut statement = reader.connection.prepare(&format!("SELECT DISTINCT {column} FROM daily"))?;
+        let mut statement = reader
+            .connection
+            .prepare(&format!("SELECT DISTINCT {column} FROM daily"))?;
         statement.query_map([], |row| row.get(0))?.collect()
     };
     let read = || Ok([distinct("caller")?, distinct("key")?, distinct("model")?]);
@@ -224,10 +264,14 @@ pub fn names(path: &Path) -> Result<[BTreeSet<String>; 3], String> {
 /// Reads the time at which each key was last used, in milliseconds of Unix time. Returns an empty
 /// map if there is no file yet.
 pub fn last_used(path: &Path) -> Result<HashMap<String, u64>, String> {
-    let Some(reader) = Reader::open(path)? else { return Ok(HashMap::new()) };
+    let Some(reader) = Reader::open(path)? else {
+        return Ok(HashMap::new());
+    };
     let read = || -> rusqlite::Result<HashMap<String, u64>> {
         let mut statement = reader.connection.prepare("SELECT key, at FROM last_used")?;
-        statement.query_map([], |row| Ok((row.get(0)?, whole(row, 1)?)))?.collect()
+        statement
+            .query_map([], |row| Ok((row.get(0)?, whole(row, 1)?)))?
+            .collect()
     };
     read().map_err(|why| unreadable(path, why))
 }

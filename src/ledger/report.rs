@@ -92,12 +92,20 @@ impl Display for Unanswered {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Unanswered::TooMuch(lines) => {
-                write!(f, "the answer has more than {lines} lines: ask for fewer groups or a shorter time")
+                write!(
+                    f,
+                    "the answer has more than {lines} lines: ask for fewer groups or a shorter time"
+                )
             }
             Unanswered::TooLong(reading) => {
-                write!(f, "the answer takes too long: {reading}, or use `portcullis usage`")
+                write!(
+                    f,
+                    "the answer takes too long: {reading}, or use `portcullis usage`"
+                )
             }
-            Unanswered::Busy => f.write_str("the ledger is answering another question: ask again in a moment"),
+            Unanswered::Busy => {
+                f.write_str("the ledger is answering another question: ask again in a moment")
+            }
             Unanswered::Unreadable(why) => f.write_str(why),
         }
     }
@@ -106,7 +114,9 @@ impl Display for Unanswered {
 impl Display for SlowRead {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            SlowRead::Usual => f.write_str("ask for whole days (since=2026-11-01) or a shorter time"),
+            SlowRead::Usual => {
+                f.write_str("ask for whole days (since=2026-11-01) or a shorter time")
+            }
             SlowRead::OldRows(detailed_days) => {
                 let day = date(*detailed_days);
                 write!(
@@ -115,15 +125,23 @@ impl Display for SlowRead {
                      since={day}, or without these groups"
                 )
             }
-            SlowRead::Doors => f.write_str("by door, single rows are read: ask for a shorter time, or without door"),
+            SlowRead::Doors => f.write_str(
+                "by door, single rows are read: ask for a shorter time, or without door",
+            ),
         }
     }
 }
 
 /// Answers a query from a file. Returns `None` if there is no file yet.
-pub fn answer(path: &Path, query: &Query, bounds: Option<AnswerBounds>) -> Result<Option<Answer>, Unanswered> {
+pub fn answer(
+    path: &Path,
+    query: &Query,
+    bounds: Option<AnswerBounds>,
+) -> Result<Option<Answer>, Unanswered> {
     let reader = Reader::open(path).map_err(Unanswered::Unreadable)?;
-    reader.map(|reader| answer_of(reader, path, query, bounds)).transpose()
+    reader
+        .map(|reader| answer_of(reader, path, query, bounds))
+        .transpose()
 }
 
 /// Answers a query from an open file.
@@ -135,12 +153,19 @@ pub(super) fn answer_of(
 ) -> Result<Answer, Unanswered> {
     let unanswered = |why: rusqlite::Error, reading| match is_over(&why) {
         true => Unanswered::TooLong(reading),
-        false => Unanswered::Unreadable(format!("the ledger {} cannot be read: {why}", path.display())),
+        false => Unanswered::Unreadable(format!(
+            "the ledger {} cannot be read: {why}",
+            path.display()
+        )),
     };
     if let Some(AnswerBounds { deadline, .. }) = bounds {
-        reader.until(deadline).map_err(|why| unanswered(why, SlowRead::Usual))?;
+        reader
+            .until(deadline)
+            .map_err(|why| unanswered(why, SlowRead::Usual))?;
     }
-    let view = reader.view().map_err(|why| unanswered(why, SlowRead::Usual))?;
+    let view = reader
+        .view()
+        .map_err(|why| unanswered(why, SlowRead::Usual))?;
     let mut sum = Summing::new(query, bounds.map(|bounds| bounds.lines));
     let all = sum.all(&view);
     let (since, mut notes) = all.map_err(|why| unanswered(why, sum.reading))?;
@@ -157,7 +182,14 @@ pub(super) fn answer_of(
             "requests of the last second are not there yet: the gateway writes its rows four times a second".to_owned(),
         );
     }
-    Ok(Answer { by: query.by.clone(), since, until: query.until.unwrap_or(query.now), lines, total: sum.total, notes })
+    Ok(Answer {
+        by: query.by.clone(),
+        since,
+        until: query.until.unwrap_or(query.now),
+        lines,
+        total: sum.total,
+        notes,
+    })
 }
 
 /// The character between the names of a line. It sorts before all that names have.
@@ -195,10 +227,16 @@ impl Summing<'_> {
     /// about the answer.
     fn all(&mut self, view: &View<'_>) -> rusqlite::Result<(u64, Vec<String>)> {
         let (since, until) = (self.query.since, self.query.until.unwrap_or(u64::MAX));
-        let KeptFrom { rows: rows_from, days: days_from, detailed_days } = view.kept()?;
+        let KeptFrom {
+            rows: rows_from,
+            days: days_from,
+            detailed_days,
+        } = view.kept()?;
         let (first, last) = (day_of(since), day_of(until));
-        let (begins_within, ends_within) =
-            (since > start_of(first), self.query.until.is_some() && until > start_of(last));
+        let (begins_within, ends_within) = (
+            since > start_of(first),
+            self.query.until.is_some() && until > start_of(last),
+        );
         // If the rows of a day are gone, the whole day is read.
         let (first_has_rows, last_has_rows) = (since >= rows_from, start_of(last) >= rows_from);
         let mut notes = Vec::new();
@@ -217,16 +255,23 @@ impl Summing<'_> {
                 until_day = last.saturating_add(1);
             }
             // The first day of which all rows are there.
-            let kept = day_of(rows_from.saturating_add(DAY - 1)).max(from_day).min(until_day);
+            let kept = day_of(rows_from.saturating_add(DAY - 1))
+                .max(from_day)
+                .min(until_day);
             if self.query.by.contains(&Group::Door) {
                 // Only rows have it.
                 self.reading = SlowRead::Doors;
                 self.rows(view, start_of(kept), start_of(until_day))?;
                 if from_day < kept {
-                    notes.push(format!("the doors of requests from before {} are not known", date(kept)));
+                    notes.push(format!(
+                        "the doors of requests from before {} are not known",
+                        date(kept)
+                    ));
                 }
                 until_day = kept;
-            } else if self.query.by.iter().any(|group| group.is_merged_later()) && from_day < detailed_days {
+            } else if self.query.by.iter().any(|group| group.is_merged_later())
+                && from_day < detailed_days
+            {
                 // Rows have what the sums of old days have lost.
                 let detailed = detailed_days.clamp(kept, until_day);
                 self.reading = SlowRead::OldRows(detailed_days);
@@ -251,7 +296,10 @@ impl Summing<'_> {
             ));
         }
         if first < days_from {
-            notes.push(format!("the ledger has nothing from before {}", date(days_from)));
+            notes.push(format!(
+                "the ledger has nothing from before {}",
+                date(days_from)
+            ));
         }
         Ok((if whole_first { start_of(first) } else { since }, notes))
     }
@@ -281,7 +329,10 @@ impl Summing<'_> {
         } else if self.most.is_some_and(|most| self.lines.len() >= most) {
             self.is_full = true;
         } else {
-            self.lines.entry(self.name.clone()).or_default().add(sums, ok);
+            self.lines
+                .entry(self.name.clone())
+                .or_default()
+                .add(sums, ok);
         }
         self.total.add(sums, ok);
         !self.is_full

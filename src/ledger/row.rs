@@ -103,10 +103,18 @@ impl Row {
     /// Returns the settled exchange of the row, as far as the row has it, with this error.
     pub fn settled(&self, error: &str) -> Settled {
         let name = |name: &Arc<str>| Some(name.clone());
-        let door = if let Cow::Borrowed(door) = self.door { door } else { "none" };
+        let door = if let Cow::Borrowed(door) = self.door {
+            door
+        } else {
+            "none"
+        };
         Settled {
             began_at: self.at,
-            sender: Sender { caller: name(&self.caller), key: name(&self.key), ..Sender::default() },
+            sender: Sender {
+                caller: name(&self.caller),
+                key: name(&self.key),
+                ..Sender::default()
+            },
             request: Incoming {
                 id: self.request_id.clone(),
                 door,
@@ -114,13 +122,22 @@ impl Row {
                 stream: self.stream,
                 ..Incoming::default()
             },
-            answer: Delivery { status: self.status, error: Some(error.to_owned()), ..Delivery::default() },
+            answer: Delivery {
+                status: self.status,
+                error: Some(error.to_owned()),
+                ..Delivery::default()
+            },
             served: Served {
                 account: self.account.clone(),
                 upstream_model: self.upstream_model.clone(),
                 ..Served::default()
             },
-            spending: Spending { admitted: Some(self.at), usage: self.usage, cost: self.cost, ..Spending::default() },
+            spending: Spending {
+                admitted: Some(self.at),
+                usage: self.usage,
+                cost: self.cost,
+                ..Spending::default()
+            },
             outcome: Outcome::Shutdown,
             total: Duration::from_millis(self.total_ms),
             ..Settled::default()

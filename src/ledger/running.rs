@@ -48,7 +48,11 @@ impl Running {
     pub(super) fn begin(&self, runs: Weak<dyn Runs>) -> Run {
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let mut places = self.part(number);
-        let new = Some(RunningPlace { number, runs, may_be_written: false });
+        let new = Some(RunningPlace {
+            number,
+            runs,
+            may_be_written: false,
+        });
         let free = places.free.pop();
         let place = match free.and_then(|at| Some((at, places.all.get_mut(at)?))) {
             Some((at, place)) => {
@@ -66,8 +70,12 @@ impl Running {
     /// Removes an exchange. Returns whether the file may have something of it.
     pub(super) fn end(&self, run: Run) -> bool {
         let mut places = self.part(run.number);
-        let Some(place) = places.all.get_mut(run.place) else { return false };
-        let Some(ended) = place.take_if(|place| place.number == run.number) else { return false };
+        let Some(place) = places.all.get_mut(run.place) else {
+            return false;
+        };
+        let Some(ended) = place.take_if(|place| place.number == run.number) else {
+            return false;
+        };
         places.free.push(run.place);
         drop(places);
         ended.may_be_written
@@ -91,17 +99,32 @@ impl Running {
     pub(super) fn all(&self) -> Vec<(Run, Arc<dyn Runs>)> {
         let mut all = Vec::new();
         for part in &self.parts {
-            all.extend(part.lock().all.iter().enumerate().filter_map(|(place, running)| {
-                let RunningPlace { number, runs, .. } = running.as_ref()?;
-                Some((Run { place, number: *number }, runs.upgrade()?))
-            }));
+            all.extend(
+                part.lock()
+                    .all
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(place, running)| {
+                        let RunningPlace { number, runs, .. } = running.as_ref()?;
+                        Some((
+                            Run {
+                                place,
+                                number: *number,
+                            },
+                            runs.upgrade()?,
+                        ))
+                    }),
+            );
         }
         all
     }
 
     /// Returns whether no exchange runs.
     pub(super) fn is_empty(&self) -> bool {
-        self.parts.iter().map(Lock::lock).all(|places| places.all.len() == places.free.len())
+        self.parts
+            .iter()
+            .map(Lock::lock)
+            .all(|places| places.all.len() == places.free.len())
     }
 
     /// Locks the part of the list that has the exchange with this number.
@@ -137,14 +160,27 @@ mod tests {
         assert!(!running.end(first), "it was never looked at");
         assert!(running.is_empty());
         let second = running.begin(Arc::downgrade(&one));
-        assert_eq!(running.look().iter().map(|(number, _)| *number).collect::<Vec<_>>(), [second.number]);
+        assert_eq!(
+            running
+                .look()
+                .iter()
+                .map(|(number, _)| *number)
+                .collect::<Vec<_>>(),
+            [second.number]
+        );
         // In the place of one that has left there is another one now.
         let third = running.begin(Arc::downgrade(&two));
         assert!(running.end(second));
         // The others that begin before the same part has its turn leave at once.
-        (0..PARTS - 2).map(|_| running.begin(Arc::downgrade(&one))).for_each(|run| assert!(!running.end(run)));
+        (0..PARTS - 2)
+            .map(|_| running.begin(Arc::downgrade(&one)))
+            .for_each(|run| assert!(!running.end(run)));
         let fourth = running.begin(Arc::downgrade(&two));
-        assert_eq!(second.number + PARTS as u64, fourth.number, "in the same part");
+        assert_eq!(
+            second.number + PARTS as u64,
+            fourth.number,
+            "in the same part"
+        );
         assert!(second.place == fourth.place && second.number != fourth.number);
         assert!(!running.end(second), "it leaves once");
         assert!(!running.end(third) && !running.end(fourth) && running.is_empty());
@@ -154,11 +190,17 @@ mod tests {
     fn all_are_looked_at_whichever_part_they_are_in() {
         let running = Running::default();
         let one: Arc<dyn Runs> = Arc::new(Still);
-        let runs: Vec<Run> = (0..3 * PARTS).map(|_| running.begin(Arc::downgrade(&one))).collect();
+        let runs: Vec<Run> = (0..3 * PARTS)
+            .map(|_| running.begin(Arc::downgrade(&one)))
+            .collect();
         let mut seen: Vec<u64> = running.look().iter().map(|(number, _)| *number).collect();
         seen.sort_unstable();
         assert_eq!(seen, runs.iter().map(|run| run.number).collect::<Vec<_>>());
-        assert!(!running.is_empty() && runs.into_iter().all(|run| running.end(run)) && running.is_empty());
+        assert!(
+            !running.is_empty()
+                && runs.into_iter().all(|run| running.end(run))
+                && running.is_empty()
+        );
     }
 
     #[test]

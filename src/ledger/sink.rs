@@ -114,7 +114,11 @@ impl Batch {
 impl Sink {
     /// Makes an empty sink for a file.
     pub(super) fn new(config: &config::Ledger) -> Sink {
-        Sink { path: config.path.clone(), retention: config.retention, ..Sink::default() }
+        Sink {
+            path: config.path.clone(),
+            retention: config.retention,
+            ..Sink::default()
+        }
     }
 
     /// Adds a row, or drops and counts it if too many wait.
@@ -202,7 +206,10 @@ impl Backlog {
 
     /// Takes as much as one transaction writes.
     pub(super) fn take(&mut self) -> Batch {
-        let mut batch = Batch { chunks: Vec::new(), uses: std::mem::take(&mut self.uses) };
+        let mut batch = Batch {
+            chunks: Vec::new(),
+            uses: std::mem::take(&mut self.uses),
+        };
         let mut rows = 0;
         while rows < BATCH
             && let Some(chunk) = self.chunks.pop_front()

@@ -73,7 +73,10 @@ pub(super) const COLUMNS: usize = Column::Characters as usize + 1;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sums(pub(super) [u64; COLUMNS]);
 
-#[expect(clippy::indexing_slicing, reason = "each column has its place in the array")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "each column has its place in the array"
+)]
 impl Index<Column> for Sums {
     type Output = u64;
 

@@ -20,7 +20,11 @@ pub(super) struct Folder(PathBuf);
 impl Folder {
     pub(super) fn new() -> Folder {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let name = format!("portcullis-ledger-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let name = format!(
+            "portcullis-ledger-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        );
         let folder = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&folder).unwrap();
         Folder(folder)
@@ -35,7 +39,11 @@ impl Folder {
     }
 
     pub(super) fn config(&self) -> config::Ledger {
-        config::Ledger { enabled: true, path: self.file(), retention: Duration::from_secs(90 * 86_400) }
+        config::Ledger {
+            enabled: true,
+            path: self.file(),
+            retention: Duration::from_secs(90 * 86_400),
+        }
     }
 
     pub(super) fn open(&self) -> Ledger {
@@ -70,7 +78,12 @@ pub(super) fn row(at: u64) -> Row {
             cache_write: 2,
             reasoning: 3,
             source: Source::Reported,
-            units: Units { requests: 0, images: 3, millis: 4_500, characters: 5 },
+            units: Units {
+                requests: 0,
+                images: 3,
+                millis: 4_500,
+                characters: 5,
+            },
             doubted: None,
         },
         cost: Some(Usd(1_000)),
@@ -97,7 +110,9 @@ pub(super) fn eventually(what: &str, mut look: impl FnMut() -> bool) {
 
 fn count(connection: &Connection, table: &str) -> u64 {
     connection
-        .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0))
+        .query_row(&format!("SELECT count(*) FROM {table}"), [], |row| {
+            row.get::<_, i64>(0)
+        })
         .unwrap()
         .try_into()
         .unwrap()
@@ -117,8 +132,11 @@ pub(super) fn assert_sums(connection: &Connection) {
         (of_rows.to_owned(), format!("SELECT {columns} FROM daily")),
         (format!("SELECT {columns} FROM daily"), of_rows.to_owned()),
     ] {
-        let different = connection
-            .query_row(&format!("SELECT count(*) FROM ({one} EXCEPT {other})"), [], |row| row.get::<_, i64>(0));
+        let different = connection.query_row(
+            &format!("SELECT count(*) FROM ({one} EXCEPT {other})"),
+            [],
+            |row| row.get::<_, i64>(0),
+        );
         assert_eq!(different, Ok(0), "sums of days and rows are the same");
     }
 }
@@ -138,14 +156,29 @@ fn what_is_written_is_in_the_file_with_its_sums() {
     ledger.used("acme/dev".into(), NOW);
     ledger.flush();
     let told = ledger.status();
-    assert_eq!((told.state, told.rows, told.dropped, told.waiting, told.problem), (LedgerState::Ok, 1_000, 0, 0, None));
+    assert_eq!(
+        (
+            told.state,
+            told.rows,
+            told.dropped,
+            told.waiting,
+            told.problem
+        ),
+        (LedgerState::Ok, 1_000, 0, 0, None)
+    );
     let connection = folder.read();
     assert_eq!(count(&connection, "exchange"), 1_000);
     assert_sums(&connection);
     let used = read::last_used(&folder.file()).unwrap();
-    assert_eq!((used.len(), used["acme/prod"], used["acme/dev"]), (2, NOW + 999_000, NOW));
+    assert_eq!(
+        (used.len(), used["acme/prod"], used["acme/dev"]),
+        (2, NOW + 999_000, NOW)
+    );
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(&folder.file()), mode(folder.file().parent().unwrap())), (0o600, 0o700));
+    assert_eq!(
+        (mode(&folder.file()), mode(folder.file().parent().unwrap())),
+        (0o600, 0o700)
+    );
 }
 
 proptest! {
@@ -215,20 +248,36 @@ fn what_a_clock_wrote_that_was_ahead_counts_now_and_not_for_ever() {
         // After a restart with the right time, or a few seconds less.
         drop(ledger);
         let ledger = folder.open();
-        let limits = limits::Limits { requests_per_minute: Some(1), ..limits::Limits::default() };
+        let limits = limits::Limits {
+            requests_per_minute: Some(1),
+            ..limits::Limits::default()
+        };
         let begun = |now: u64| {
             let mut tally = limits::tally::Tally::default();
             tally.watch(&limits);
             for past in ledger.past(now, None) {
                 assert!(past.at <= now, "{past:?}");
-                tally.recall(past.at, past.dated, past.requests, limits::Spent { tokens: past.tokens, usd: past.usd });
+                tally.recall(
+                    past.at,
+                    past.dated,
+                    past.requests,
+                    limits::Spent {
+                        tokens: past.tokens,
+                        usd: past.usd,
+                    },
+                );
             }
             tally.advance(now);
             tally.counts()
         };
         let counts = begun(now);
         assert_eq!(
-            (counts.at, counts.minute.len(), counts.day_requests, counts.day_tokens),
+            (
+                counts.at,
+                counts.minute.len(),
+                counts.day_requests,
+                counts.day_tokens
+            ),
             (now, 1, 2, 30),
             "{ahead}"
         );
@@ -238,7 +287,11 @@ fn what_a_clock_wrote_that_was_ahead_counts_now_and_not_for_ever() {
         ledger.write(row(now + DAY + 3_600_000));
         ledger.flush();
         let counts = begun(now + 2 * DAY);
-        assert_eq!((counts.day_requests, counts.month_usd), (0, Usd(4_000)), "{ahead}");
+        assert_eq!(
+            (counts.day_requests, counts.month_usd),
+            (0, Usd(4_000)),
+            "{ahead}"
+        );
         // The next month.
         assert_eq!(begun(now + 20 * DAY).month_usd, Usd(0), "{ahead}");
     }
@@ -253,7 +306,10 @@ fn when_a_key_was_last_used_does_not_wait_for_a_clock_that_was_ahead() {
         ledger.flush();
         read::last_used(&folder.file()).unwrap()["acme/prod"]
     };
-    assert_eq!([NOW, NOW - 1_000, NOW + 3 * DAY, NOW + 1_000].map(used), [NOW, NOW, NOW + 3 * DAY, NOW + 1_000]);
+    assert_eq!(
+        [NOW, NOW - 1_000, NOW + 3 * DAY, NOW + 1_000].map(used),
+        [NOW, NOW, NOW + 3 * DAY, NOW + 1_000]
+    );
 }
 
 #[test]
@@ -268,13 +324,21 @@ fn what_is_old_goes_in_steps_and_its_sums_stay() {
     ledger.write(row(start_of(today - 2)));
     ledger.write(row(start_of(today)));
     drop(ledger);
-    let ledger = Ledger::open(&config::Ledger { retention: Duration::from_secs(2 * 86_400), ..folder.config() });
+    let ledger = Ledger::open(&config::Ledger {
+        retention: Duration::from_secs(2 * 86_400),
+        ..folder.config()
+    });
     // It goes on writing meanwhile.
     ledger.write(row(start_of(today) + 1));
     let connection = folder.read();
-    eventually("the old rows are deleted", || count(&connection, "exchange") == 3);
+    eventually("the old rows are deleted", || {
+        count(&connection, "exchange") == 3
+    });
     ledger.flush();
-    assert_eq!((count(&connection, "exchange"), ledger.status().state), (3, LedgerState::Ok));
+    assert_eq!(
+        (count(&connection, "exchange"), ledger.status().state),
+        (3, LedgerState::Ok)
+    );
     let days: Vec<u64> = connection
         .prepare("SELECT day FROM daily ORDER BY day")
         .unwrap()
@@ -283,7 +347,9 @@ fn what_is_old_goes_in_steps_and_its_sums_stay() {
         .map(|day| day.unwrap().try_into().unwrap())
         .collect();
     assert_eq!(days, [today - 3, today - 2, today]);
-    let requests: i64 = connection.query_row("SELECT sum(requests) FROM daily", [], |row| row.get(0)).unwrap();
+    let requests: i64 = connection
+        .query_row("SELECT sum(requests) FROM daily", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(requests, 2_503);
 }
 
@@ -295,7 +361,11 @@ fn old_sums_lose_their_account_and_outcome_and_no_money() {
         account: Some(format!("account-{}", n % 5).into()),
         upstream_model: Some(format!("up-{}", n % 7).into()),
         outcome: ["ok", "upstream_error", "upstream_cut"][usize::try_from(n % 3).unwrap()],
-        caller: if n.is_multiple_of(2) { "acme".into() } else { "blue".into() },
+        caller: if n.is_multiple_of(2) {
+            "acme".into()
+        } else {
+            "blue".into()
+        },
         model: format!("m-{}", n % 40).into(),
         unused_tokens: n % 4,
         ..row(start_of(today - 36 - n % 3) + n)
@@ -309,18 +379,29 @@ fn old_sums_lose_their_account_and_outcome_and_no_money() {
     let by_names = ask("day,caller,key,model");
     drop(ledger);
     // The rows are kept for two days, so only sums are left.
-    let ledger = Ledger::open(&config::Ledger { retention: Duration::from_secs(2 * 86_400), ..folder.config() });
+    let ledger = Ledger::open(&config::Ledger {
+        retention: Duration::from_secs(2 * 86_400),
+        ..folder.config()
+    });
     let connection = folder.read();
     let detailed = "SELECT count(*) FROM daily WHERE account <> '(merged)'";
     let is_merged = || connection.query_row(detailed, [], |row| row.get::<_, i64>(0)) == Ok(1);
-    eventually("the old sums are merged", || is_merged() && count(&connection, "exchange") == 0);
+    eventually("the old sums are merged", || {
+        is_merged() && count(&connection, "exchange") == 0
+    });
     assert_eq!(ask("day,caller,key,model"), by_names);
     // The sums say whose they were, and how many failed.
     let failed = (0..4_000).filter(|n| n % 3 != 0).count();
     let lines = ask("account,upstream_model,outcome");
     assert_eq!(lines.len(), 3, "{lines:?}");
-    assert!(lines[0].starts_with(&format!("(merged),(merged),(failed),{failed},{failed},")), "{lines:?}");
-    assert!(lines[1].starts_with(&format!("(merged),(merged),ok,{},0,", 4_000 - failed)), "{lines:?}");
+    assert!(
+        lines[0].starts_with(&format!("(merged),(merged),(failed),{failed},{failed},")),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].starts_with(&format!("(merged),(merged),ok,{},0,", 4_000 - failed)),
+        "{lines:?}"
+    );
     assert!(lines[2].starts_with("a,up,ok,1,0,"), "{lines:?}");
     // A row that is written late is merged, too, with the next start at the latest.
     ledger.write(old(1));
@@ -337,26 +418,49 @@ fn reports_by_account_read_rows_where_sums_are_merged() {
     let folder = Folder::new();
     let today = day_of(calendar::now());
     let ledger = folder.open();
-    for (day, account) in [(today - 40, "old"), (today - 40, "older"), (today - 20, "young"), (today, "new")] {
-        ledger.write(Row { account: Some(account.into()), ..row(start_of(day)) });
+    for (day, account) in [
+        (today - 40, "old"),
+        (today - 40, "older"),
+        (today - 20, "young"),
+        (today, "new"),
+    ] {
+        ledger.write(Row {
+            account: Some(account.into()),
+            ..row(start_of(day))
+        });
     }
     ledger.flush();
     drop(ledger);
     // All rows are kept for 90 days.
     let _ledger = folder.open();
     let connection = folder.read();
-    eventually("the old sums are merged", || count(&connection, "daily") == 3);
-    let accounts: Vec<String> =
-        report_by(&folder, "account").iter().map(|line| line.split(',').next().unwrap().to_owned()).collect();
+    eventually("the old sums are merged", || {
+        count(&connection, "daily") == 3
+    });
+    let accounts: Vec<String> = report_by(&folder, "account")
+        .iter()
+        .map(|line| line.split(',').next().unwrap().to_owned())
+        .collect();
     assert_eq!(accounts, ["new", "old", "older", "young"]);
 }
 
 /// Returns the lines of a report over 60 days.
 fn report_by(folder: &Folder, by: &str) -> Vec<String> {
-    let asked = report::Asked { by: Some(by), since: Some("60d"), ..report::Asked::default() };
+    let asked = report::Asked {
+        by: Some(by),
+        since: Some("60d"),
+        ..report::Asked::default()
+    };
     let query = report::Query::new(&asked, calendar::now()).unwrap();
-    let answer = report::answer(&folder.file(), &query, None).unwrap().unwrap();
-    answer.csv().lines().skip(1).map(ToOwned::to_owned).collect()
+    let answer = report::answer(&folder.file(), &query, None)
+        .unwrap()
+        .unwrap();
+    answer
+        .csv()
+        .lines()
+        .skip(1)
+        .map(ToOwned::to_owned)
+        .collect()
 }
 
 #[test]
@@ -365,18 +469,34 @@ fn an_instance_keeps_its_name() {
     let name = folder.open().instance();
     assert_eq!((folder.open().instance(), name.len()), (name.clone(), 16));
     assert_ne!(other.open().instance(), name);
-    let off = Ledger::open(&config::Ledger { enabled: false, ..folder.config() });
-    assert_eq!((off.instance(), off.status().state), (off.instance(), LedgerState::Off));
+    let off = Ledger::open(&config::Ledger {
+        enabled: false,
+        ..folder.config()
+    });
+    assert_eq!(
+        (off.instance(), off.status().state),
+        (off.instance(), LedgerState::Off)
+    );
 }
 
 #[test]
 fn a_ledger_that_is_off_does_nothing() {
     let folder = Folder::new();
-    let ledger = Ledger::open(&config::Ledger { enabled: false, ..folder.config() });
+    let ledger = Ledger::open(&config::Ledger {
+        enabled: false,
+        ..folder.config()
+    });
     ledger.write(row(NOW));
     ledger.used("k".into(), NOW);
     ledger.flush();
-    assert_eq!((ledger.past(NOW, None), ledger.status().waiting, folder.file().exists()), (Vec::new(), 0, false));
+    assert_eq!(
+        (
+            ledger.past(NOW, None),
+            ledger.status().waiting,
+            folder.file().exists()
+        ),
+        (Vec::new(), 0, false)
+    );
 }
 
 /// Whatever stands in its way: rows wait, it says why, and when the obstacle is gone it goes on by
@@ -390,11 +510,17 @@ fn check_obstacle(put: impl FnOnce(&Path), why: &str, remove: impl FnOnce(&Path)
     ledger.flush();
     let told = ledger.status();
     let error = told.problem.expect("an error");
-    assert_eq!((told.state, told.rows, told.waiting), (LedgerState::Failing, 0, 1), "{error}");
+    assert_eq!(
+        (told.state, told.rows, told.waiting),
+        (LedgerState::Failing, 0, 1),
+        "{error}"
+    );
     assert!(error.contains(why), "{error}");
     assert_eq!(ledger.past(NOW, None).len(), 1, "what waits was spent, too");
     remove(&folder.file());
-    eventually("it is written", || ledger.status().state == LedgerState::Ok && ledger.status().waiting == 0);
+    eventually("it is written", || {
+        ledger.status().state == LedgerState::Ok && ledger.status().waiting == 0
+    });
     let connection = folder.read();
     assert_eq!(count(&connection, "exchange"), 1);
     assert_sums(&connection);
@@ -413,14 +539,21 @@ fn remove(path: &Path) {
 
 #[test]
 fn a_file_that_is_no_database() {
-    check_obstacle(put(&[b'x'; 5_000]), "not a database; move the file away", remove);
+    check_obstacle(
+        put(&[b'x'; 5_000]),
+        "not a database; move the file away",
+        remove,
+    );
 }
 
 #[test]
 fn the_database_of_another_program() {
     let put = |path: &Path| {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        Connection::open(path).unwrap().execute_batch("CREATE TABLE cats (name)").unwrap();
+        Connection::open(path)
+            .unwrap()
+            .execute_batch("CREATE TABLE cats (name)")
+            .unwrap();
     };
     check_obstacle(put, "a database of another program", remove);
 }
@@ -429,39 +562,77 @@ fn the_database_of_another_program() {
 fn the_ledger_of_a_newer_version() {
     let put = |path: &Path| {
         drop(book::Book::open(path, "x").unwrap());
-        Connection::open(path).unwrap().execute("UPDATE meta SET value = 4 WHERE name = 'version'", []).unwrap();
+        Connection::open(path)
+            .unwrap()
+            .execute("UPDATE meta SET value = 4 WHERE name = 'version'", [])
+            .unwrap();
     };
-    check_obstacle(put, "a newer Portcullis wrote it (its format is 4, and this Portcullis knows 3)", remove);
+    check_obstacle(
+        put,
+        "a newer Portcullis wrote it (its format is 4, and this Portcullis knows 3)",
+        remove,
+    );
 }
 
 #[test]
 fn the_ledger_of_an_older_version_goes_on() {
     let folder = Folder::new();
     let ledger = folder.open();
-    ledger.write(Row { door: "messages".into(), ..row(NOW) });
-    drop(ledger);
-    let units = ["exchange", "running", "daily"].into_iter().flat_map(|table| {
-        ["images", "audio_ms", "characters"].map(|name| format!("ALTER TABLE {table} DROP COLUMN {name};"))
+    ledger.write(Row {
+        door: "messages".into(),
+        ..row(NOW)
     });
+    drop(ledger);
+    let units = ["exchange", "running", "daily"]
+        .into_iter()
+        .flat_map(|table| {
+            ["images", "audio_ms", "characters"]
+                .map(|name| format!("ALTER TABLE {table} DROP COLUMN {name};"))
+        });
     let old = "ALTER TABLE exchange DROP COLUMN door; ALTER TABLE running DROP COLUMN door;
         UPDATE meta SET value = 1 WHERE name = 'version';";
     let old = format!("BEGIN; {}{old} COMMIT", units.collect::<String>());
-    eventually("the writer has let go", || Connection::open(folder.file()).unwrap().execute_batch(&old).is_ok());
+    eventually("the writer has let go", || {
+        Connection::open(folder.file())
+            .unwrap()
+            .execute_batch(&old)
+            .is_ok()
+    });
     // Readers need no more than it has.
     let images = || {
-        let query = report::Query::new(&report::Asked { since: Some("2000d"), ..report::Asked::default() }, NOW + DAY);
-        let answer = report::answer(&folder.file(), &query.unwrap(), None).unwrap().unwrap();
+        let query = report::Query::new(
+            &report::Asked {
+                since: Some("2000d"),
+                ..report::Asked::default()
+            },
+            NOW + DAY,
+        );
+        let answer = report::answer(&folder.file(), &query.unwrap(), None)
+            .unwrap()
+            .unwrap();
         let json: serde_json::Value = serde_json::from_str(&answer.json()).unwrap();
-        (json["total"]["requests"].clone(), json["total"]["images"].clone())
+        (
+            json["total"]["requests"].clone(),
+            json["total"]["images"].clone(),
+        )
     };
     assert_eq!(images(), (1.into(), 0.into()));
     let ledger = folder.open();
-    ledger.write(Row { door: "responses".into(), ..row(NOW + 1) });
+    ledger.write(Row {
+        door: "responses".into(),
+        ..row(NOW + 1)
+    });
     drop(ledger);
     let doors = || -> Vec<String> {
         let file = folder.read();
-        let mut doors = file.prepare("SELECT door FROM exchange ORDER BY at").unwrap();
-        doors.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        let mut doors = file
+            .prepare("SELECT door FROM exchange ORDER BY at")
+            .unwrap();
+        doors
+            .query_map([], |row| row.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect()
     };
     eventually("both rows are there", || doors() == ["", "responses"]);
     assert_eq!(images(), (2.into(), 3.into()));
@@ -470,7 +641,9 @@ fn the_ledger_of_an_older_version_goes_on() {
 #[test]
 fn a_file_in_the_place_of_the_folder() {
     let in_the_way = |path: &Path| std::fs::write(path.parent().unwrap(), "").unwrap();
-    check_obstacle(in_the_way, "the folder", |path| std::fs::remove_file(path.parent().unwrap()).unwrap());
+    check_obstacle(in_the_way, "the folder", |path| {
+        std::fs::remove_file(path.parent().unwrap()).unwrap()
+    });
 }
 
 #[test]
@@ -489,7 +662,12 @@ fn a_damaged_page() {
     (0..2_000).for_each(|n| ledger.write(row(NOW + n)));
     drop(ledger);
     // The writer's thread lets go of it in a moment.
-    eventually("all is in the file itself", || folder.read().pragma_update(None, "journal_mode", "DELETE").is_ok());
+    eventually("all is in the file itself", || {
+        folder
+            .read()
+            .pragma_update(None, "journal_mode", "DELETE")
+            .is_ok()
+    });
     let mut bytes = std::fs::read(folder.file()).unwrap();
     // Whatever is behind the head.
     bytes[4_096..].fill(0xa5);
@@ -498,11 +676,23 @@ fn a_damaged_page() {
     ledger.write(row(NOW));
     ledger.flush();
     let told = ledger.status();
-    assert!(told.state == LedgerState::Failing && told.problem.clone().unwrap().contains("malformed"), "{told:?}");
+    assert!(
+        told.state == LedgerState::Failing && told.problem.clone().unwrap().contains("malformed"),
+        "{told:?}"
+    );
     assert_eq!(ledger.past(NOW, None).len(), 1);
-    assert!(answer(&folder.file(), &Query::new(&Asked::default(), NOW).unwrap(), None).is_err());
+    assert!(
+        answer(
+            &folder.file(),
+            &Query::new(&Asked::default(), NOW).unwrap(),
+            None
+        )
+        .is_err()
+    );
     std::fs::rename(folder.file(), folder.path().join("old")).unwrap();
-    eventually("a new one is begun", || ledger.status().state == LedgerState::Ok && ledger.status().rows == 1);
+    eventually("a new one is begun", || {
+        ledger.status().state == LedgerState::Ok && ledger.status().rows == 1
+    });
 }
 
 #[test]
@@ -513,10 +703,15 @@ fn a_file_that_somebody_has_locked() {
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     ledger.write(row(NOW));
     eventually("it says so", || {
-        ledger.status().problem.is_some_and(|why| why.contains("another program has locked the file"))
+        ledger
+            .status()
+            .problem
+            .is_some_and(|why| why.contains("another program has locked the file"))
     });
     other.execute_batch("COMMIT").unwrap();
-    eventually("it is written", || ledger.status().state == LedgerState::Ok && ledger.status().rows == 1);
+    eventually("it is written", || {
+        ledger.status().state == LedgerState::Ok && ledger.status().rows == 1
+    });
 }
 
 #[test]
@@ -534,26 +729,56 @@ fn a_file_that_was_moved_away_is_not_written_to_any_more() {
     ledger.write(row(NOW + 2));
     ledger.flush();
     assert_eq!(ledger.status().rows, 3);
-    assert_eq!((count(&Connection::open(away).unwrap(), "exchange"), count(&folder.read(), "exchange")), (1, 2));
+    assert_eq!(
+        (
+            count(&Connection::open(away).unwrap(), "exchange"),
+            count(&folder.read(), "exchange")
+        ),
+        (1, 2)
+    );
 }
 
 #[test]
 fn tables_that_somebody_dropped_are_made_anew() {
-    for dropped in [&["exchange"][..], &["daily"], &["last_used"], &["exchange", "daily", "meta", "last_used"]] {
+    for dropped in [
+        &["exchange"][..],
+        &["daily"],
+        &["last_used"],
+        &["exchange", "daily", "meta", "last_used"],
+    ] {
         let folder = Folder::new();
         let ledger = folder.open();
         ledger.write(row(NOW));
         ledger.flush();
         let other = folder.read();
-        dropped.iter().for_each(|table| other.execute_batch(&format!("DROP TABLE {table}")).unwrap());
+        dropped
+            .iter()
+            .for_each(|table| other.execute_batch(&format!("DROP TABLE {table}")).unwrap());
         ledger.write(row(NOW + 1));
         eventually("it says so", || {
-            ledger.status().problem.is_some_and(|why| why.contains("Portcullis makes it again, empty"))
+            ledger
+                .status()
+                .problem
+                .is_some_and(|why| why.contains("Portcullis makes it again, empty"))
         });
-        eventually("it is written again", || ledger.status().state == LedgerState::Ok && ledger.status().waiting == 0);
-        assert_eq!(count(&other, "exchange"), if dropped.contains(&"exchange") { 1 } else { 2 }, "{dropped:?}");
+        eventually("it is written again", || {
+            ledger.status().state == LedgerState::Ok && ledger.status().waiting == 0
+        });
+        assert_eq!(
+            count(&other, "exchange"),
+            if dropped.contains(&"exchange") { 1 } else { 2 },
+            "{dropped:?}"
+        );
         assert_eq!(count(&other, "daily"), 1, "{dropped:?}");
-        assert!(answer(&folder.file(), &Query::new(&Asked::default(), NOW + 2).unwrap(), None).unwrap().is_some());
+        assert!(
+            answer(
+                &folder.file(),
+                &Query::new(&Asked::default(), NOW + 2).unwrap(),
+                None
+            )
+            .unwrap()
+            .is_some()
+        );
     }
 }
 
@@ -571,7 +796,11 @@ fn one_that_does_not_say_its_form_any_more_does_again_after_a_restart() {
     ledger.write(row(NOW + 2));
     ledger.flush();
     assert_eq!(
-        (ledger.status().state, count(&folder.read(), "exchange"), ledger.instance() == instance),
+        (
+            ledger.status().state,
+            count(&folder.read(), "exchange"),
+            ledger.instance() == instance
+        ),
         (LedgerState::Ok, 3, false)
     );
 }
@@ -581,7 +810,12 @@ fn one_that_does_not_say_its_form_any_more_does_again_after_a_restart() {
 fn garbage_beside_the_file_harms_nothing() {
     let folder = Folder::new();
     let beside = |end: &str| PathBuf::from(format!("{}{end}", folder.file().display()));
-    for (end, bytes) in [("-wal", 100_000), ("-wal", 31), ("-shm", 32_768), ("-journal", 5_000)] {
+    for (end, bytes) in [
+        ("-wal", 100_000),
+        ("-wal", 31),
+        ("-shm", 32_768),
+        ("-journal", 5_000),
+    ] {
         let ledger = folder.open();
         ledger.write(row(NOW));
         ledger.flush();
@@ -614,7 +848,12 @@ fn garbage_in_the_log_of_a_file_that_is_open_is_told() {
     let log = PathBuf::from(format!("{}-wal", folder.file().display()));
     let mut bytes = std::fs::read(&log).unwrap();
     bytes.fill(0xa5);
-    std::fs::OpenOptions::new().write(true).open(&log).unwrap().write_all_at(&bytes, 0).unwrap();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&log)
+        .unwrap()
+        .write_all_at(&bytes, 0)
+        .unwrap();
     ledger.write(row(NOW));
     ledger.flush();
     // As long as it has all in memory nobody can know. Whoever reads it from the disk does.
@@ -626,12 +865,17 @@ fn garbage_in_the_log_of_a_file_that_is_open_is_told() {
     let told = ledger.status();
     assert!(
         told.state == LedgerState::Failing
-            && told.problem.as_ref().is_some_and(|why| why.contains("; move the file away")),
+            && told
+                .problem
+                .as_ref()
+                .is_some_and(|why| why.contains("; move the file away")),
         "{told:?}"
     );
     assert_eq!((told.waiting, ledger.past(NOW, None).len()), (1, 1));
     remove(&folder.file());
-    eventually("a new one is begun", || ledger.status().state == LedgerState::Ok && ledger.status().rows == 1);
+    eventually("a new one is begun", || {
+        ledger.status().state == LedgerState::Ok && ledger.status().rows == 1
+    });
 }
 
 #[test]
@@ -640,7 +884,10 @@ fn memory_is_bounded_and_what_is_dropped_is_counted() {
     put(b"no database at all, and longer than nothing")(&folder.file());
     let ledger = folder.open();
     for n in 0..100 {
-        ledger.write(Row { request_id: String::with_capacity(1 << 20), ..row(NOW + n) });
+        ledger.write(Row {
+            request_id: String::with_capacity(1 << 20),
+            ..row(NOW + n)
+        });
     }
     let told = ledger.status();
     assert_eq!((told.waiting, told.dropped), (63, 37));
@@ -648,7 +895,14 @@ fn memory_is_bounded_and_what_is_dropped_is_counted() {
     eventually("what was kept is written", || ledger.status().rows == 63);
     ledger.write(row(NOW));
     ledger.flush();
-    assert_eq!((ledger.status().rows, ledger.status().dropped, count(&folder.read(), "exchange")), (64, 37, 64));
+    assert_eq!(
+        (
+            ledger.status().rows,
+            ledger.status().dropped,
+            count(&folder.read(), "exchange")
+        ),
+        (64, 37, 64)
+    );
 }
 
 #[test]
@@ -670,7 +924,14 @@ fn two_write_to_one_file() {
         }
     });
     let connection = folder.read();
-    assert_eq!((one.status().rows, other.status().rows, count(&connection, "exchange")), (3_000, 3_000, 6_000));
+    assert_eq!(
+        (
+            one.status().rows,
+            other.status().rows,
+            count(&connection, "exchange")
+        ),
+        (3_000, 3_000, 6_000)
+    );
     assert_sums(&connection);
 }
 
@@ -679,7 +940,13 @@ fn the_largest_numbers_stop_nothing() {
     let folder = Folder::new();
     let ledger = folder.open();
     let most = usage::MOST;
-    let usage = Usage { prompt: most, completion: most, cached: most, source: Source::Reported, ..Usage::default() };
+    let usage = Usage {
+        prompt: most,
+        completion: most,
+        cached: most,
+        source: Source::Reported,
+        ..Usage::default()
+    };
     for n in 0..4 {
         ledger.write(Row {
             usage,
@@ -691,11 +958,27 @@ fn the_largest_numbers_stop_nothing() {
         });
         ledger.flush();
     }
-    ledger.write(Row { at: u64::MAX, ..row(NOW) });
+    ledger.write(Row {
+        at: u64::MAX,
+        ..row(NOW)
+    });
     ledger.flush();
-    assert_eq!((ledger.status().state, ledger.status().rows), (LedgerState::Ok, 5));
-    let used = answer(&folder.file(), &Query::new(&Asked::default(), NOW + 5).unwrap(), None).unwrap().unwrap();
-    assert!(used.json().contains("\"prompt_tokens\": 4294967296"), "{}", used.json());
+    assert_eq!(
+        (ledger.status().state, ledger.status().rows),
+        (LedgerState::Ok, 5)
+    );
+    let used = answer(
+        &folder.file(),
+        &Query::new(&Asked::default(), NOW + 5).unwrap(),
+        None,
+    )
+    .unwrap()
+    .unwrap();
+    assert!(
+        used.json().contains("\"prompt_tokens\": 4294967296"),
+        "{}",
+        used.json()
+    );
     assert!(!ledger.past(NOW, None).is_empty());
 }
 
@@ -703,12 +986,19 @@ fn the_largest_numbers_stop_nothing() {
 fn a_reader_needs_no_writer_and_no_right_to_write() {
     let folder = Folder::new();
     let query = Query::new(&Asked::default(), NOW + 1).unwrap();
-    assert_eq!(answer(&folder.file(), &query, None), Ok(None), "there is no file yet");
+    assert_eq!(
+        answer(&folder.file(), &query, None),
+        Ok(None),
+        "there is no file yet"
+    );
     let ledger = folder.open();
     ledger.write(row(NOW));
     drop(ledger);
     // As it lies on a medium that nobody can write to: the file alone.
-    Connection::open(folder.file()).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    Connection::open(folder.file())
+        .unwrap()
+        .execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+        .unwrap();
     let copy = folder.path().join("a copy?#%.sqlite");
     std::fs::copy(folder.file(), &copy).unwrap();
     std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o400)).unwrap();
@@ -721,16 +1011,38 @@ fn a_reader_needs_no_writer_and_no_right_to_write() {
 fn a_question_ends_in_time_whatever_it_finds() {
     let folder = Folder::new();
     let ledger = folder.open();
-    (0..5_000).for_each(|n| ledger.write(Row { key: format!("acme/{n}").into(), ..row(NOW + n) }));
+    (0..5_000).for_each(|n| {
+        ledger.write(Row {
+            key: format!("acme/{n}").into(),
+            ..row(NOW + n)
+        })
+    });
     drop(ledger);
     let asked = |caller: &str, seconds: u64, lines: usize| {
         let since = Some("2026-11-21T00:00:01Z");
-        let asked = Asked { caller: Some(caller), by: Some("key"), since, ..Asked::default() };
-        let bounds = AnswerBounds { deadline: Instant::now() + Duration::from_secs(seconds), lines };
-        answer(&folder.file(), &Query::new(&asked, NOW + 5_000).unwrap(), Some(bounds)).map(|answer| answer.is_some())
+        let asked = Asked {
+            caller: Some(caller),
+            by: Some("key"),
+            since,
+            ..Asked::default()
+        };
+        let bounds = AnswerBounds {
+            deadline: Instant::now() + Duration::from_secs(seconds),
+            lines,
+        };
+        answer(
+            &folder.file(),
+            &Query::new(&asked, NOW + 5_000).unwrap(),
+            Some(bounds),
+        )
+        .map(|answer| answer.is_some())
     };
     for caller in ["acme", "nobody"] {
-        assert_eq!(asked(caller, 0, 5_000), Err(Unanswered::TooLong(SlowRead::Usual)), "{caller}");
+        assert_eq!(
+            asked(caller, 0, 5_000),
+            Err(Unanswered::TooLong(SlowRead::Usual)),
+            "{caller}"
+        );
         assert_eq!(asked(caller, 60, 5_000), Ok(true), "{caller}");
     }
     assert_eq!(asked("acme", 60, 4_999), Err(Unanswered::TooMuch(4_999)));
@@ -748,7 +1060,9 @@ fn opening_it_once_more_leaves_the_locks_of_whoever_has_it() {
     // The file is read in parts: a lock may be left out while other locks come and go.
     let is_listed = |_| {
         let locks = std::fs::read_to_string("/proc/locks").unwrap();
-        locks.lines().any(|line| line.contains(&format!(":{inode} ")))
+        locks
+            .lines()
+            .any(|line| line.contains(&format!(":{inode} ")))
     };
     assert!((0..100).any(is_listed), "{inode}");
     drop((first, reader));
@@ -759,12 +1073,28 @@ fn a_panic_while_writing_ends_nothing() {
     let folder = Folder::new();
     let ledger = folder.open();
     ledger.write(row(NOW));
-    ledger.write(Row { outcome: "panics", ..row(NOW + 1) });
-    eventually("it says so", || ledger.status().problem.is_some_and(|why| why.contains("panicked")));
-    assert_eq!((ledger.status().waiting, ledger.status().dropped), (2, 0), "they are tried once more");
-    eventually("they are given up", || (ledger.status().waiting, ledger.status().dropped) == (0, 2));
+    ledger.write(Row {
+        outcome: "panics",
+        ..row(NOW + 1)
+    });
+    eventually("it says so", || {
+        ledger
+            .status()
+            .problem
+            .is_some_and(|why| why.contains("panicked"))
+    });
+    assert_eq!(
+        (ledger.status().waiting, ledger.status().dropped),
+        (2, 0),
+        "they are tried once more"
+    );
+    eventually("they are given up", || {
+        (ledger.status().waiting, ledger.status().dropped) == (0, 2)
+    });
     ledger.write(row(NOW + 2));
-    eventually("it goes on", || ledger.status().state == LedgerState::Ok && ledger.status().rows == 1);
+    eventually("it goes on", || {
+        ledger.status().state == LedgerState::Ok && ledger.status().rows == 1
+    });
 }
 
 #[test]
@@ -780,7 +1110,8 @@ fn at_the_end_it_is_tried_once_more() {
         ledger.finish();
         // The writer's own next try would be after three seconds.
         let took = start.elapsed();
-        (ledger.status().rows, ledger.status().waiting) == (3, 0) && took < Duration::from_millis(2_500)
+        (ledger.status().rows, ledger.status().waiting) == (3, 0)
+            && took < Duration::from_millis(2_500)
     };
     assert!((0..5).any(is_soon));
 
@@ -806,16 +1137,26 @@ fn rows_that_come_while_the_past_is_asked_for_stay_in_their_order() {
         scope.spawn(|| (0..20_000).for_each(|n| ledger.write(row(NOW + n))));
         let mut before = 0;
         while before < 20_000 {
-            let now = ledger.past(NOW + 20_000, None).iter().map(|past| past.requests).sum();
+            let now = ledger
+                .past(NOW + 20_000, None)
+                .iter()
+                .map(|past| past.requests)
+                .sum();
             assert!(before <= now && now <= 20_000, "{before} {now}");
             before = now;
         }
     });
     ledger.flush();
     let connection = folder.read();
-    assert_eq!((ledger.status().rows, count(&connection, "exchange")), (20_000, 20_000));
+    assert_eq!(
+        (ledger.status().rows, count(&connection, "exchange")),
+        (20_000, 20_000)
+    );
     let disorder = "SELECT count(*) FROM (SELECT at < lag(at) OVER (ORDER BY rowid) AS back FROM exchange) WHERE back";
-    assert_eq!(connection.query_row(disorder, [], |row| row.get::<_, i64>(0)), Ok(0));
+    assert_eq!(
+        connection.query_row(disorder, [], |row| row.get::<_, i64>(0)),
+        Ok(0)
+    );
     assert_sums(&connection);
 }
 
@@ -830,7 +1171,11 @@ fn of_acme(ledger: &Ledger, callers: &Callers) -> [(u64, u64, u64, u64); 2] {
     ledger.flush();
     month::read(ledger.path(), calendar::now(), &read).unwrap();
     [&read, callers].map(|callers| {
-        let sums = callers.sums(calendar::now()).remove("acme").unwrap_or_default().month;
+        let sums = callers
+            .sums(calendar::now())
+            .remove("acme")
+            .unwrap_or_default()
+            .month;
         (sums.requests, sums.tokens, sums.usd.0, sums.unpriced)
     })
 }
@@ -846,8 +1191,22 @@ fn the_use_of_callers_in_memory_is_that_of_the_file_after_a_restart_and_a_kill()
     let ledger = folder.open();
     ledger.begin_callers(&callers);
     written(&ledger, &callers, row(now));
-    written(&ledger, &callers, Row { cost: None, ..row(now - 40 * DAY) });
-    written(&ledger, &callers, Row { cost: None, ..row(now) });
+    written(
+        &ledger,
+        &callers,
+        Row {
+            cost: None,
+            ..row(now - 40 * DAY)
+        },
+    );
+    written(
+        &ledger,
+        &callers,
+        Row {
+            cost: None,
+            ..row(now)
+        },
+    );
     assert_eq!(of_acme(&ledger, &callers), [(2, 30, 1_000, 1); 2]);
     drop(ledger);
     // The next process begins with what is in the file, and a third one finds a killed one's row.
@@ -884,6 +1243,13 @@ fn the_use_of_callers_is_told_when_the_file_can_be_read_at_last() {
     callers.spent(&"acme".into(), now, &row(now).of_caller());
     ledger.write(row(now));
     std::fs::rename(&hidden, folder.file()).unwrap();
-    eventually("the past is read", || callers.sums(now).get("acme").is_some_and(|sums| sums.today.requests == 2));
-    eventually("and the row is written", || of_acme(&ledger, &callers) == [(2, 30, 2_000, 0); 2]);
+    eventually("the past is read", || {
+        callers
+            .sums(now)
+            .get("acme")
+            .is_some_and(|sums| sums.today.requests == 2)
+    });
+    eventually("and the row is written", || {
+        of_acme(&ledger, &callers) == [(2, 30, 2_000, 0); 2]
+    });
 }

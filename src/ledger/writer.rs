@@ -163,7 +163,9 @@ impl Writer {
                 }
                 // If something waits, writing it shows whether the file works.
                 let sink = self.sink.clone();
-                if self.sink.backlog.lock().is_empty() && (self.sink.running.is_empty() || self.write_running(&sink)) {
+                if self.sink.backlog.lock().is_empty()
+                    && (self.sink.running.is_empty() || self.write_running(&sink))
+                {
                     self.works();
                 }
             }
@@ -177,7 +179,9 @@ impl Writer {
         let written = self.write_down(sink);
         match owed {
             Some(_) if written => {
-                log::error!("the use before this start stays unknown: limits that began at zero count on from there")
+                log::error!(
+                    "the use before this start stays unknown: limits that began at zero count on from there"
+                )
             }
             Some(limits) => *sink.owed.lock() = Some(limits),
             None => {}
@@ -209,7 +213,9 @@ impl Writer {
         if sink.owed.lock().is_some() {
             return false;
         }
-        let Some(book) = &mut self.book else { return false };
+        let Some(book) = &mut self.book else {
+            return false;
+        };
         let batch = sink.backlog.lock().take();
         let count = || u64::try_from(batch.rows().count()).unwrap_or(u64::MAX);
         let written = catch_unwind(AssertUnwindSafe(|| book.write(&batch, &self.process)));
@@ -247,12 +253,23 @@ impl Writer {
         let Some(book) = &mut self.book else { return };
         let today = day_of(now());
         let kept = u64::try_from(self.sink.retention.as_millis()).unwrap_or(u64::MAX) / DAY;
-        let pruned = book.prune(start_of(today.saturating_sub(kept)), today.saturating_sub(kept.max(SUMS_KEPT)));
-        let merged = pruned.and_then(|more| Ok(more | book.merge_days(today.saturating_sub(DETAILED_DAYS))?));
+        let pruned = book.prune(
+            start_of(today.saturating_sub(kept)),
+            today.saturating_sub(kept.max(SUMS_KEPT)),
+        );
+        let merged = pruned
+            .and_then(|more| Ok(more | book.merge_days(today.saturating_sub(DETAILED_DAYS))?));
         match merged {
             Ok(true) => self.next = Instant::now() + BREATH,
             // Another process of this ledger may have died meanwhile.
-            Ok(false) => self.next = Instant::now() + if self.take_over().is_ok() { LOOK } else { AGAIN },
+            Ok(false) => {
+                self.next = Instant::now()
+                    + if self.take_over().is_ok() {
+                        LOOK
+                    } else {
+                        AGAIN
+                    }
+            }
             Err(why) if why.busy => self.next = Instant::now() + AGAIN,
             // On a full disk nothing can be deleted either. The next row shows whether rows can be
             // written.
@@ -304,6 +321,10 @@ impl Writer {
 /// randomness.
 pub(super) fn random_name() -> Arc<str> {
     let mut bytes = [0; 8];
-    let number = if getrandom::fill(&mut bytes).is_ok() { u64::from_le_bytes(bytes) } else { now() };
+    let number = if getrandom::fill(&mut bytes).is_ok() {
+        u64::from_le_bytes(bytes)
+    } else {
+        now()
+    };
     format!("{number:016x}").into()
 }

@@ -62,12 +62,26 @@ pub(super) struct Shared {
 impl Scope {
     /// Makes the scope enter `changes` from now on, if there is such a list.
     pub(super) fn shared(self, changes: Option<Arc<Changes>>) -> Scope {
-        Scope { shared: Shared { changes, ..Shared::default() }, ..self }
+        Scope {
+            shared: Shared {
+                changes,
+                ..Shared::default()
+            },
+            ..self
+        }
     }
 
     /// Puts the scope into the list of changes.
     pub fn changed(self: &Arc<Scope>) {
-        let Shared { changes: Some(changes), retired, listed, .. } = &self.shared else { return };
+        let Shared {
+            changes: Some(changes),
+            retired,
+            listed,
+            ..
+        } = &self.shared
+        else {
+            return;
+        };
         if !retired.load(Ordering::SeqCst) && !listed.swap(true, Ordering::SeqCst) {
             changes.scopes.lock().push(self.clone());
             changes.some.notify_one();
@@ -104,12 +118,16 @@ impl Scope {
     /// Notes that it is now known what the store already had. Adds `missing`, which was not counted
     /// here: each entry has a time, a number of requests, and their use.
     pub fn know(self: &Arc<Scope>, missing: &[(u64, u64, Spent)]) {
-        let Shared { changes, is_known, .. } = &self.shared;
+        let Shared {
+            changes, is_known, ..
+        } = &self.shared;
         if changes.is_none() || is_known.swap(true, Ordering::Relaxed) || missing.is_empty() {
             return;
         }
         let mut tally = self.tally();
-        missing.iter().for_each(|(at, requests, spent)| tally.recall(*at, None, *requests, *spent));
+        missing
+            .iter()
+            .for_each(|(at, requests, spent)| tally.recall(*at, None, *requests, *spent));
         drop(tally);
         self.changed();
     }

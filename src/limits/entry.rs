@@ -13,17 +13,27 @@ pub struct Entry([Option<Arc<Scope>>; 3]);
 
 /// Takes a place from each bound that limits places, or from none. Returns `None` if no bound
 /// limits places.
-pub fn enter(bounds: &Bounds<'_>, now: impl FnOnce() -> u64) -> Result<Option<Entry>, LimitReached> {
-    let bounds: Bounds<'_> = bounds.iter().filter(|bound| bound.limits.concurrency.is_some()).copied().collect();
+pub fn enter(
+    bounds: &Bounds<'_>,
+    now: impl FnOnce() -> u64,
+) -> Result<Option<Entry>, LimitReached> {
+    let bounds: Bounds<'_> = bounds
+        .iter()
+        .filter(|bound| bound.limits.concurrency.is_some())
+        .copied()
+        .collect();
     if bounds.is_empty() {
         return Ok(None);
     }
     let now_ms = now();
     let mut tallies = locked(&bounds, now_ms);
     for (bound, tally) in tallies.iter().flatten() {
-        let over = Kind::Concurrency.limit(bound.limits, 1).and_then(|limit| tally.no_place(limit));
+        let over = Kind::Concurrency
+            .limit(bound.limits, 1)
+            .and_then(|limit| tally.no_place(limit));
         let over = over.map(|over| (bound.scope, over)).into_iter();
-        if let Some(reached) = LimitReached::worst(over, || tally.left(bound.limits, 1, now_ms), 1) {
+        if let Some(reached) = LimitReached::worst(over, || tally.left(bound.limits, 1, now_ms), 1)
+        {
             return Err(reached);
         }
     }
@@ -36,6 +46,9 @@ pub fn enter(bounds: &Bounds<'_>, now: impl FnOnce() -> u64) -> Result<Option<En
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.0.iter().flatten().for_each(|scope| scope.tally().leave());
+        self.0
+            .iter()
+            .flatten()
+            .for_each(|scope| scope.tally().leave());
     }
 }

@@ -77,7 +77,11 @@ impl Reserve {
 impl Limits {
     /// Returns whether nothing is limited.
     pub fn is_none(&self) -> bool {
-        *self == Limits { reserve: self.reserve, ..Limits::default() }
+        *self
+            == Limits {
+                reserve: self.reserve,
+                ..Limits::default()
+            }
     }
 
     /// Returns whether something is limited by the minute.
@@ -146,7 +150,13 @@ struct Unpriced {
 impl Scope {
     /// Makes a scope that has counted nothing.
     pub fn new(level: Level, name: Arc<str>) -> Scope {
-        Scope { level, name, tally: Lock::default(), shared: changes::Shared::default(), unpriced: Lock::default() }
+        Scope {
+            level,
+            name,
+            tally: Lock::default(),
+            shared: changes::Shared::default(),
+            unpriced: Lock::default(),
+        }
     }
 
     /// Returns the second, day and month in which an admission at `now_ms` would be counted.
@@ -181,7 +191,11 @@ impl Scope {
     /// money was limited: since then all prices are known.
     pub fn unpriced(&self, now_ms: u64) -> u64 {
         let unpriced = self.unpriced.lock();
-        if unpriced.month == Month::of(now_ms / DAY).first { unpriced.requests } else { 0 }
+        if unpriced.month == Month::of(now_ms / DAY).first {
+            unpriced.requests
+        } else {
+            0
+        }
     }
 
     fn tally(&self) -> MutexGuard<'_, Tally> {
@@ -217,7 +231,10 @@ impl<'a> Bounds<'a> {
     /// Returns how much the exchange reserves: if one of the limits wants all that is asked for,
     /// all of them get it.
     pub fn reserve(&self) -> Reserve {
-        self.iter().map(|bound| bound.limits.reserve).max().unwrap_or_default()
+        self.iter()
+            .map(|bound| bound.limits.reserve)
+            .max()
+            .unwrap_or_default()
     }
 
     /// Returns whether nothing is limited.
@@ -266,19 +283,41 @@ impl LimitReached {
         left: impl FnOnce() -> Left,
         share: u64,
     ) -> Option<LimitReached> {
-        let (scope, over) = over.reduce(|one, other| if one.1.worse(other.1) == one.1 { one } else { other })?;
+        let (scope, over) = over.reduce(|one, other| {
+            if one.1.worse(other.1) == one.1 {
+                one
+            } else {
+                other
+            }
+        })?;
         let share = u32::try_from(share).unwrap_or(u32::MAX);
-        Some(LimitReached { level: scope.level, name: scope.name.clone(), over, left: left(), share })
+        Some(LimitReached {
+            level: scope.level,
+            name: scope.name.clone(),
+            over,
+            left: left(),
+            share,
+        })
     }
 }
 
 /// Takes one request, one place and the amounts of `ask` from all bounds, or from none. `share` is
 /// the number of gateways that divide each limit.
-pub fn admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<Reservation, LimitReached> {
+pub fn admit(
+    bounds: &Bounds<'_>,
+    ask: Ask,
+    now_ms: u64,
+    share: u64,
+) -> Result<Reservation, LimitReached> {
     let mut tallies = locked(bounds, now_ms);
     check(&tallies, ask, now_ms, share)?;
     let held = take(&mut tallies, ask, now_ms);
-    let reservation = Reservation { left: left(&tallies, share, now_ms), at: now_ms, ask, held };
+    let reservation = Reservation {
+        left: left(&tallies, share, now_ms),
+        at: now_ms,
+        ask,
+        held,
+    };
     drop(tallies);
     reservation.scopes().for_each(|scope| scope.changed());
     Ok(reservation)
@@ -297,26 +336,49 @@ pub fn would_admit(bounds: &Bounds<'_>, ask: Ask, now_ms: u64) -> Result<(), Lim
 
 /// Refuses an ask for which one of the limits has no room.
 fn check(tallies: &Locked<'_>, ask: Ask, now_ms: u64, share: u64) -> Result<(), LimitReached> {
-    let over = |(bound, tally): &(Bound<'_>, MutexGuard<'_, Tally>)| tally.over(bound.limits, share, ask, now_ms);
-    let over = tallies.iter().flatten().filter_map(|locked| Some((locked.0.scope, over(locked)?)));
+    let over = |(bound, tally): &(Bound<'_>, MutexGuard<'_, Tally>)| {
+        tally.over(bound.limits, share, ask, now_ms)
+    };
+    let over = tallies
+        .iter()
+        .flatten()
+        .filter_map(|locked| Some((locked.0.scope, over(locked)?)));
     LimitReached::worst(over, || left(tallies, share, now_ms), share).map_or(Ok(()), Err)
 }
 
 /// Returns what is left of all limits.
 fn left(tallies: &Locked<'_>, share: u64, now_ms: u64) -> Left {
-    let each = tallies.iter().flatten().map(|(bound, tally)| tally.left(bound.limits, share, now_ms));
+    let each = tallies
+        .iter()
+        .flatten()
+        .map(|(bound, tally)| tally.left(bound.limits, share, now_ms));
     each.fold(Left::default(), Left::and)
 }
 
 /// Takes the amounts of `ask` without a check of the limits: the store has checked them, and `left`
 /// is its answer. The store has counted the exchange at the moments `counted`. If a scope counts it
 /// at another moment, the scope has changed, and tells the store so.
-pub fn take_granted(bounds: &Bounds<'_>, ask: Ask, now_ms: u64, left: Left, counted: &[Moment]) -> Reservation {
+pub fn take_granted(
+    bounds: &Bounds<'_>,
+    ask: Ask,
+    now_ms: u64,
+    left: Left,
+    counted: &[Moment],
+) -> Reservation {
     let mut tallies = locked(bounds, now_ms);
     let held = take(&mut tallies, ask, now_ms);
-    let moments: Vec<Moment> = tallies.iter().flatten().map(|(_, tally)| tally.moment()).collect();
+    let moments: Vec<Moment> = tallies
+        .iter()
+        .flatten()
+        .map(|(_, tally)| tally.moment())
+        .collect();
     drop(tallies);
-    let reservation = Reservation { left, at: now_ms, ask, held };
+    let reservation = Reservation {
+        left,
+        at: now_ms,
+        ask,
+        held,
+    };
     let others = reservation
         .scopes()
         .zip(&moments)
@@ -342,7 +404,10 @@ fn locked<'a>(bounds: &Bounds<'a>, now_ms: u64) -> Locked<'a> {
 fn take(tallies: &mut Locked<'_>, ask: Ask, now_ms: u64) -> [Option<Held>; 3] {
     tallies.each_mut().map(|locked| {
         let (bound, tally) = locked.as_mut()?;
-        Some(Held { entry: tally.take_at(ask, now_ms), scope: bound.scope.clone() })
+        Some(Held {
+            entry: tally.take_at(ask, now_ms),
+            scope: bound.scope.clone(),
+        })
     })
 }
 

@@ -74,7 +74,11 @@ impl LastUsed {
     pub fn count(self: &Arc<LastUsed>) -> Option<CountPlace> {
         /// The most counts of a key at once.
         const COUNTS: u64 = 10;
-        let taken = self.counts.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < COUNTS).then_some(n + 1));
+        let taken = self
+            .counts
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+                (n < COUNTS).then_some(n + 1)
+            });
         taken.ok().map(|_| CountPlace(self.clone()))
     }
 
@@ -82,8 +86,12 @@ impl LastUsed {
     /// false if it asked less than a second ago.
     pub fn may_ask(&self, now: u64) -> bool {
         const EACH: u64 = 1_000;
-        let free = |asked: u64| (now >= asked.saturating_add(EACH) || was_wrong(asked, now)).then_some(now);
-        self.asked_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).is_ok()
+        let free = |asked: u64| {
+            (now >= asked.saturating_add(EACH) || was_wrong(asked, now)).then_some(now)
+        };
+        self.asked_at
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, free)
+            .is_ok()
     }
 
     /// Returns the time of the last use, in milliseconds of Unix time, if there was one.
@@ -115,7 +123,8 @@ fn latest(last: &AtomicU64, at: u64) -> u64 {
     let before = last.load(Ordering::Relaxed);
     if was_wrong(before, at) {
         // If another thread writes first, its time is as good as this one.
-        last.compare_exchange(before, at, Ordering::Relaxed, Ordering::Relaxed).ok();
+        last.compare_exchange(before, at, Ordering::Relaxed, Ordering::Relaxed)
+            .ok();
     } else if before < at {
         last.fetch_max(at, Ordering::Relaxed);
     }
@@ -170,7 +179,11 @@ impl KeyScopes {
     pub fn bounds<'a>(&'a self, key: impl Into<KeyLimits<'a>>, model: usize) -> Bounds<'a> {
         let key = key.into();
         let of_model = of_model(&self.models, model).zip(of_model(key.models, model));
-        Bounds([self.caller(key), self.key(key), of_model.map(|(scope, limits)| Bound { limits, scope })])
+        Bounds([
+            self.caller(key),
+            self.key(key),
+            of_model.map(|(scope, limits)| Bound { limits, scope }),
+        ])
     }
 
     /// Returns the bounds of all exchanges of the key, whatever their model: those that are known
@@ -183,24 +196,37 @@ impl KeyScopes {
     /// Returns all bounds of the key, those of all its models included.
     pub fn every<'a>(&'a self, key: impl Into<KeyLimits<'a>>) -> impl Iterator<Item = Bound<'a>> {
         let key = key.into();
-        let models = self
-            .models
-            .iter()
-            .filter_map(move |(index, scope)| Some(Bound { limits: of_model(key.models, *index)?, scope }));
-        self.caller(key).into_iter().chain(self.key(key)).chain(models)
+        let models = self.models.iter().filter_map(move |(index, scope)| {
+            Some(Bound {
+                limits: of_model(key.models, *index)?,
+                scope,
+            })
+        });
+        self.caller(key)
+            .into_iter()
+            .chain(self.key(key))
+            .chain(models)
     }
 
     fn caller<'a>(&'a self, key: KeyLimits<'a>) -> Option<Bound<'a>> {
-        self.caller.as_ref().map(|scope| Bound { limits: key.caller.1, scope })
+        self.caller.as_ref().map(|scope| Bound {
+            limits: key.caller.1,
+            scope,
+        })
     }
 
     fn key<'a>(&'a self, key: KeyLimits<'a>) -> Option<Bound<'a>> {
-        self.key.as_ref().map(|scope| Bound { limits: key.key.1, scope })
+        self.key.as_ref().map(|scope| Bound {
+            limits: key.key.1,
+            scope,
+        })
     }
 }
 
 fn of_model<T>(of_models: &[(usize, T)], model: usize) -> Option<&T> {
-    let at = of_models.binary_search_by_key(&model, |(index, _)| *index).ok()?;
+    let at = of_models
+        .binary_search_by_key(&model, |(index, _)| *index)
+        .ok()?;
     of_models.get(at).map(|(_, of_model)| of_model)
 }
 
@@ -226,29 +252,48 @@ type Unseeded = HashMap<Arc<str>, (Weak<Scope>, Limits)>;
 impl Registry {
     /// Makes a registry whose scopes list their changes in `changes`.
     pub fn shared(changes: Arc<Changes>) -> Registry {
-        Registry { changes: Some(changes), ..Registry::default() }
+        Registry {
+            changes: Some(changes),
+            ..Registry::default()
+        }
     }
 
     /// Returns the scopes of a catalog's keys, in the order of its keys. If a scope is new, `seeds`
     /// is asked once for all that was used before. A scope that this catalog does not limit is
     /// forgotten, even if somebody still holds it: it misses what is used from now on, and its
     /// counts would be wrong if it came back.
-    pub fn adopt<'c>(&self, catalog: impl Into<Limited<'c>>, seeds: &mut dyn FnMut() -> Vec<Past>) -> Vec<KeyScopes> {
+    pub fn adopt<'c>(
+        &self,
+        catalog: impl Into<Limited<'c>>,
+        seeds: &mut dyn FnMut() -> Vec<Past>,
+    ) -> Vec<KeyScopes> {
         let limited: Limited<'c> = catalog.into();
         let mut scopes = self.scopes.lock();
         let mut used = self.used.lock();
-        let mut adoption =
-            Adoption { before: &scopes, now: HashMap::new(), new: HashMap::new(), changes: self.changes.as_ref() };
-        let callers = limited.callers.iter().filter(|(_, limits)| !limits.is_none());
-        let callers: HashMap<&str, Arc<Scope>> =
-            callers.map(|(id, limits)| (&***id, adoption.scope(Level::Caller, id, limits))).collect();
+        let mut adoption = Adoption {
+            before: &scopes,
+            now: HashMap::new(),
+            new: HashMap::new(),
+            changes: self.changes.as_ref(),
+        };
+        let callers = limited
+            .callers
+            .iter()
+            .filter(|(_, limits)| !limits.is_none());
+        let callers: HashMap<&str, Arc<Scope>> = callers
+            .map(|(id, limits)| (&***id, adoption.scope(Level::Caller, id, limits)))
+            .collect();
         let mut purses = self.purses.lock();
         *purses = limited
             .callers
             .iter()
             .map(|(id, _)| (Arc::clone(id), purses.get(*id).cloned().unwrap_or_default()))
             .collect();
-        let mut known = LastUses { list: std::mem::take(&mut *used), next: 0, by_id: None };
+        let mut known = LastUses {
+            list: std::mem::take(&mut *used),
+            next: 0,
+            by_id: None,
+        };
         used.reserve(limited.keys.len());
         let mut of_key = |key: KeyLimits<'c>| {
             let ((id, limits), (caller, _)) = (key.key, key.caller);
@@ -264,15 +309,20 @@ impl Registry {
                 spool,
             }
         };
-        let all = limited.keys.iter().map(|key| key.map(&mut of_key).unwrap_or_default()).collect();
+        let all = limited
+            .keys
+            .iter()
+            .map(|key| key.map(&mut of_key).unwrap_or_default())
+            .collect();
         if !adoption.new.is_empty() {
             let (cut, past) = seeds().into_iter().partition(|past| past.cut);
             seed(&adoption.new, past);
             adoption.new.values().for_each(|(scope, _)| scope.begins());
             seed(&adoption.new, cut);
             if self.owed.swap(false, Ordering::SeqCst) {
-                let began =
-                    adoption.new.iter().map(|(name, (scope, limits))| (name.clone(), (Arc::downgrade(scope), *limits)));
+                let began = adoption.new.iter().map(|(name, (scope, limits))| {
+                    (name.clone(), (Arc::downgrade(scope), *limits))
+                });
                 self.unseeded.lock().extend(began);
             }
         }
@@ -299,7 +349,9 @@ impl Registry {
             let _adopted = self.scopes.lock();
             std::mem::take(&mut *self.unseeded.lock())
         };
-        let held = unseeded.into_iter().filter_map(|(name, (scope, limits))| Some((name, (scope.upgrade()?, limits))));
+        let held = unseeded
+            .into_iter()
+            .filter_map(|(name, (scope, limits))| Some((name, (scope.upgrade()?, limits))));
         seed(&held.collect(), past);
     }
 
@@ -310,16 +362,25 @@ impl Registry {
         let now = {
             let scopes = self.scopes.lock();
             let of_model = of_key_and_model(&past.key, &past.model);
-            [&*past.caller, &*past.key, &of_model].map(|name| scopes.get(name).and_then(Weak::upgrade))
+            [&*past.caller, &*past.key, &of_model]
+                .map(|name| scopes.get(name).and_then(Weak::upgrade))
         };
-        for scope in now.iter().flatten().filter(|scope| !held.iter().any(|held| Arc::ptr_eq(held, scope))) {
+        for scope in now
+            .iter()
+            .flatten()
+            .filter(|scope| !held.iter().any(|held| Arc::ptr_eq(held, scope)))
+        {
             scope.recall(past);
         }
     }
 
     /// Returns the scopes that somebody holds, in no order.
     pub fn scopes(&self) -> Vec<Arc<Scope>> {
-        self.scopes.lock().values().filter_map(Weak::upgrade).collect()
+        self.scopes
+            .lock()
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect()
     }
 }
 
@@ -333,10 +394,20 @@ struct LastUses {
 
 impl LastUses {
     fn find(&mut self, id: &Arc<str>) -> Option<Arc<LastUsed>> {
-        let at = if self.list.get(self.next).is_some_and(|(known, _)| known == id) {
+        let at = if self
+            .list
+            .get(self.next)
+            .is_some_and(|(known, _)| known == id)
+        {
             self.next
         } else {
-            let number = || self.list.iter().enumerate().map(|(at, (known, _))| (known.clone(), at)).collect();
+            let number = || {
+                self.list
+                    .iter()
+                    .enumerate()
+                    .map(|(at, (known, _))| (known.clone(), at))
+                    .collect()
+            };
             *self.by_id.get_or_insert_with(number).get(id)?
         };
         self.next = at + 1;
@@ -374,10 +445,15 @@ impl Adoption<'_> {
 }
 
 fn seed(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
-    let of_models = new.values().any(|(scope, _)| scope.level == Level::KeyModel);
+    let of_models = new
+        .values()
+        .any(|(scope, _)| scope.level == Level::KeyModel);
     for past in past {
         let model = of_models.then(|| of_key_and_model(&past.key, &past.model));
-        for name in [Some(&*past.caller), Some(&*past.key), model.as_deref()].into_iter().flatten() {
+        for name in [Some(&*past.caller), Some(&*past.key), model.as_deref()]
+            .into_iter()
+            .flatten()
+        {
             if let Some((scope, limits)) = new.get(name) {
                 scope.tally().watch(limits);
                 scope.recall(&past);
@@ -389,7 +465,15 @@ fn seed(new: &HashMap<Arc<str>, (Arc<Scope>, Limits)>, past: Vec<Past>) {
 impl Scope {
     /// Adds an amount that was used before.
     fn recall(self: &Arc<Scope>, past: &Past) {
-        self.tally().recall(past.at, past.dated, past.requests, Spent { tokens: past.tokens, usd: past.usd });
+        self.tally().recall(
+            past.at,
+            past.dated,
+            past.requests,
+            Spent {
+                tokens: past.tokens,
+                usd: past.usd,
+            },
+        );
         self.lacks(past.at, past.unpriced);
         self.changed();
     }

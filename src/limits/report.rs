@@ -24,13 +24,18 @@ impl LimitReached {
         };
         let asked = asked.map(|unit| format!("{}{unit}", Amount(over.kind, over.asked)));
         // The message says whole seconds, as the header does.
-        let wait =
-            over.wait.map(|wait| Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(SECOND));
+        let wait = over.wait.map(|wait| {
+            Duration::from_secs(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)).max(SECOND)
+        });
         let wait = match over.kind {
             // The wait is longer than a minute only if a gateway's clock is behind. It is cut, so
             // that clients do not give up.
             Kind::RequestsPerMinute | Kind::TokensPerMinute => wait.map(|wait| wait.min(MINUTE)),
-            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::Concurrency | Kind::UsdPerDay | Kind::UsdPerMonth => wait,
+            Kind::RequestsPerDay
+            | Kind::TokensPerDay
+            | Kind::Concurrency
+            | Kind::UsdPerDay
+            | Kind::UsdPerMonth => wait,
         };
         let message = match (wait, asked) {
             (Some(wait), Some(asked)) if over.estimated => {
@@ -45,7 +50,9 @@ impl LimitReached {
                     "This request may use {asked}, which is more than the {limit}. Send a lower `max_tokens`, or a shorter prompt."
                 )
             }
-            (None, None) => format!("This request is more than the {limit}, and can never be admitted."),
+            (None, None) => {
+                format!("This request is more than the {limit}, and can never be admitted.")
+            }
             (Some(wait), Some(asked)) => {
                 format!(
                     "This request may use {asked}, but only {left} of the {limit} are left. Try again in {}, or send a smaller request.",
@@ -53,11 +60,17 @@ impl LimitReached {
                 )
             }
             (Some(_), None) if over.kind == Kind::Concurrency => {
-                format!("Too many requests run at once: the {limit} is reached. Try again when one has ended.")
+                format!(
+                    "Too many requests run at once: the {limit} is reached. Try again when one has ended."
+                )
             }
             (Some(wait), None) => format!("The {limit} is reached. Try again in {}.", span(wait)),
         };
-        let what = if over.kind.is_money() { What::OverBudget } else { What::OverLimit };
+        let what = if over.kind.is_money() {
+            What::OverBudget
+        } else {
+            What::OverLimit
+        };
         Refusal::new(what, message).again_in(wait)
     }
 }
@@ -87,7 +100,10 @@ impl Display for LimitReached {
         }
         match self.share {
             0 | 1 => Ok(()),
-            share => write!(f, " (this gateway's part, 1 of {share}, while the shared store is unavailable)"),
+            share => write!(
+                f,
+                " (this gateway's part, 1 of {share}, while the shared store is unavailable)"
+            ),
         }
     }
 }
@@ -98,7 +114,11 @@ struct Amount(Kind, u64);
 impl Display for Amount {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Amount(kind, number) = self;
-        if kind.is_money() { write!(f, "{} USD", Usd(*number)) } else { Display::fmt(number, f) }
+        if kind.is_money() {
+            write!(f, "{} USD", Usd(*number))
+        } else {
+            Display::fmt(number, f)
+        }
     }
 }
 
@@ -106,7 +126,10 @@ impl Display for Amount {
 /// limited, also the number of the month's requests whose cost is missing.
 pub fn report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> Value {
     let mut report = bound.json();
-    report.insert("used".to_owned(), amounts(bound.used(counts).map(|(kind, used, _)| (kind, used))));
+    report.insert(
+        "used".to_owned(),
+        amounts(bound.used(counts).map(|(kind, used, _)| (kind, used))),
+    );
     let unpriced = bound.scope.unpriced(now_ms);
     if unpriced > 0 && bound.limits.limits_money() {
         report.insert("unpriced_requests".to_owned(), unpriced.into());
@@ -117,12 +140,16 @@ pub fn report(bound: &Bound<'_>, counts: &Counts, now_ms: u64) -> Value {
 impl Bound<'_> {
     /// Lists each kind of limit that is set, and the amount that it allows.
     pub fn each(&self) -> impl Iterator<Item = (Kind, u64)> {
-        Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.limit(self.limits, 1)?)))
+        Kind::ALL
+            .into_iter()
+            .filter_map(|kind| Some((kind, kind.limit(self.limits, 1)?)))
     }
 
     /// Lists each kind of limit that is set, what is used of it, and the amount that it allows.
     pub fn used(&self, counts: &Counts) -> impl Iterator<Item = (Kind, u64, u64)> {
-        let of_minute = |of: fn(&(u64, u64, u64)) -> u64| counts.minute.iter().map(of).fold(0, u64::saturating_add);
+        let of_minute = |of: fn(&(u64, u64, u64)) -> u64| {
+            counts.minute.iter().map(of).fold(0, u64::saturating_add)
+        };
         let used = move |kind: Kind| match kind {
             Kind::RequestsPerMinute => of_minute(|(_, requests, _)| *requests),
             Kind::RequestsPerDay => counts.day_requests,
@@ -132,7 +159,8 @@ impl Bound<'_> {
             Kind::UsdPerDay => counts.day_usd.0,
             Kind::UsdPerMonth => counts.month_usd.0,
         };
-        self.each().map(move |(kind, limit)| (kind, used(kind), limit))
+        self.each()
+            .map(move |(kind, limit)| (kind, used(kind), limit))
     }
 
     /// Writes the limits for people, such as `of acme: requests_per_minute 60, usd_per_day 12.5`.
@@ -148,36 +176,69 @@ impl Bound<'_> {
             true => format!("{} {}", kind.name(), Usd(limit)),
             false => format!("{} {limit}", kind.name()),
         });
-        let reserve =
-            (self.limits.reserve != Reserve::Usual).then(|| format!("reserve {}", self.limits.reserve.name()));
-        format!("{whose}: {}", each.chain(reserve).collect::<Vec<_>>().join(", "))
+        let reserve = (self.limits.reserve != Reserve::Usual)
+            .then(|| format!("reserve {}", self.limits.reserve.name()));
+        format!(
+            "{whose}: {}",
+            each.chain(reserve).collect::<Vec<_>>().join(", ")
+        )
     }
 
     /// Returns what `/limits` shows of the limits themselves.
     pub fn json(&self) -> Map<String, Value> {
         let (level, name) = (self.scope.level.name(), &*self.scope.name);
-        let fields = [("level", level.into()), ("name", name.into()), ("limits", amounts(self.each()))];
-        let reserve = self.limits.limits_use().then(|| ("reserve", self.limits.reserve.name().into()));
-        fields.into_iter().chain(reserve).map(|(name, value)| (name.to_owned(), value)).collect()
+        let fields = [
+            ("level", level.into()),
+            ("name", name.into()),
+            ("limits", amounts(self.each())),
+        ];
+        let reserve = self
+            .limits
+            .limits_use()
+            .then(|| ("reserve", self.limits.reserve.name().into()));
+        fields
+            .into_iter()
+            .chain(reserve)
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 }
 
 /// Writes amounts under the names of their kinds.
 fn amounts(each: impl Iterator<Item = (Kind, u64)>) -> Value {
-    let amount = |kind: Kind, number: u64| if kind.is_money() { json!(Usd(number)) } else { json!(number) };
-    Value::Object(each.map(|(kind, number)| (kind.name().to_owned(), amount(kind, number))).collect())
+    let amount = |kind: Kind, number: u64| {
+        if kind.is_money() {
+            json!(Usd(number))
+        } else {
+            json!(number)
+        }
+    };
+    Value::Object(
+        each.map(|(kind, number)| (kind.name().to_owned(), amount(kind, number)))
+            .collect(),
+    )
 }
 
 impl Left {
     /// Returns the headers for the limits that are set.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
-        const REQUESTS: [&str; 3] =
-            ["x-ratelimit-limit-requests", "x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"];
-        const TOKENS: [&str; 3] =
-            ["x-ratelimit-limit-tokens", "x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"];
+        const REQUESTS: [&str; 3] = [
+            "x-ratelimit-limit-requests",
+            "x-ratelimit-remaining-requests",
+            "x-ratelimit-reset-requests",
+        ];
+        const TOKENS: [&str; 3] = [
+            "x-ratelimit-limit-tokens",
+            "x-ratelimit-remaining-tokens",
+            "x-ratelimit-reset-tokens",
+        ];
         let told = |names: [&'static str; 3], room: Option<Room>| {
             room.into_iter().flat_map(move |room| {
-                names.into_iter().zip([room.limit.to_string(), room.remaining.to_string(), span(room.reset)])
+                names.into_iter().zip([
+                    room.limit.to_string(),
+                    room.remaining.to_string(),
+                    span(room.reset),
+                ])
             })
         };
         told(REQUESTS, self.requests).chain(told(TOKENS, self.tokens))
@@ -213,7 +274,13 @@ mod tests {
             wait: Some(Duration::from_secs(1)),
             estimated: false,
         };
-        let refused = LimitReached { level: Level::Caller, name: "acme".into(), over, left: Left::default(), share: 2 };
+        let refused = LimitReached {
+            level: Level::Caller,
+            name: "acme".into(),
+            over,
+            left: Left::default(),
+            share: 2,
+        };
         assert_eq!(
             refused.refusal().message,
             "The limit of 60 requests per minute of caller acme (this gateway's part, 1 of 2, while the shared store is unavailable) is \
@@ -238,9 +305,27 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_limit_and_what_is_left_of_it() {
-        let told = |level: Level, name: &str, kind: Kind, (limit, used, asked): (u64, u64, u64), wait: Option<u64>| {
-            let over = Over { kind, limit, used, asked, wait: wait.map(Duration::from_secs), estimated: false };
-            let refusal = LimitReached { level, name: name.into(), over, left: Left::default(), share: 1 }.refusal();
+        let told = |level: Level,
+                    name: &str,
+                    kind: Kind,
+                    (limit, used, asked): (u64, u64, u64),
+                    wait: Option<u64>| {
+            let over = Over {
+                kind,
+                limit,
+                used,
+                asked,
+                wait: wait.map(Duration::from_secs),
+                estimated: false,
+            };
+            let refusal = LimitReached {
+                level,
+                name: name.into(),
+                over,
+                left: Left::default(),
+                share: 1,
+            }
+            .refusal();
             (
                 refusal.message.to_string(),
                 refusal.what.row().code.map(str::to_owned),
@@ -268,12 +353,26 @@ mod tests {
                 false
             )
         );
-        let (message, _, after, again) =
-            told(Level::Key, "acme/prod", Kind::TokensPerMinute, (1000, 900, 200), Some(61));
+        let (message, _, after, again) = told(
+            Level::Key,
+            "acme/prod",
+            Kind::TokensPerMinute,
+            (1000, 900, 200),
+            Some(61),
+        );
         assert_eq!((after, again), (Some(60), true));
         assert!(message.contains("Try again in 1m0s"), "{message}");
-        let (message, ..) = told(Level::Key, "acme/prod", Kind::Concurrency, (1, 1, 1), Some(1));
-        assert!(message.contains("the limit of 1 request at once of key acme/prod"), "{message}");
+        let (message, ..) = told(
+            Level::Key,
+            "acme/prod",
+            Kind::Concurrency,
+            (1, 1, 1),
+            Some(1),
+        );
+        assert!(
+            message.contains("the limit of 1 request at once of key acme/prod"),
+            "{message}"
+        );
         let (message, code, after, again) = told(
             Level::Caller,
             "acme",
@@ -285,6 +384,9 @@ mod tests {
             message.contains("0.15 USD, but only 0.1 USD of the limit of 100 USD per month of caller acme are left"),
             "{message}"
         );
-        assert_eq!((code.as_deref(), after, again), (Some("insufficient_quota"), Some(86_400), false));
+        assert_eq!(
+            (code.as_deref(), after, again),
+            (Some("insufficient_quota"), Some(86_400), false)
+        );
     }
 }

@@ -10,17 +10,32 @@ const MINUTE: u64 = 60_000;
 
 /// Returns each limit of a scope with what is used of it, what is left, and when all of it is free
 /// again. Limits on money are among them only if `shows_money`. Returns `None` if none is left.
-pub fn standing(bound: &Bound<'_>, counts: &Counts, now_ms: u64, shows_money: bool) -> Option<Value> {
-    let each = bound.used(counts).filter(|(kind, ..)| shows_money || !kind.is_money());
-    let each = each.map(|(kind, used, limit)| (kind.name().to_owned(), one(kind, (used, limit), counts, now_ms)));
+pub fn standing(
+    bound: &Bound<'_>,
+    counts: &Counts,
+    now_ms: u64,
+    shows_money: bool,
+) -> Option<Value> {
+    let each = bound
+        .used(counts)
+        .filter(|(kind, ..)| shows_money || !kind.is_money());
+    let each = each.map(|(kind, used, limit)| {
+        (
+            kind.name().to_owned(),
+            one(kind, (used, limit), counts, now_ms),
+        )
+    });
     let limits: Map<String, Value> = each.collect();
     let model = match (bound.scope.level, bound.scope.name.split_once(' ')) {
         (Level::KeyModel, Some((_, model))) => Some(model),
         (Level::Caller | Level::Key | Level::KeyModel, _) => None,
     };
-    let unpriced = Some(bound.scope.unpriced(now_ms)).filter(|n| *n > 0 && shows_money && bound.limits.limits_money());
-    let mut told =
-        Map::from_iter([("level".to_owned(), bound.scope.level.name().into()), ("model".to_owned(), model.into())]);
+    let unpriced = Some(bound.scope.unpriced(now_ms))
+        .filter(|n| *n > 0 && shows_money && bound.limits.limits_money());
+    let mut told = Map::from_iter([
+        ("level".to_owned(), bound.scope.level.name().into()),
+        ("model".to_owned(), model.into()),
+    ]);
     told.extend(unpriced.map(|requests| ("unpriced_requests".to_owned(), requests.into())));
     (!limits.is_empty()).then(|| {
         told.insert("limits".to_owned(), limits.into());
@@ -29,7 +44,13 @@ pub fn standing(bound: &Bound<'_>, counts: &Counts, now_ms: u64, shows_money: bo
 }
 
 fn one(kind: Kind, (used, limit): (u64, u64), counts: &Counts, now_ms: u64) -> Value {
-    let amount = |number: u64| if kind.is_money() { json!(Usd(number).to_string()) } else { json!(number) };
+    let amount = |number: u64| {
+        if kind.is_money() {
+            json!(Usd(number).to_string())
+        } else {
+            json!(number)
+        }
+    };
     let resets = resets_at(kind, counts, now_ms);
     json!({
         "limit": amount(limit),
@@ -44,13 +65,20 @@ fn one(kind: Kind, (used, limit): (u64, u64), counts: &Counts, now_ms: u64) -> V
 pub fn resets_at(kind: Kind, counts: &Counts, now_ms: u64) -> Option<u64> {
     // The newest second that counts is the last one to leave.
     let last = |has: fn(&(u64, u64, u64)) -> bool| {
-        let newest = counts.minute.iter().filter(|second| has(second)).map(|(second, ..)| *second).max();
+        let newest = counts
+            .minute
+            .iter()
+            .filter(|second| has(second))
+            .map(|(second, ..)| *second)
+            .max();
         newest.map(|second| second.saturating_mul(1_000).saturating_add(MINUTE))
     };
     match kind {
         Kind::RequestsPerMinute => last(|(_, requests, _)| *requests > 0),
         Kind::TokensPerMinute => last(|(.., tokens)| *tokens > 0),
-        Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => Some(start_of(day_of(now_ms) + 1)),
+        Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => {
+            Some(start_of(day_of(now_ms) + 1))
+        }
         Kind::UsdPerMonth => Some(start_of(Month::of(now_ms / DAY).next)),
         Kind::Concurrency => None,
     }
@@ -77,12 +105,30 @@ mod tests {
 
     #[test]
     fn a_limit_stands_as_it_was_used() {
-        let (limits, scope) = (limits(), Arc::new(Scope::new(Level::KeyModel, "acme/prod gpt-4o".into())));
-        let bound = Bound { limits: &limits, scope: &scope };
+        let (limits, scope) = (
+            limits(),
+            Arc::new(Scope::new(Level::KeyModel, "acme/prod gpt-4o".into())),
+        );
+        let bound = Bound {
+            limits: &limits,
+            scope: &scope,
+        };
         let told = standing(&bound, &scope.own(NOW), NOW, true).unwrap();
-        assert_eq!((&told["level"], &told["model"]), (&json!("key_model"), &json!("gpt-4o")));
-        assert_eq!(told["limits"]["requests_per_minute"], json!({"limit": 3, "used": 0, "left": 3, "resets_at": null}));
-        let held = admit(&[bound].into_iter().collect(), Ask::of(40, Usd(1_500_000_000)), NOW, 1).unwrap();
+        assert_eq!(
+            (&told["level"], &told["model"]),
+            (&json!("key_model"), &json!("gpt-4o"))
+        );
+        assert_eq!(
+            told["limits"]["requests_per_minute"],
+            json!({"limit": 3, "used": 0, "left": 3, "resets_at": null})
+        );
+        let held = admit(
+            &[bound].into_iter().collect(),
+            Ask::of(40, Usd(1_500_000_000)),
+            NOW,
+            1,
+        )
+        .unwrap();
         let told = standing(&bound, &scope.own(NOW + 1_500), NOW + 1_500, true).unwrap();
         assert_eq!(
             told["limits"],
@@ -94,10 +140,27 @@ mod tests {
             })
         );
         let told = standing(&bound, &scope.own(NOW), NOW, false).unwrap();
-        assert!(told["limits"].get("usd_per_month").is_none() && !told.to_string().contains("usd"), "{told}");
+        assert!(
+            told["limits"].get("usd_per_month").is_none() && !told.to_string().contains("usd"),
+            "{told}"
+        );
         held.undo();
-        let only = Limits { usd_per_day: Some(Usd(1)), ..Limits::default() };
-        assert_eq!(standing(&Bound { limits: &only, scope: &scope }, &scope.own(NOW), NOW, false), None);
+        let only = Limits {
+            usd_per_day: Some(Usd(1)),
+            ..Limits::default()
+        };
+        assert_eq!(
+            standing(
+                &Bound {
+                    limits: &only,
+                    scope: &scope
+                },
+                &scope.own(NOW),
+                NOW,
+                false
+            ),
+            None
+        );
     }
 
     proptest! {

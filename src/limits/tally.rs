@@ -38,7 +38,11 @@ pub struct Ask {
 impl Ask {
     /// Makes an ask of which nothing is an estimate.
     pub const fn of(tokens: u64, usd: Usd) -> Ask {
-        Ask { tokens, usd, sure: Spent { tokens, usd } }
+        Ask {
+            tokens,
+            usd,
+            sure: Spent { tokens, usd },
+        }
     }
 }
 
@@ -73,7 +77,11 @@ impl Over {
     /// Returns the one with the longer wait: the caller is told of that one.
     pub fn worse(self, other: Over) -> Over {
         let later = |over: Over| over.wait.unwrap_or(Duration::MAX);
-        if later(other) > later(self) { other } else { self }
+        if later(other) > later(self) {
+            other
+        } else {
+            self
+        }
     }
 }
 
@@ -214,8 +222,16 @@ impl Tally {
             if excess == 0 || estimated && used == 0 {
                 return None;
             }
-            let wait = (asked <= limit || estimated).then(|| self.wait(kind, excess.min(used), now));
-            Some(Over { kind, limit, used: clamp(used), asked, wait, estimated })
+            let wait =
+                (asked <= limit || estimated).then(|| self.wait(kind, excess.min(used), now));
+            Some(Over {
+                kind,
+                limit,
+                used: clamp(used),
+                asked,
+                wait,
+                estimated,
+            })
         };
         Kind::ALL.into_iter().filter_map(over).reduce(Over::worse)
     }
@@ -226,11 +242,30 @@ impl Tally {
         let at = at.min(self.now);
         self.places = self.places.saturating_add(1);
         if let Some(minute) = &mut self.minute {
-            minute.change(second(self.now), second(at), Count::default(), Count { requests: 1, tokens: ask.tokens });
+            minute.change(
+                second(self.now),
+                second(at),
+                Count::default(),
+                Count {
+                    requests: 1,
+                    tokens: ask.tokens,
+                },
+            );
         }
-        self.dates.add(at / DAY, Sums { requests: 1, tokens: ask.tokens.into(), usd: ask.usd.0.into() });
+        self.dates.add(
+            at / DAY,
+            Sums {
+                requests: 1,
+                tokens: ask.tokens.into(),
+                usd: ask.usd.0.into(),
+            },
+        );
         self.reserve(at / DAY, (ask.tokens, ask.usd), u128::saturating_add);
-        Counted { at, back: self.back, by_second: self.minute.is_some() }
+        Counted {
+            at,
+            back: self.back,
+            by_second: self.minute.is_some(),
+        }
     }
 
     /// Replaces the ask by what was used, where the ask was counted and if that is still counted.
@@ -238,14 +273,31 @@ impl Tally {
     /// back for them before.
     pub(super) fn settle(&mut self, entry: Counted, ask: Ask, spent: Spent) {
         self.places = self.places.saturating_sub(1);
-        let count = |tokens: u64| Count { requests: 0, tokens };
-        self.replace(entry, (count(ask.tokens), ask.usd), (count(spent.tokens), spent.usd));
+        let count = |tokens: u64| Count {
+            requests: 0,
+            tokens,
+        };
+        self.replace(
+            entry,
+            (count(ask.tokens), ask.usd),
+            (count(spent.tokens), spent.usd),
+        );
     }
 
     /// Takes the ask back, as if it had never been counted.
     pub(super) fn undo(&mut self, entry: Counted, ask: Ask) {
         self.places = self.places.saturating_sub(1);
-        self.replace(entry, (Count { requests: 1, tokens: ask.tokens }, ask.usd), (Count::default(), Usd::ZERO));
+        self.replace(
+            entry,
+            (
+                Count {
+                    requests: 1,
+                    tokens: ask.tokens,
+                },
+                ask.usd,
+            ),
+            (Count::default(), Usd::ZERO),
+        );
     }
 
     fn replace(&mut self, entry: Counted, (what, usd): (Count, Usd), (by, by_usd): (Count, Usd)) {
@@ -254,18 +306,43 @@ impl Tally {
         let (now, beyond) = (second(self.now), by.tokens.saturating_sub(what.tokens));
         if let Some(minute) = self.minute.as_mut().filter(|_| entry.by_second) {
             if let Some(then) = then {
-                minute.change(now, then, what, Count { tokens: by.tokens - beyond, ..by });
+                minute.change(
+                    now,
+                    then,
+                    what,
+                    Count {
+                        tokens: by.tokens - beyond,
+                        ..by
+                    },
+                );
             }
-            minute.change(now, now, Count::default(), Count { requests: 0, tokens: beyond });
+            minute.change(
+                now,
+                now,
+                Count::default(),
+                Count {
+                    requests: 0,
+                    tokens: beyond,
+                },
+            );
         }
-        let sums =
-            |count: Count, usd: Usd| Sums { requests: count.requests, tokens: count.tokens.into(), usd: usd.0.into() };
-        self.dates.replace(entry.at / DAY, sums(what, usd), sums(by, by_usd));
+        let sums = |count: Count, usd: Usd| Sums {
+            requests: count.requests,
+            tokens: count.tokens.into(),
+            usd: usd.0.into(),
+        };
+        self.dates
+            .replace(entry.at / DAY, sums(what, usd), sums(by, by_usd));
         self.reserve(entry.at / DAY, (what.tokens, usd), u128::saturating_sub);
     }
 
     /// Changes the reserved amounts of a day and its month, if they are the present ones.
-    fn reserve(&mut self, day: u64, (tokens, usd): (u64, Usd), change: impl Fn(u128, u128) -> u128) {
+    fn reserve(
+        &mut self,
+        day: u64,
+        (tokens, usd): (u64, Usd),
+        change: impl Fn(u128, u128) -> u128,
+    ) {
         let [of_tokens, of_usd, of_month] = &mut self.reserved;
         if day == self.dates.day() {
             *of_tokens = change(*of_tokens, tokens.into());
@@ -283,23 +360,42 @@ impl Tally {
 
     /// Returns the second, day and month in which something would be counted now.
     pub fn moment(&self) -> Moment {
-        Moment { second: second(self.now), day: self.dates.day(), month: self.dates.month.first }
+        Moment {
+            second: second(self.now),
+            day: self.dates.day(),
+            month: self.dates.month.first,
+        }
     }
 
     /// Makes a tally with these counts.
     pub fn of(counts: &Counts) -> Tally {
         // The clock of another gateway may be ahead.
-        let newest = counts.minute.iter().map(|(second, ..)| *second).fold(second(counts.at), u64::max);
+        let newest = counts
+            .minute
+            .iter()
+            .map(|(second, ..)| *second)
+            .fold(second(counts.at), u64::max);
         let mut tally = Tally::default();
         tally.advance(counts.at);
         tally.advance(newest.saturating_mul(SECOND));
         let mut minute = Minute::default();
         for (second, requests, tokens) in &counts.minute {
-            minute.change(newest, *second, Count::default(), Count { requests: *requests, tokens: *tokens });
+            minute.change(
+                newest,
+                *second,
+                Count::default(),
+                Count {
+                    requests: *requests,
+                    tokens: *tokens,
+                },
+            );
         }
         tally.minute = Some(Box::new(minute));
-        let sums =
-            Sums { requests: counts.day_requests, tokens: counts.day_tokens.into(), usd: counts.day_usd.0.into() };
+        let sums = Sums {
+            requests: counts.day_requests,
+            tokens: counts.day_tokens.into(),
+            usd: counts.day_usd.0.into(),
+        };
         tally.dates = Dates::of(tally.now / DAY, sums, counts.month_usd.0.into());
         tally.places = counts.places;
         tally
@@ -313,9 +409,21 @@ impl Tally {
             self.advance(at);
         }
         if let Some(minute) = &mut self.minute {
-            minute.change(second(self.now), second(at), Count::default(), Count { requests, tokens: spent.tokens });
+            minute.change(
+                second(self.now),
+                second(at),
+                Count::default(),
+                Count {
+                    requests,
+                    tokens: spent.tokens,
+                },
+            );
         }
-        let sums = Sums { requests, tokens: spent.tokens.into(), usd: spent.usd.0.into() };
+        let sums = Sums {
+            requests,
+            tokens: spent.tokens.into(),
+            usd: spent.usd.0.into(),
+        };
         match dated {
             Some(day) => self.dates.add_ahead(day, at / DAY, sums),
             None => self.dates.add(at / DAY, sums),
@@ -327,7 +435,14 @@ impl Tally {
     pub(super) fn no_place(&self, limit: u64) -> Option<Over> {
         let used = self.places.saturating_add(self.entering);
         let wait = (limit > 0).then_some(PLACE_AGAIN);
-        (used >= limit).then_some(Over { kind: Kind::Concurrency, limit, used, asked: 1, wait, estimated: false })
+        (used >= limit).then_some(Over {
+            kind: Kind::Concurrency,
+            limit,
+            used,
+            asked: 1,
+            wait,
+            estimated: false,
+        })
     }
 
     /// Counts a body that begins to arrive.
@@ -345,8 +460,16 @@ impl Tally {
         let room = |kind: Kind| {
             let limit = kind.limit(limits, share)?;
             let used = self.used(kind);
-            let reset = if used == 0 { Duration::ZERO } else { self.wait(kind, used, now) };
-            Some(Room { limit, remaining: clamp(u128::from(limit).saturating_sub(used)), reset })
+            let reset = if used == 0 {
+                Duration::ZERO
+            } else {
+                self.wait(kind, used, now)
+            };
+            Some(Room {
+                limit,
+                remaining: clamp(u128::from(limit).saturating_sub(used)),
+                reset,
+            })
         };
         Left {
             requests: tightest(room(Kind::RequestsPerMinute), room(Kind::RequestsPerDay)),
@@ -364,8 +487,10 @@ impl Tally {
     pub fn counts(&self) -> Counts {
         let seconds = minute::window(second(self.now));
         let of_day = self.dates.of_day();
-        let each =
-            |second| Some((second, self.minute.as_ref()?.at(second))).filter(|(_, count)| *count != Count::default());
+        let each = |second| {
+            Some((second, self.minute.as_ref()?.at(second)))
+                .filter(|(_, count)| *count != Count::default())
+        };
         Counts {
             at: self.now,
             moment: self.moment(),
@@ -381,14 +506,21 @@ impl Tally {
             entering: self.entering,
             reserved: {
                 let [tokens, usd, of_month] = self.reserved.map(clamp);
-                Reserved { day_tokens: tokens, day_usd: Usd(usd), month_usd: Usd(of_month) }
+                Reserved {
+                    day_tokens: tokens,
+                    day_usd: Usd(usd),
+                    month_usd: Usd(of_month),
+                }
             },
         }
     }
 
     fn used(&self, kind: Kind) -> u128 {
         match kind {
-            Kind::RequestsPerMinute => self.minute.as_ref().map_or(0, |minute| minute.requests.into()),
+            Kind::RequestsPerMinute => self
+                .minute
+                .as_ref()
+                .map_or(0, |minute| minute.requests.into()),
             Kind::RequestsPerDay => self.dates.of_day().requests.into(),
             Kind::TokensPerMinute => self.minute.as_ref().map_or(0, |minute| minute.tokens),
             Kind::TokensPerDay => self.dates.of_day().tokens,
@@ -402,13 +534,20 @@ impl Tally {
     /// tally's own time.
     fn wait(&self, kind: Kind, excess: u128, now: u64) -> Duration {
         let gone = |of: fn(Count) -> u64| {
-            let of_second = |second| self.minute.as_ref().map_or(0, |minute| of(minute.at(second)));
-            minute::gone(second(self.now), self.used(kind), excess, of_second).saturating_mul(SECOND)
+            let of_second = |second| {
+                self.minute
+                    .as_ref()
+                    .map_or(0, |minute| of(minute.at(second)))
+            };
+            minute::gone(second(self.now), self.used(kind), excess, of_second)
+                .saturating_mul(SECOND)
         };
         let free = match kind {
             Kind::RequestsPerMinute => gone(|count| count.requests),
             Kind::TokensPerMinute => gone(|count| count.tokens),
-            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => (self.dates.day() + 1).saturating_mul(DAY),
+            Kind::RequestsPerDay | Kind::TokensPerDay | Kind::UsdPerDay => {
+                (self.dates.day() + 1).saturating_mul(DAY)
+            }
             Kind::UsdPerMonth => self.dates.month.next.saturating_mul(DAY),
             // Nobody knows when a running request ends.
             Kind::Concurrency => return PLACE_AGAIN,

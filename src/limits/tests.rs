@@ -43,7 +43,10 @@ const ONE: Ask = Ask::of(1, Usd(1));
 fn of_two_hundred_threads_one_passes_a_limit_of_one() {
     for kind in Kind::ALL {
         for level in 0..3 {
-            let mut limits = [Limits { requests_per_day: Some(1_000), ..Limits::default() }; 3];
+            let mut limits = [Limits {
+                requests_per_day: Some(1_000),
+                ..Limits::default()
+            }; 3];
             limits[level] = one_of(kind);
             let scopes = scopes();
             let bounds = bounds(&limits, &scopes);
@@ -64,7 +67,15 @@ fn of_two_hundred_threads_one_passes_a_limit_of_one() {
             assert_eq!(passed.into_inner(), 1, "{}", kind.name());
             for scope in &scopes {
                 let counts = scope.own(NOW);
-                assert_eq!((counts.places, counts.day_requests, counts.day_tokens, counts.day_usd), (0, 1, 0, Usd(0)));
+                assert_eq!(
+                    (
+                        counts.places,
+                        counts.day_requests,
+                        counts.day_tokens,
+                        counts.day_usd
+                    ),
+                    (0, 1, 0, Usd(0))
+                );
             }
         }
     }
@@ -73,9 +84,17 @@ fn of_two_hundred_threads_one_passes_a_limit_of_one() {
 #[test]
 fn a_look_for_room_takes_nothing() {
     for kind in Kind::ALL {
-        let (limits, scopes) = ([one_of(kind), Limits::default(), Limits::default()], scopes());
+        let (limits, scopes) = (
+            [one_of(kind), Limits::default(), Limits::default()],
+            scopes(),
+        );
         let bounds = bounds(&limits, &scopes);
-        assert_eq!([has_room(&bounds, NOW), has_room(&bounds, NOW)], [Ok(()), Ok(())], "{}", kind.name());
+        assert_eq!(
+            [has_room(&bounds, NOW), has_room(&bounds, NOW)],
+            [Ok(()), Ok(())],
+            "{}",
+            kind.name()
+        );
         let reservation = admit(&bounds, ONE, NOW, 1).expect("room");
         let refused = has_room(&bounds, NOW).expect_err("nothing is left");
         assert_eq!((refused.over.kind, refused.level), (kind, Level::Caller));
@@ -89,23 +108,39 @@ fn threads_over_shared_callers_neither_block_each_other_for_good_nor_lose_a_toke
     let callers: Vec<Arc<Scope>> = (0..2).map(|_| scope(Level::Caller)).collect();
     let keys: Vec<Arc<Scope>> = (0..4).map(|_| scope(Level::Key)).collect();
     let models: Vec<Arc<Scope>> = (0..4).map(|_| scope(Level::KeyModel)).collect();
-    let limits = Limits { concurrency: Some(3), tokens_per_day: Some(40_000), ..Limits::default() };
+    let limits = Limits {
+        concurrency: Some(3),
+        tokens_per_day: Some(40_000),
+        ..Limits::default()
+    };
     let spent = AtomicUsize::new(0);
     std::thread::scope(|threads| {
         for thread in 0..8usize {
-            let (callers, keys, models, limits, spent) = (&callers, &keys, &models, &limits, &spent);
+            let (callers, keys, models, limits, spent) =
+                (&callers, &keys, &models, &limits, &spent);
             threads.spawn(move || {
                 for turn in 0..2_000usize {
                     let key = (thread + turn) % 4;
                     // In an order that nobody should rely on.
                     let scopes = [&models[key], &callers[key % 2], &keys[key]];
-                    let bounds: Bounds<'_> = scopes.into_iter().map(|scope| Bound { limits, scope }).collect();
-                    let Ok(reservation) = admit(&bounds, Ask::of(9, Usd(0)), NOW, 1) else { continue };
+                    let bounds: Bounds<'_> = scopes
+                        .into_iter()
+                        .map(|scope| Bound { limits, scope })
+                        .collect();
+                    let Ok(reservation) = admit(&bounds, Ask::of(9, Usd(0)), NOW, 1) else {
+                        continue;
+                    };
                     match turn % 3 {
                         0 => drop(reservation),
                         more => {
                             spent.fetch_add(more, Ordering::Relaxed);
-                            reservation.settle(Spent { tokens: more as u64, usd: Usd(1) }, NOW);
+                            reservation.settle(
+                                Spent {
+                                    tokens: more as u64,
+                                    usd: Usd(1),
+                                },
+                                NOW,
+                            );
                         }
                     }
                 }
@@ -115,7 +150,10 @@ fn threads_over_shared_callers_neither_block_each_other_for_good_nor_lose_a_toke
     for level in [&callers, &keys, &models] {
         let tokens: u64 = level.iter().map(|scope| scope.own(NOW).day_tokens).sum();
         assert_eq!(
-            (tokens, level.iter().map(|scope| scope.own(NOW).places).sum::<u64>()),
+            (
+                tokens,
+                level.iter().map(|scope| scope.own(NOW).places).sum::<u64>()
+            ),
             (spent.load(Ordering::Relaxed) as u64, 0)
         );
     }
@@ -124,116 +162,261 @@ fn threads_over_shared_callers_neither_block_each_other_for_good_nor_lose_a_toke
 
 #[test]
 fn a_reservation_is_settled_once_and_by_nothing_if_it_is_dropped() {
-    let limits =
-        [Limits { tokens_per_day: Some(100), usd_per_day: Some(Usd(100)), concurrency: Some(2), ..Limits::default() };
-            3];
+    let limits = [Limits {
+        tokens_per_day: Some(100),
+        usd_per_day: Some(Usd(100)),
+        concurrency: Some(2),
+        ..Limits::default()
+    }; 3];
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let ask = Ask::of(60, Usd(50));
     let one = admit(&bounds, ask, NOW, 1).unwrap();
     assert_eq!(
-        (one.at, one.ask, one.scopes().map(|scope| scope.level).collect::<Vec<_>>()),
-        (NOW, ask, [Level::Caller, Level::Key, Level::KeyModel].to_vec())
+        (
+            one.at,
+            one.ask,
+            one.scopes().map(|scope| scope.level).collect::<Vec<_>>()
+        ),
+        (
+            NOW,
+            ask,
+            [Level::Caller, Level::Key, Level::KeyModel].to_vec()
+        )
     );
     let refused = admit(&bounds, ask, NOW, 1).unwrap_err();
-    assert_eq!((refused.level, refused.over.kind, refused.over.used), (Level::Caller, Kind::TokensPerDay, 60));
-    one.settle(Spent { tokens: 7, usd: Usd(3) }, NOW);
+    assert_eq!(
+        (refused.level, refused.over.kind, refused.over.used),
+        (Level::Caller, Kind::TokensPerDay, 60)
+    );
+    one.settle(
+        Spent {
+            tokens: 7,
+            usd: Usd(3),
+        },
+        NOW,
+    );
     drop(admit(&bounds, ask, NOW, 1).unwrap());
     let unchecked = take_granted(&bounds, Ask::of(1_000, Usd(0)), NOW, Left::default(), &[]);
     assert_eq!(scopes[2].own(NOW).day_tokens, 1_007);
-    unchecked.settle(Spent { tokens: 200, usd: Usd(0) }, NOW);
+    unchecked.settle(
+        Spent {
+            tokens: 200,
+            usd: Usd(0),
+        },
+        NOW,
+    );
     for scope in &scopes {
         let counts = scope.own(NOW);
         assert_eq!(
-            (counts.day_tokens, counts.day_usd, counts.month_usd, counts.places, counts.day_requests),
+            (
+                counts.day_tokens,
+                counts.day_usd,
+                counts.month_usd,
+                counts.places,
+                counts.day_requests
+            ),
             (207, Usd(3), Usd(3), 0, 3)
         );
     }
-    assert!(admit(&Bounds::default(), ask, NOW, 1).unwrap().scopes().next().is_none());
+    assert!(
+        admit(&Bounds::default(), ask, NOW, 1)
+            .unwrap()
+            .scopes()
+            .next()
+            .is_none()
+    );
 }
 
 #[test]
 fn what_ends_after_midnight_counts_for_the_day_it_began_on() {
-    let limits = [Limits { tokens_per_day: Some(100), usd_per_month: Some(Usd(100)), ..Limits::default() }; 3];
+    let limits = [Limits {
+        tokens_per_day: Some(100),
+        usd_per_month: Some(Usd(100)),
+        ..Limits::default()
+    }; 3];
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let midnight = (NOW / 86_400_000 + 1) * 86_400_000;
     let ask = Ask::of(60, Usd(50));
     let before = admit(&bounds, ask, midnight - 1, 1).unwrap();
     let after = admit(&bounds, ask, midnight, 1).unwrap();
-    before.settle(Spent { tokens: 20, usd: Usd(20) }, midnight);
-    after.settle(Spent { tokens: 30, usd: Usd(30) }, midnight);
+    before.settle(
+        Spent {
+            tokens: 20,
+            usd: Usd(20),
+        },
+        midnight,
+    );
+    after.settle(
+        Spent {
+            tokens: 30,
+            usd: Usd(30),
+        },
+        midnight,
+    );
     let counts = scopes[0].own(midnight);
-    assert_eq!((counts.day_tokens, counts.day_usd, counts.month_usd), (30, Usd(30), Usd(50)));
+    assert_eq!(
+        (counts.day_tokens, counts.day_usd, counts.month_usd),
+        (30, Usd(30), Usd(50))
+    );
 }
 
 #[test]
 fn what_is_used_beyond_the_reservation_holds_back_those_who_come_after_its_end() {
-    let limits = [Limits { tokens_per_minute: Some(100), ..Limits::default() }; 3];
+    let limits = [Limits {
+        tokens_per_minute: Some(100),
+        ..Limits::default()
+    }; 3];
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
-    let (long, short) = (admit(&bounds, Ask::of(40, Usd(0)), NOW, 1).unwrap(), Ask::of(20, Usd(0)));
+    let (long, short) = (
+        admit(&bounds, Ask::of(40, Usd(0)), NOW, 1).unwrap(),
+        Ask::of(20, Usd(0)),
+    );
     // The stream runs on for longer than the minute in which it began.
     let end = NOW + 90_000;
-    long.settle(Spent { tokens: 130, usd: Usd(0) }, end);
+    long.settle(
+        Spent {
+            tokens: 130,
+            usd: Usd(0),
+        },
+        end,
+    );
     let refused = admit(&bounds, short, end, 1).unwrap_err();
-    assert_eq!((refused.over.kind, refused.over.used), (Kind::TokensPerMinute, 90));
+    assert_eq!(
+        (refused.over.kind, refused.over.used),
+        (Kind::TokensPerMinute, 90)
+    );
     let wait = u64::try_from(refused.over.wait.unwrap().as_millis()).unwrap();
     assert!((59_000..=60_000).contains(&wait), "{wait}");
     let counts = scopes[0].own(end);
-    assert_eq!((counts.day_tokens, counts.day_requests, counts.places), (130, 1, 0));
+    assert_eq!(
+        (counts.day_tokens, counts.day_requests, counts.places),
+        (130, 1, 0)
+    );
     let later = admit(&bounds, short, end + wait, 1).unwrap();
-    later.settle(Spent { tokens: 20, usd: Usd(0) }, end + wait);
-    assert_eq!(scopes[0].own(end + wait).minute.iter().map(|(.., tokens)| tokens).sum::<u64>(), 20);
+    later.settle(
+        Spent {
+            tokens: 20,
+            usd: Usd(0),
+        },
+        end + wait,
+    );
+    assert_eq!(
+        scopes[0]
+            .own(end + wait)
+            .minute
+            .iter()
+            .map(|(.., tokens)| tokens)
+            .sum::<u64>(),
+        20
+    );
 }
 
 #[test]
 fn the_tightest_of_all_levels_is_told_of() {
     let limits = [
-        Limits { requests_per_minute: Some(10), tokens_per_day: Some(1_000), ..Limits::default() },
-        Limits { requests_per_day: Some(3), ..Limits::default() },
-        Limits { tokens_per_minute: Some(1_000), usd_per_day: Some(Usd(5)), ..Limits::default() },
+        Limits {
+            requests_per_minute: Some(10),
+            tokens_per_day: Some(1_000),
+            ..Limits::default()
+        },
+        Limits {
+            requests_per_day: Some(3),
+            ..Limits::default()
+        },
+        Limits {
+            tokens_per_minute: Some(1_000),
+            usd_per_day: Some(Usd(5)),
+            ..Limits::default()
+        },
     ];
     let scopes = scopes();
     let bounds = bounds(&limits, &scopes);
     let midnight = (NOW / 86_400_000 + 1) * 86_400_000;
     let left = admit(&bounds, Ask::of(400, Usd(5)), NOW + 250, 1).unwrap();
     let day = Duration::from_millis(midnight - NOW - 250);
-    let requests = Room { limit: 3, remaining: 2, reset: day };
-    let tokens = Room { limit: 1_000, remaining: 600, reset: day };
-    assert_eq!(left.left, Left { requests: Some(requests), tokens: Some(tokens) });
+    let requests = Room {
+        limit: 3,
+        remaining: 2,
+        reset: day,
+    };
+    let tokens = Room {
+        limit: 1_000,
+        remaining: 600,
+        reset: day,
+    };
+    assert_eq!(
+        left.left,
+        Left {
+            requests: Some(requests),
+            tokens: Some(tokens)
+        }
+    );
     // The money is gone until tomorrow; but so many tokens are never there within a minute.
-    for (tokens, level, kind, wait) in
-        [(600, Level::KeyModel, Kind::UsdPerDay, Some(day)), (1_001, Level::Caller, Kind::TokensPerDay, None)]
-    {
+    for (tokens, level, kind, wait) in [
+        (600, Level::KeyModel, Kind::UsdPerDay, Some(day)),
+        (1_001, Level::Caller, Kind::TokensPerDay, None),
+    ] {
         let refused = admit(&bounds, Ask::of(tokens, Usd(1)), NOW + 250, 1).unwrap_err();
         assert_eq!(
-            (refused.level, &*refused.name, refused.over.kind, refused.over.wait),
+            (
+                refused.level,
+                &*refused.name,
+                refused.over.kind,
+                refused.over.wait
+            ),
             (level, level.name(), kind, wait)
         );
         assert_eq!(refused.left, left.left);
     }
     // A third of each, and two requests are more than one.
     let refused = admit(&bounds, Ask::of(0, Usd(0)), NOW + 250, 3).unwrap_err();
-    assert_eq!((refused.over.limit, refused.over.kind), (1, Kind::RequestsPerDay));
+    assert_eq!(
+        (refused.over.limit, refused.over.kind),
+        (1, Kind::RequestsPerDay)
+    );
 }
 
 #[test]
 fn a_clock_that_went_ahead_for_one_key_takes_nothing_from_another() {
     let limits = [
-        Limits { requests_per_day: Some(100), ..Limits::default() },
-        Limits { requests_per_minute: Some(1), ..Limits::default() },
+        Limits {
+            requests_per_day: Some(100),
+            ..Limits::default()
+        },
+        Limits {
+            requests_per_minute: Some(1),
+            ..Limits::default()
+        },
     ];
     let caller = scope(Level::Caller);
     let keys = [scope(Level::Key), scope(Level::Key)];
     let bounds = |key: usize| -> Bounds<'_> {
-        [Bound { limits: &limits[0], scope: &caller }, Bound { limits: &limits[1], scope: &keys[key] }]
-            .into_iter()
-            .collect()
+        [
+            Bound {
+                limits: &limits[0],
+                scope: &caller,
+            },
+            Bound {
+                limits: &limits[1],
+                scope: &keys[key],
+            },
+        ]
+        .into_iter()
+        .collect()
     };
-    admit(&bounds(0), ONE, NOW, 1).unwrap().settle(Spent::default(), NOW);
-    admit(&bounds(1), ONE, NOW + 3_600_000, 1).unwrap().settle(Spent::default(), NOW + 3_600_000);
-    assert!(admit(&bounds(0), ONE, NOW + 1_000, 1).is_err(), "its minute is not over");
+    admit(&bounds(0), ONE, NOW, 1)
+        .unwrap()
+        .settle(Spent::default(), NOW);
+    admit(&bounds(1), ONE, NOW + 3_600_000, 1)
+        .unwrap()
+        .settle(Spent::default(), NOW + 3_600_000);
+    assert!(
+        admit(&bounds(0), ONE, NOW + 1_000, 1).is_err(),
+        "its minute is not over"
+    );
     assert!(
         admit(&bounds(1), ONE, NOW + 2_000, 1).is_err(),
         "nor is that of the other, which began with the right time"
@@ -323,14 +506,41 @@ fn what_nobody_knows_the_cost_of_is_told_beside_the_sums_of_money_of_its_month()
     // The first of a month, and the last day before.
     let (now, before) = (20_758 * DAY, 20_757 * DAY);
     let scope = Arc::new(Scope::new(Level::Caller, "acme".into()));
-    for (at, requests) in [(before, 3), (now, 2), (before, 4), (now, 0), (now + 29 * DAY, 1)] {
+    for (at, requests) in [
+        (before, 3),
+        (now, 2),
+        (before, 4),
+        (now, 0),
+        (now + 29 * DAY, 1),
+    ] {
         scope.lacks(at, requests);
     }
     let told = |limits: Limits, now| {
-        super::report(&Bound { limits: &limits, scope: &scope }, &scope.own(now), now)["unpriced_requests"].as_u64()
+        super::report(
+            &Bound {
+                limits: &limits,
+                scope: &scope,
+            },
+            &scope.own(now),
+            now,
+        )["unpriced_requests"]
+            .as_u64()
     };
-    let money = Limits { usd_per_month: Some(Usd(5)), ..Limits::default() };
+    let money = Limits {
+        usd_per_month: Some(Usd(5)),
+        ..Limits::default()
+    };
     assert_eq!(told(money, now), Some(3));
     assert_eq!(told(money, now + 31 * DAY), None, "another month");
-    assert_eq!(told(Limits { requests_per_day: Some(5), ..Limits::default() }, now), None, "no sum of money");
+    assert_eq!(
+        told(
+            Limits {
+                requests_per_day: Some(5),
+                ..Limits::default()
+            },
+            now
+        ),
+        None,
+        "no sum of money"
+    );
 }

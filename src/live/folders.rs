@@ -44,15 +44,25 @@ pub(super) struct Folders {
 impl Folders {
     /// Makes a watcher of no folder yet. Its events go to `sender`.
     pub(super) fn new(sender: Sender<Event>) -> Self {
-        Self { sender, watched: None }
+        Self {
+            sender,
+            watched: None,
+        }
     }
 
     /// Watches these folders, never the files: a watch on a file goes deaf after the first atomic
     /// rename. A folder that was replaced counts as another one, and is watched anew. Returns
     /// whether the set of watched folders is new.
     pub(super) fn watch(&mut self, folders: BTreeSet<PathBuf>) -> bool {
-        let wanted: Vec<_> = folders.into_iter().map(|folder| (folder.clone(), inode(&folder))).collect();
-        if self.watched.as_ref().is_some_and(|(_, watched)| *watched == wanted) {
+        let wanted: Vec<_> = folders
+            .into_iter()
+            .map(|folder| (folder.clone(), inode(&folder)))
+            .collect();
+        if self
+            .watched
+            .as_ref()
+            .is_some_and(|(_, watched)| *watched == wanted)
+        {
             return false;
         }
         let sender = self.sender.clone();
@@ -62,7 +72,10 @@ impl Folders {
             }
         });
         let warn = |what: &dyn Display, why: notify::Error| {
-            log::warn!("cannot watch {what}: {why}; the gateway still finds changes within {} s", POLL.as_secs());
+            log::warn!(
+                "cannot watch {what}: {why}; the gateway still finds changes within {} s",
+                POLL.as_secs()
+            );
         };
         let mut watcher = match watcher {
             Ok(watcher) => watcher,
@@ -84,7 +97,9 @@ impl Folders {
 /// Returns the events of a notification. Reading is a notification too, and is left out: otherwise
 /// our own looks would wake us for ever.
 fn events(event: notify::Result<notify::Event>) -> Vec<Event> {
-    let Ok(event) = event else { return vec![Event::Lost] };
+    let Ok(event) = event else {
+        return vec![Event::Lost];
+    };
     if event.need_rescan() {
         return vec![Event::Lost];
     }
@@ -97,7 +112,9 @@ fn events(event: notify::Result<notify::Event>) -> Vec<Event> {
         EventKind::Modify(ModifyKind::Data(_)) | EventKind::Create(_) => each(Event::Written),
         // This is the same rename once more.
         EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => Vec::new(),
-        EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Any | EventKind::Other => vec![Event::Stirred],
+        EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Any | EventKind::Other => {
+            vec![Event::Stirred]
+        }
     }
 }
 

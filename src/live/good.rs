@@ -31,13 +31,21 @@ pub(super) struct GoodTexts {
 
 impl GoodTexts {
     pub(super) fn new(dir: &Path, live: &Texts) -> Self {
-        Self { live: live.clone(), refused: Texts::new(), when: BTreeMap::new(), dir: dir.to_owned() }
+        Self {
+            live: live.clone(),
+            refused: Texts::new(),
+            when: BTreeMap::new(),
+            dir: dir.to_owned(),
+        }
     }
 
     /// Notes the texts that are refused. Returns whether any of them is new.
     pub(super) fn refused(&mut self, bad: Texts) -> bool {
-        let new =
-            bad.iter().any(|(path, version)| self.refused.get(path).is_none_or(|before| before.text != version.text));
+        let new = bad.iter().any(|(path, version)| {
+            self.refused
+                .get(path)
+                .is_none_or(|before| before.text != version.text)
+        });
         let now = Instant::now();
         self.when.retain(|_, at| now.duration_since(*at) < MEMORY);
         self.when.extend(bad.keys().map(|path| (path.clone(), now)));
@@ -47,7 +55,12 @@ impl GoodTexts {
 
     /// Returns the changed files that are to blame, and whether each of them was refused before
     /// this change.
-    pub(super) fn blamed(&self, whole: &WholeTexts, problems: &[Problem], now: Instant) -> (Texts, bool) {
+    pub(super) fn blamed(
+        &self,
+        whole: &WholeTexts,
+        problems: &[Problem],
+        now: Instant,
+    ) -> (Texts, bool) {
         let changed = self.changed(whole);
         let named = named(&self.dir, problems);
         let of = |wanted: &dyn Fn(&Path) -> bool| {
@@ -58,49 +71,91 @@ impl GoodTexts {
         // An error may appear in a file that did not change: it may name something that another
         // file took away.
         let standing = |path: &Path| {
-            self.refused.get(path).is_some_and(|before| changed.get(path).is_some_and(|now| now.text == before.text))
+            self.refused
+                .get(path)
+                .is_some_and(|before| changed.get(path).is_some_and(|now| now.text == before.text))
         };
-        let choices = [of(&|path| named.contains(path)), of(&standing), changed.clone()];
-        let bad = choices.into_iter().find(|bad| !bad.is_empty()).unwrap_or_default();
+        let choices = [
+            of(&|path| named.contains(path)),
+            of(&standing),
+            changed.clone(),
+        ];
+        let bad = choices
+            .into_iter()
+            .find(|bad| !bad.is_empty())
+            .unwrap_or_default();
         let known = |path: &PathBuf| {
-            self.refused.contains_key(path) || self.when.get(path).is_some_and(|at| now.duration_since(*at) < MEMORY)
+            self.refused.contains_key(path)
+                || self
+                    .when
+                    .get(path)
+                    .is_some_and(|at| now.duration_since(*at) < MEMORY)
         };
         let before = !bad.is_empty() && bad.keys().all(known);
         (bad, before)
     }
 
     /// Blames more files, by these problems. Returns whether there are any.
-    pub(super) fn blame_more(&self, whole: &WholeTexts, problems: &[Problem], bad: &mut Texts) -> bool {
+    pub(super) fn blame_more(
+        &self,
+        whole: &WholeTexts,
+        problems: &[Problem],
+        bad: &mut Texts,
+    ) -> bool {
         let named = named(&self.dir, problems);
         let before = bad.len();
-        bad.extend(self.changed(whole).into_iter().filter(|(path, _)| named.contains(path)));
+        bad.extend(
+            self.changed(whole)
+                .into_iter()
+                .filter(|(path, _)| named.contains(path)),
+        );
         bad.len() > before
     }
 
     /// Returns whether any file changed that is not bad.
     pub(super) fn has_more(&self, whole: &WholeTexts, bad: &Texts) -> bool {
-        self.changed(whole).keys().any(|path| !bad.contains_key(path))
+        self.changed(whole)
+            .keys()
+            .any(|path| !bad.contains_key(path))
     }
 
     /// Returns all texts, with the live ones in place of the bad ones.
     pub(super) fn instead_of(&self, whole: &WholeTexts, bad: &Texts) -> Texts {
-        let version =
-            |path: &PathBuf, version: &Version| if bad.contains_key(path) { self.of(path) } else { version.clone() };
-        whole.iter().map(|(path, (whole, _))| (path.clone(), version(path, whole))).collect()
+        let version = |path: &PathBuf, version: &Version| {
+            if bad.contains_key(path) {
+                self.of(path)
+            } else {
+                version.clone()
+            }
+        };
+        whole
+            .iter()
+            .map(|(path, (whole, _))| (path.clone(), version(path, whole)))
+            .collect()
     }
 
     fn changed(&self, whole: &WholeTexts) -> Texts {
-        let changed = whole.iter().filter(|(path, (version, _))| self.of(path).text != version.text);
-        changed.map(|(path, (version, _))| (path.clone(), version.clone())).collect()
+        let changed = whole
+            .iter()
+            .filter(|(path, (version, _))| self.of(path).text != version.text);
+        changed
+            .map(|(path, (version, _))| (path.clone(), version.clone()))
+            .collect()
     }
 
     fn of(&self, path: &Path) -> Version {
-        self.live.get(path).cloned().unwrap_or_else(Version::missing)
+        self.live
+            .get(path)
+            .cloned()
+            .unwrap_or_else(Version::missing)
     }
 }
 
 fn named(dir: &Path, problems: &[Problem]) -> BTreeSet<PathBuf> {
-    problems.iter().map(|problem| dir.join(&problem.file)).collect()
+    problems
+        .iter()
+        .map(|problem| dir.join(&problem.file))
+        .collect()
 }
 
 /// Returns a file's name as the operator knows it: `catalog.d/10-acme.yaml`.

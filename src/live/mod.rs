@@ -73,18 +73,41 @@ impl Snapshot {
             .accounts()
             .iter()
             .zip(&states)
-            .map(|(account, state)| Arc::new(Place::new(account.clone(), state.clone(), &accounts.proxies)))
+            .map(|(account, state)| {
+                Arc::new(Place::new(
+                    account.clone(),
+                    state.clone(),
+                    &accounts.proxies,
+                ))
+            })
             .collect();
         let track = |target: &Target| -> Vec<Arc<TargetHealth>> {
             let state = states.get(target.account.index);
-            let kinds = target.account.serves.iter().map(|(kind, _)| *kind).filter(|kind| kind.is_conversation());
-            kinds.filter_map(|kind| state.map(|state| state.track(&target.model, kind))).collect()
+            let kinds = target
+                .account
+                .serves
+                .iter()
+                .map(|(kind, _)| *kind)
+                .filter(|kind| kind.is_conversation());
+            kinds
+                .filter_map(|kind| state.map(|state| state.track(&target.model, kind)))
+                .collect()
         };
         let mut tracks: Vec<Vec<NamedTarget>> = vec![Vec::new(); states.len()];
-        let written = || catalog.models().iter().filter(|model| !model.is_pattern()).flat_map(|model| &model.targets);
+        let written = || {
+            catalog
+                .models()
+                .iter()
+                .filter(|model| !model.is_pattern())
+                .flat_map(|model| &model.targets)
+        };
         for target in written() {
             if let Some(tracks) = tracks.get_mut(target.account.index) {
-                tracks.extend(track(target).into_iter().map(|track| (target.model.clone(), track)));
+                tracks.extend(
+                    track(target)
+                        .into_iter()
+                        .map(|track| (target.model.clone(), track)),
+                );
             }
         }
         for tracks in &mut tracks {
@@ -93,7 +116,9 @@ impl Snapshot {
         }
         let mut served: Vec<HashSet<&str>> = vec![HashSet::new(); states.len()];
         for target in written() {
-            served.get_mut(target.account.index).map(|served| served.insert(&target.model));
+            served
+                .get_mut(target.account.index)
+                .map(|served| served.insert(&target.model));
         }
         for (state, served) in states.iter().zip(&served) {
             state.keep_asked(|model| served.contains(model) || state.listing.has(model));
@@ -103,7 +128,12 @@ impl Snapshot {
             true => Vec::new(),
             false => model.targets.iter().map(track).collect(),
         };
-        let routes = routes.map(|(demand, model)| Route { demand, tracks: tracks_of(model) }).collect();
+        let routes = routes
+            .map(|(demand, model)| Route {
+                demand,
+                tracks: tracks_of(model),
+            })
+            .collect();
         Snapshot {
             catalog,
             states,
@@ -123,7 +153,8 @@ impl Snapshot {
     /// Returns the marks of the catalog, which take a while at the first time. Secrets count in
     /// them only if the admin listener is `guarded`: not everybody may look there.
     pub fn marks(&self, guarded: bool) -> &Marks {
-        self.marks.get_or_init(|| Marks::of(&self.catalog, &Inventory::of(&self.catalog), guarded))
+        self.marks
+            .get_or_init(|| Marks::of(&self.catalog, &Inventory::of(&self.catalog), guarded))
     }
 
     /// Returns the targets of each account, in the catalog's order: first those of conversations,
@@ -147,19 +178,39 @@ impl Snapshot {
     /// of its own.
     pub fn route(&self, model: &Model) -> Option<Cow<'_, Route>> {
         let route = self.routes.get(model.index)?;
-        let is_written = |written: &Arc<Model>| written.id == model.id && written.pattern == model.pattern;
-        if self.catalog.models().get(model.index).is_some_and(is_written) {
+        let is_written =
+            |written: &Arc<Model>| written.id == model.id && written.pattern == model.pattern;
+        if self
+            .catalog
+            .models()
+            .get(model.index)
+            .is_some_and(is_written)
+        {
             return Some(Cow::Borrowed(route));
         }
-        let tracks = model.targets.iter().map(|target| self.asked(target)).collect();
-        Some(Cow::Owned(Route { demand: route.demand.clone(), tracks }))
+        let tracks = model
+            .targets
+            .iter()
+            .map(|target| self.asked(target))
+            .collect();
+        Some(Cow::Owned(Route {
+            demand: route.demand.clone(),
+            tracks,
+        }))
     }
 
     /// Returns the health of a target that is in no catalog.
     fn asked(&self, target: &Target) -> Vec<Arc<TargetHealth>> {
         let state = self.states.get(target.account.index);
-        let kinds = target.account.serves.iter().map(|(kind, _)| *kind).filter(|kind| kind.is_conversation());
-        kinds.filter_map(|kind| state.map(|state| state.asked(&target.model, kind))).collect()
+        let kinds = target
+            .account
+            .serves
+            .iter()
+            .map(|(kind, _)| *kind)
+            .filter(|kind| kind.is_conversation());
+        kinds
+            .filter_map(|kind| state.map(|state| state.asked(&target.model, kind)))
+            .collect()
     }
 }
 
@@ -189,11 +240,16 @@ models: {}
 callers: {}
 "#;
         let key = include_str!("../../tests/support/service_account.json").to_owned();
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Ok(key.clone()));
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
+            Ok(key.clone())
+        });
         let catalog = catalog.unwrap_or_else(|problems| panic!("{problems}"));
         let limits = limits::Registry::default();
         let snapshot = Snapshot::new(catalog, &Registry::default(), &limits, &mut Vec::new, 1);
-        let hosts: Vec<&str> = snapshot.called().map(|place| &*place.account.base.host).collect();
+        let hosts: Vec<&str> = snapshot
+            .called()
+            .map(|place| &*place.account.base.host)
+            .collect();
         assert_eq!(hosts, ["a.test", "v.test", "oauth2.googleapis.com"]);
     }
 }

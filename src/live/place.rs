@@ -38,10 +38,20 @@ impl Place {
     pub fn new(account: Arc<Account>, state: Arc<State>, proxies: &Proxies) -> Place {
         state.settings(&account);
         let head = head(&account, |_| true);
-        let trust = account.base.tls.then(|| trust(account.network.ca.as_deref()));
+        let trust = account
+            .base
+            .tls
+            .then(|| trust(account.network.ca.as_deref()));
         let issuer = issuer(&account).map(|issuer| Arc::new(Place::apart(issuer, proxies)));
         let proxy = account.proxy(proxies);
-        Place { account, state, head, issuer, trust, proxy }
+        Place {
+            account,
+            state,
+            head,
+            issuer,
+            trust,
+            proxy,
+        }
     }
 
     /// Makes a server ready for use that is in no catalog. It has a state of its own.
@@ -61,20 +71,30 @@ impl Place {
     /// Returns the secrets that must not appear in a text about the account. `token` is the token
     /// that it had when it answered.
     pub fn secrets<'a>(&'a self, token: Option<&'a Secret>) -> Vec<&'a str> {
-        self.account.secrets().into_iter().chain(token.map(Secret::expose)).collect()
+        self.account
+            .secrets()
+            .into_iter()
+            .chain(token.map(Secret::expose))
+            .collect()
     }
 }
 
 /// Returns the issuer of tokens as an account: it is called like any other.
 fn issuer(account: &Account) -> Option<Account> {
-    let Some(Signer::Google(_, issuer)) = &account.signer else { return None };
+    let Some(Signer::Google(_, issuer)) = &account.signer else {
+        return None;
+    };
     let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
     Some(Account {
         index: account.index,
         leave: account.leave,
         network: Network {
             // A pin is for the account's own host only.
-            ca: account.network.ca.clone().filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
+            ca: account
+                .network
+                .ca
+                .clone()
+                .filter(|pem| issuer.host == account.base.host || !has_pin(pem)),
             ..account.network.clone()
         },
         fingerprint: !account.fingerprint,
@@ -100,7 +120,10 @@ pub fn beside(id: Arc<str>, base: Base, timeouts: Timeouts, content_type: Header
         probe: false,
         timeouts,
         headers: vec![(header::CONTENT_TYPE, content_type)],
-        added: Added { stream_usage: false, trace: false },
+        added: Added {
+            stream_usage: false,
+            trace: false,
+        },
         server: Server::OWN,
         leave: AllowedReferences::ALL,
         fingerprint: 0,
@@ -113,9 +136,20 @@ pub const TELLING: Duration = Duration::from_secs(10);
 
 /// Returns a server that is only told something as an account. It gets bodies of this content type.
 pub fn told(id: &str, webhook: &Webhook, content_type: &'static str) -> Account {
-    let Webhook { tls, host, port, authority, .. } = webhook;
-    let base =
-        Base { tls: *tls, host: host.as_str().into(), port: *port, path: "".into(), authority: authority.clone() };
+    let Webhook {
+        tls,
+        host,
+        port,
+        authority,
+        ..
+    } = webhook;
+    let base = Base {
+        tls: *tls,
+        host: host.as_str().into(),
+        port: *port,
+        path: "".into(),
+        authority: authority.clone(),
+    };
     let timeouts = Timeouts {
         connect: TELLING / 2,
         first_byte: TELLING,
@@ -124,7 +158,12 @@ pub fn told(id: &str, webhook: &Webhook, content_type: &'static str) -> Account 
         total: TELLING,
         total_stream: TELLING,
     };
-    beside(id.into(), base, timeouts, HeaderValue::from_static(content_type))
+    beside(
+        id.into(),
+        base,
+        timeouts,
+        HeaderValue::from_static(content_type),
+    )
 }
 
 /// Writes the part of an HTTP/1.1 request from the end of the path on, with those headers of the
@@ -152,21 +191,41 @@ pub(crate) fn write_header(head: &mut Vec<u8>, name: &HeaderName, value: &Header
 /// except the header of the credential.
 pub(crate) fn headers(account: &Account) -> impl Iterator<Item = (HeaderName, HeaderValue)> {
     let ours = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (header::ACCEPT, HeaderValue::from_static(account.dialect.protocol.accept())),
-        (header::ACCEPT_ENCODING, HeaderValue::from_static("identity")),
-        (header::USER_AGENT, HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")))),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        ),
+        (
+            header::ACCEPT,
+            HeaderValue::from_static(account.dialect.protocol.accept()),
+        ),
+        (
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_static("identity"),
+        ),
+        (
+            header::USER_AGENT,
+            HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION"))),
+        ),
     ];
     let of_dialect = account.dialect.protocol.headers.iter();
-    let of_dialect = of_dialect.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-    let credential = account.key.as_ref().and_then(|key| match account.key_header {
-        KeyHeader::Bearer => bearer(key),
-        KeyHeader::Named(name) => {
-            let mut value = HeaderValue::try_from(key.expose()).ok()?;
-            value.set_sensitive(true);
-            Some((HeaderName::from_static(name), value))
-        }
+    let of_dialect = of_dialect.map(|(name, value)| {
+        (
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        )
     });
+    let credential = account
+        .key
+        .as_ref()
+        .and_then(|key| match account.key_header {
+            KeyHeader::Bearer => bearer(key),
+            KeyHeader::Named(name) => {
+                let mut value = HeaderValue::try_from(key.expose()).ok()?;
+                value.set_sensitive(true);
+                Some((HeaderName::from_static(name), value))
+            }
+        });
     ours.into_iter()
         .chain(of_dialect)
         .filter(|(name, _)| !account.headers.iter().any(|(n, _)| n == name))
@@ -201,7 +260,9 @@ mod tests {
     #[test]
     fn what_goes_through_the_proxies_of_the_environment() {
         let both = |name: &str| {
-            Ok(matches!(name, "HTTPS_PROXY" | "HTTP_PROXY").then(|| "http://p:1".to_owned()).unwrap_or_default())
+            Ok(matches!(name, "HTTPS_PROXY" | "HTTP_PROXY")
+                .then(|| "http://p:1".to_owned())
+                .unwrap_or_default())
         };
         let (proxies, _) = Proxies::of_environment(both).expect("proxies");
         for (account, is_proxied) in [
@@ -209,16 +270,27 @@ mod tests {
             ("openai, base_url: \"https://10.0.0.5\"", true),
             ("openai, base_url: \"https://localhost\"", false),
             ("openai, base_url: \"http://a.test\", insecure: true", true),
-            ("openai, base_url: \"http://10.0.0.5\", insecure: true", true),
+            (
+                "openai, base_url: \"http://10.0.0.5\", insecure: true",
+                true,
+            ),
             ("openai, base_url: \"http://10.0.0.5\"", false),
             ("openai, base_url: \"http://[fd00::1]\"", false),
             ("demo", false),
         ] {
-            let text = format!("accounts:\n  a: {{ dialect: {account} }}\nmodels: {{}}\ncallers: {{}}\n");
-            let read = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Err(String::new()));
+            let text =
+                format!("accounts:\n  a: {{ dialect: {account} }}\nmodels: {{}}\ncallers: {{}}\n");
+            let read = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+                Err(String::new())
+            });
             let account = read.expect("a catalog").accounts()[0].clone();
             let place = Place::new(account, Arc::new(State::new("a".into())), &proxies);
-            assert_eq!(place.proxy.is_some(), is_proxied, "{:?}", place.account.base);
+            assert_eq!(
+                place.proxy.is_some(),
+                is_proxied,
+                "{:?}",
+                place.account.base
+            );
         }
     }
 }

@@ -67,7 +67,12 @@ impl Reloads {
     /// Returns the files with the time at which each file's live text was last seen there. The
     /// latest change comes last.
     pub fn live(&self) -> Vec<(PathBuf, Instant)> {
-        let mut live: Vec<_> = self.settling.lock().live().map(|(path, at)| (path.to_owned(), at)).collect();
+        let mut live: Vec<_> = self
+            .settling
+            .lock()
+            .live()
+            .map(|(path, at)| (path.to_owned(), at))
+            .collect();
         live.sort_by_key(|(_, at)| *at);
         live
     }
@@ -94,7 +99,12 @@ pub struct Live {
 impl Live {
     /// Makes the first catalog the live one.
     pub fn new(snapshot: Snapshot, accounts: Registry, limits: Arc<limits::Registry>) -> Live {
-        Live { snapshot: ArcSwap::from_pointee(snapshot), accounts, limits, reloads: Reloads::default() }
+        Live {
+            snapshot: ArcSwap::from_pointee(snapshot),
+            accounts,
+            limits,
+            reloads: Reloads::default(),
+        }
     }
 
     /// Returns the live catalog for a short look.
@@ -124,11 +134,23 @@ impl Publisher {
     /// tests that reload ten thousand times. Returns the catalog before: its last holder frees all
     /// of it when it drops it.
     pub fn publish(&self, catalog: Catalog) -> Arc<Snapshot> {
-        let Publisher { live, ledger, metrics } = self;
+        let Publisher {
+            live,
+            ledger,
+            metrics,
+        } = self;
         let old = live.load_full();
-        let left = catalog::gone(&old.catalog, &catalog).map(|(label, name)| (label, name.clone())).collect();
+        let left = catalog::gone(&old.catalog, &catalog)
+            .map(|(label, name)| (label, name.clone()))
+            .collect();
         let past = &mut || ledger.past(calendar::now(), Some(&live.limits));
-        let snapshot = Snapshot::new(catalog, &live.accounts, &live.limits, past, old.generation + 1);
+        let snapshot = Snapshot::new(
+            catalog,
+            &live.accounts,
+            &live.limits,
+            past,
+            old.generation + 1,
+        );
         let snapshot = Arc::new(snapshot);
         drop(live.snapshot.swap(snapshot.clone()));
         let new = &snapshot.catalog;

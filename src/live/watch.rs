@@ -48,16 +48,28 @@ pub fn watch(publisher: Publisher, dir: &Path, first: &Loaded) -> Result<Nudge, 
     let (sender, receiver) = channel();
     let nudge = Nudge(sender.clone());
     let dir = absolute(dir)?;
-    let texts = first.texts.iter().map(|(path, version)| Ok((absolute(path)?, version.clone())));
+    let texts = first
+        .texts
+        .iter()
+        .map(|(path, version)| Ok((absolute(path)?, version.clone())));
     let texts = texts.collect::<Result<Texts, String>>()?;
     publisher.live.reloads.begin(&dir, texts.clone());
     let mut watch = Watch {
         live: publisher.live.clone(),
         publisher,
-        listen: first.server.listen.iter().map(|listen| listen.address).collect(),
+        listen: first
+            .server
+            .listen
+            .iter()
+            .map(|listen| listen.address)
+            .collect(),
         guarded: first.server.admin.is_guarded(),
         catalog_size: first.server.limits.catalog_size,
-        named: texts.keys().filter(|path| !is_source(&dir, path)).cloned().collect(),
+        named: texts
+            .keys()
+            .filter(|path| !is_source(&dir, path))
+            .cloned()
+            .collect(),
         signs: HashMap::new(),
         good: GoodTexts::new(&dir, &texts),
         dir,
@@ -144,8 +156,16 @@ impl Watch {
     }
 
     fn watch_folders(&mut self) -> bool {
-        let of_named = self.named.iter().filter_map(|path| path.parent().map(Path::to_owned));
-        self.folders.watch([self.dir.clone(), self.dir.join("catalog.d")].into_iter().chain(of_named).collect())
+        let of_named = self
+            .named
+            .iter()
+            .filter_map(|path| path.parent().map(Path::to_owned));
+        self.folders.watch(
+            [self.dir.clone(), self.dir.join("catalog.d")]
+                .into_iter()
+                .chain(of_named)
+                .collect(),
+        )
     }
 
     fn is_quiet(&self) -> bool {
@@ -191,7 +211,11 @@ impl Watch {
             Event::Written(path) => note(path, Sign::Open),
             Event::Linked(path) => note(path, Sign::Unknown),
             Event::Closed(path) => {
-                if let Some(sign) = self.signs.get_mut(&path).filter(|sign| **sign == Sign::Open) {
+                if let Some(sign) = self
+                    .signs
+                    .get_mut(&path)
+                    .filter(|sign| **sign == Sign::Open)
+                {
                     *sign = Sign::Closed;
                 }
             }
@@ -201,7 +225,10 @@ impl Watch {
     /// Looks at the files, and notes the content of each.
     fn look(&mut self) {
         let reloads = &self.live.reloads;
-        let listed = list(&self.dir).map_or_else(|_| vec![self.dir.join("catalog.yaml")], |listed| listed.paths);
+        let listed = list(&self.dir).map_or_else(
+            |_| vec![self.dir.join("catalog.yaml")],
+            |listed| listed.paths,
+        );
         let there: HashSet<&Path> = listed.iter().map(PathBuf::as_path).collect();
         let others: Vec<PathBuf> = {
             let (mut settling, now) = (reloads.settling.lock(), Instant::now());
@@ -209,18 +236,29 @@ impl Watch {
             for path in &listed {
                 settling.appeared(path, now);
             }
-            settling.paths().filter(|path| !there.contains(path)).map(Path::to_owned).collect()
+            settling
+                .paths()
+                .filter(|path| !there.contains(path))
+                .map(Path::to_owned)
+                .collect()
         };
         let (clock, thorough) = (SystemTime::now(), std::mem::take(&mut self.thorough));
         let mut left = self.catalog_size;
         for path in listed.iter().chain(&others) {
-            let limit = if is_source(&self.dir, path) { left } else { LARGEST_NAMED };
+            let limit = if is_source(&self.dir, path) {
+                left
+            } else {
+                LARGEST_NAMED
+            };
             let known = reloads.settling.lock().found(path).cloned();
             let known = known.filter(|known| !thorough && is_as_before(path, known, clock));
             let now = Instant::now();
             let found = known.or_else(|| read_whole(path, limit));
             if is_source(&self.dir, path)
-                && let Some(Version { text: FileText::Bytes(bytes), .. }) = &found
+                && let Some(Version {
+                    text: FileText::Bytes(bytes),
+                    ..
+                }) = &found
             {
                 left = left.saturating_sub(bytes.len());
             }
@@ -234,8 +272,11 @@ impl Watch {
     /// Logs each file that is written without an end, once.
     fn tell(&mut self) {
         let waiting = self.live.reloads.waiting(Instant::now());
-        let endless: Vec<PathBuf> =
-            waiting.into_iter().flat_map(|waiting| waiting.endless).map(|(path, _)| path).collect();
+        let endless: Vec<PathBuf> = waiting
+            .into_iter()
+            .flat_map(|waiting| waiting.endless)
+            .map(|(path, _)| path)
+            .collect();
         for path in endless.iter().filter(|path| !self.endless.contains(path)) {
             log::warn!(
                 "{} is written without a pause, or another program keeps it open, so the gateway cannot know when it is complete: of its changes \
@@ -250,13 +291,21 @@ impl Watch {
 
 /// Returns whether a file looks as it did when it was read, and no later write could be hidden.
 fn is_as_before(path: &Path, known: &Version, clock: SystemTime) -> bool {
-    matches!(known.text, FileText::Bytes(_)) && stat(path) == known.stat && !was_changed_within(known, YOUNG, clock)
+    matches!(known.text, FileText::Bytes(_))
+        && stat(path) == known.stat
+        && !was_changed_within(known, YOUNG, clock)
 }
 
 /// Returns whether a file was changed so recently. If the clocks differ, the answer may be true for
 /// an older change.
 fn was_changed_within(version: &Version, span: Duration, clock: SystemTime) -> bool {
-    let Some(stat) = version.stat else { return false };
-    let now = clock.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
-    i128::try_from(now).is_ok_and(|now| now - stat.changed < i128::try_from(span.as_nanos()).unwrap_or(i128::MAX))
+    let Some(stat) = version.stat else {
+        return false;
+    };
+    let now = clock
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos();
+    i128::try_from(now)
+        .is_ok_and(|now| now - stat.changed < i128::try_from(span.as_nanos()).unwrap_or(i128::MAX))
 }

@@ -32,7 +32,11 @@ impl Gone {
         self.0.extend(left.into_iter().map(|name| (now, name)));
         let before = self.0.len();
         self.0.drain(..before.saturating_sub(live.max(MOST)));
-        while self.0.front().is_some_and(|(since, _)| now.saturating_duration_since(*since) >= KEPT_FOR) {
+        while self
+            .0
+            .front()
+            .is_some_and(|(since, _)| now.saturating_duration_since(*since) >= KEPT_FOR)
+        {
             self.0.pop_front();
         }
         self.0.len() < before

@@ -19,7 +19,10 @@ pub(crate) struct Labelled<L, M> {
 
 impl<L, M> Clone for Labelled<L, M> {
     fn clone(&self) -> Labelled<L, M> {
-        Labelled { series: self.series.clone(), make: self.make }
+        Labelled {
+            series: self.series.clone(),
+            make: self.make,
+        }
     }
 }
 
@@ -32,14 +35,21 @@ impl<L, M: Default> Default for Labelled<L, M> {
 impl<L, M> Labelled<L, M> {
     /// Makes a family that makes each new series with `make`.
     pub(crate) fn new(make: fn() -> M) -> Labelled<L, M> {
-        Labelled { series: Arc::default(), make }
+        Labelled {
+            series: Arc::default(),
+            make,
+        }
     }
 }
 
 impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
     /// Uses the series with these labels, if it is there. It does not end meanwhile.
     pub(crate) fn with_known<T>(&self, labels: &L, used: impl FnOnce(&M) -> T) -> Option<T> {
-        self.series.read().unwrap_or_else(PoisonError::into_inner).get(labels).map(used)
+        self.series
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(labels)
+            .map(used)
     }
 
     /// Uses the series with these labels; it is made if it is not there. It does not end meanwhile.
@@ -61,7 +71,10 @@ impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
 
     /// Ends all series.
     pub(crate) fn clear(&self) {
-        self.series.write().unwrap_or_else(PoisonError::into_inner).clear();
+        self.series
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
     }
 
     /// Ends each series with a name that `is_kept` does not know. It gets the label of each name
@@ -71,12 +84,19 @@ impl<L: Clone + Eq + Hash, M> Labelled<L, M> {
         L: HasNames,
     {
         let has_ended = |labels: &L| {
-            labels.names().into_iter().any(|(label, name)| name.as_ref().is_some_and(|name| !is_kept(label, name)))
+            labels
+                .names()
+                .into_iter()
+                .any(|(label, name)| name.as_ref().is_some_and(|name| !is_kept(label, name)))
         };
         // They are looked for while exchanges go on counting.
         let ended: Vec<L> = {
             let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
-            series.keys().filter(|labels| has_ended(labels)).cloned().collect()
+            series
+                .keys()
+                .filter(|labels| has_ended(labels))
+                .cloned()
+                .collect()
         };
         if !ended.is_empty() {
             let mut series = self.series.write().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +115,9 @@ impl<L: EncodeLabelSet + Ord, M: EncodeMetric + TypedMetric> EncodeMetric for La
         // The order is the same at each scrape, whenever and in whatever order the series began.
         let mut sorted: Vec<_> = series.iter().collect();
         sorted.sort_unstable_by_key(|(labels, _)| *labels);
-        sorted.into_iter().try_for_each(|(labels, one)| one.encode(encoder.encode_family(labels)?))
+        sorted
+            .into_iter()
+            .try_for_each(|(labels, one)| one.encode(encoder.encode_family(labels)?))
     }
 
     fn metric_type(&self) -> MetricType {
@@ -103,7 +125,10 @@ impl<L: EncodeLabelSet + Ord, M: EncodeMetric + TypedMetric> EncodeMetric for La
     }
 
     fn is_empty(&self) -> bool {
-        self.series.read().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.series
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
     }
 }
 
@@ -132,7 +157,10 @@ mod tests {
         };
         let first = scrape(&mut NAMES.into_iter());
         assert_eq!(first, scrape(&mut NAMES.into_iter().rev()));
-        let lines: Vec<_> = first.lines().filter(|line| line.starts_with("some_total")).collect();
+        let lines: Vec<_> = first
+            .lines()
+            .filter(|line| line.starts_with("some_total"))
+            .collect();
         assert!(lines.len() == NAMES.len() && lines.is_sorted(), "{first}");
     }
 }

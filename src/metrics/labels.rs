@@ -80,7 +80,13 @@ impl Hash for SidesLabels {
 
 impl Hash for ExchangeLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash::texts(self.sides.values().into_iter().chain([self.door, self.outcome]), state);
+        hash::texts(
+            self.sides
+                .values()
+                .into_iter()
+                .chain([self.door, self.outcome]),
+            state,
+        );
     }
 }
 
@@ -92,20 +98,28 @@ impl Hash for TokensLabels {
 
 impl Hash for AttemptLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let [model, account] = [&self.model, &self.account].map(|name| name.as_deref().unwrap_or_default());
+        let [model, account] =
+            [&self.model, &self.account].map(|name| name.as_deref().unwrap_or_default());
         hash::texts([model, account, self.outcome], state);
     }
 }
 
 impl Hash for DoorLabels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash::texts([self.model.as_deref().unwrap_or_default(), self.door], state);
+        hash::texts(
+            [self.model.as_deref().unwrap_or_default(), self.door],
+            state,
+        );
     }
 }
 
 impl HasNames for SidesLabels {
     fn names(&self) -> impl IntoIterator<Item = (&'static str, &Name)> {
-        [("model", &self.model), ("account", &self.account), ("caller", &self.caller)]
+        [
+            ("model", &self.model),
+            ("account", &self.account),
+            ("caller", &self.caller),
+        ]
     }
 }
 

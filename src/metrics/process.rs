@@ -25,36 +25,60 @@ pub(super) struct ThisProcess {
 impl ThisProcess {
     /// Returns the readings of a process that begins now.
     pub(super) fn new() -> ThisProcess {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        ThisProcess { started: now.as_secs_f64() }
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        ThisProcess {
+            started: now.as_secs_f64(),
+        }
     }
 }
 
 impl Collector for ThisProcess {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        let read = |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
+        let read =
+            |name: &str| std::fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
         if let Some(seconds) = cpu_seconds(&read("stat")) {
             let metric = ConstCounter::new(seconds);
             let help = "Time that the process used processors";
-            metric.encode(encoder.encode_descriptor("process_cpu_seconds", help, None, metric.metric_type())?)?;
+            metric.encode(encoder.encode_descriptor(
+                "process_cpu_seconds",
+                help,
+                None,
+                metric.metric_type(),
+            )?)?;
         }
         let status = read("status");
         // One of the descriptors is that of the folder itself.
-        let open = std::fs::read_dir("/proc/self/fd").ok().map(|all| all.count().saturating_sub(1) as f64);
+        let open = std::fs::read_dir("/proc/self/fd")
+            .ok()
+            .map(|all| all.count().saturating_sub(1) as f64);
         let gauges = [
             (
                 "process_resident_memory_bytes",
                 "Memory of the process that is in RAM",
                 number(&status, "VmRSS:").map(|kib| kib * 1024.0),
             ),
-            ("process_open_fds", "File descriptors that the process has open, connections included", open),
+            (
+                "process_open_fds",
+                "File descriptors that the process has open, connections included",
+                open,
+            ),
             (
                 "process_max_fds",
                 "File descriptors that the process may have open",
                 number(&read("limits"), "Max open files"),
             ),
-            ("process_threads", "Threads of the process", number(&status, "Threads:")),
-            ("process_start_time_seconds", "Unix time at which the process started", Some(self.started)),
+            (
+                "process_threads",
+                "Threads of the process",
+                number(&status, "Threads:"),
+            ),
+            (
+                "process_start_time_seconds",
+                "Unix time at which the process started",
+                Some(self.started),
+            ),
         ];
         for (name, help, value) in gauges {
             let Some(value) = value else { continue };
@@ -72,10 +96,16 @@ pub(super) struct Certificates(pub(super) Vec<(String, Arc<Certificate>)>);
 impl Collector for Certificates {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let help = "Unix time at which the certificate of a TLS listener ends";
-        let mut family = encoder.encode_descriptor("certificate_expiry_seconds", help, None, MetricType::Gauge)?;
+        let mut family = encoder.encode_descriptor(
+            "certificate_expiry_seconds",
+            help,
+            None,
+            MetricType::Gauge,
+        )?;
         for (listener, certificate) in &self.0 {
             if let Some(ends) = certificate.ends() {
-                ConstGauge::new(ends).encode(family.encode_family(&[("listener", &**listener)])?)?;
+                ConstGauge::new(ends)
+                    .encode(family.encode_family(&[("listener", &**listener)])?)?;
             }
         }
         Ok(())
@@ -93,7 +123,12 @@ fn cpu_seconds(stat: &str) -> Option<f64> {
 
 /// Returns the first number behind a name that begins a line.
 fn number(text: &str, name: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
+    text.lines()
+        .find_map(|line| line.strip_prefix(name))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -108,9 +143,15 @@ mod tests {
         let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
                       Max open files            1024                 4096                 files     \n";
         assert_eq!(number(limits, "Max open files"), Some(1024.0));
-        assert_eq!(number("VmSize:\t  9 kB\nVmRSS:\t   12 kB\n", "VmRSS:"), Some(12.0));
         assert_eq!(
-            number("Max open files            unlimited            unlimited            files", "Max open files"),
+            number("VmSize:\t  9 kB\nVmRSS:\t   12 kB\n", "VmRSS:"),
+            Some(12.0)
+        );
+        assert_eq!(
+            number(
+                "Max open files            unlimited            unlimited            files",
+                "Max open files"
+            ),
             None
         );
     }

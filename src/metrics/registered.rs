@@ -5,8 +5,8 @@ use super::labels::WordLabels;
 use super::process::ThisProcess;
 use super::sets::Sets;
 use super::{
-    AccountMetrics, CallerMetrics, CatalogMetrics, ExchangeMetrics, Metrics, ModelMetrics, ProcessMetrics, SpanMetrics,
-    StoreMetrics,
+    AccountMetrics, CallerMetrics, CatalogMetrics, ExchangeMetrics, Metrics, ModelMetrics,
+    ProcessMetrics, SpanMetrics, StoreMetrics,
 };
 use crate::base::lock::Lock;
 use crate::conf::config::SeriesBounds;
@@ -17,19 +17,24 @@ use prometheus_client::registry::{Metric, Registry};
 /// Makes a histogram of the time that callers wait.
 const SECONDS: fn() -> Histogram = || {
     Histogram::new([
-        0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+        0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0,
+        300.0, 600.0,
     ])
 };
 /// Makes a histogram of the time to the first token. Most models take from a tenth of a second to
 /// some seconds, and those that think first take minutes.
 const FIRST_TOKEN: fn() -> Histogram = || {
     Histogram::new([
-        0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, 4.0, 7.0, 12.0, 20.0, 35.0, 60.0, 120.0, 300.0, 600.0,
+        0.025, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.5, 4.0, 7.0, 12.0, 20.0, 35.0, 60.0,
+        120.0, 300.0, 600.0,
     ])
 };
 /// Makes a histogram of the time that the gateway itself is at work.
-const OWN: fn() -> Histogram =
-    || Histogram::new([0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002_5, 0.01, 0.05, 0.25]);
+const OWN: fn() -> Histogram = || {
+    Histogram::new([
+        0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002_5, 0.01, 0.05, 0.25,
+    ])
+};
 
 /// Adds a metric. The client library adds `_total` to counters by itself.
 fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
@@ -39,7 +44,12 @@ fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &
 }
 
 /// Adds histograms.
-fn times<L>(registry: &mut Registry, name: &str, help: &str, new: fn() -> Histogram) -> Labelled<L, Histogram>
+fn times<L>(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+    new: fn() -> Histogram,
+) -> Labelled<L, Histogram>
 where
     Labelled<L, Histogram>: Metric,
 {
@@ -63,14 +73,41 @@ impl Metrics {
         let r = registry.sub_registry_with_prefix("portcullis");
         let exchanges = ExchangeMetrics {
             requests: add(r, "requests", "Exchanges by how they ended"),
-            seconds: times(r, "request_seconds", "From the request's head to the answer's last byte", SECONDS),
-            first_byte: times(r, "first_byte_seconds", "From the request's head to the answer's first byte", SECONDS),
-            own: times(r, "own_seconds", "Time that an exchange spent running in Portcullis itself", OWN),
+            seconds: times(
+                r,
+                "request_seconds",
+                "From the request's head to the answer's last byte",
+                SECONDS,
+            ),
+            first_byte: times(
+                r,
+                "first_byte_seconds",
+                "From the request's head to the answer's first byte",
+                SECONDS,
+            ),
+            own: times(
+                r,
+                "own_seconds",
+                "Time that an exchange spent running in Portcullis itself",
+                OWN,
+            ),
             tokens: add(r, "tokens", "Tokens, as counted or estimated"),
-            cost: add(r, "cost_usd", "US dollars that tokens cost, where their price is known"),
+            cost: add(
+                r,
+                "cost_usd",
+                "US dollars that tokens cost, where their price is known",
+            ),
             unpriced: add(r, "cost_unknown", "Answers whose price is not known"),
-            limited: add(r, "limited", "Requests refused by a limit of their caller, key or key's model"),
-            attempts: add(r, "attempts", "Attempts at upstream accounts by how they ended"),
+            limited: add(
+                r,
+                "limited",
+                "Requests refused by a limit of their caller, key or key's model",
+            ),
+            attempts: add(
+                r,
+                "attempts",
+                "Attempts at upstream accounts by how they ended",
+            ),
             resent: add(
                 r,
                 "resent",
@@ -87,16 +124,32 @@ impl Metrics {
                 "From the start of an attempt at an account to the first piece of its streamed answer",
                 FIRST_TOKEN,
             ),
-            estimated: add(r, "usage_estimated", "Exchanges whose tokens had to be estimated"),
-            losses: add(r, "dropped_params", "Fields of requests that the upstream's format cannot express"),
+            estimated: add(
+                r,
+                "usage_estimated",
+                "Exchanges whose tokens had to be estimated",
+            ),
+            losses: add(
+                r,
+                "dropped_params",
+                "Fields of requests that the upstream's format cannot express",
+            ),
             bound: Labelled::default(),
         };
         let accounts = AccountMetrics {
             in_flight: add(r, "in_flight", "Requests in flight at an account"),
             states: add(r, "account_state", "1 for the state that an account is in"),
-            reasons: add(r, "account_reason", "1 for the reason why an account is not ok"),
+            reasons: add(
+                r,
+                "account_reason",
+                "1 for the reason why an account is not ok",
+            ),
             targets: add(r, "target_state", "1 for the state that a target is in"),
-            probing: add(r, "target_probing", "1 while a request tests whether a target works again"),
+            probing: add(
+                r,
+                "target_probing",
+                "1 while a request tests whether a target works again",
+            ),
             headroom: add(
                 r,
                 "headroom_ratio",
@@ -104,10 +157,23 @@ impl Metrics {
             ),
         };
         let models = ModelMetrics {
-            hedges: add(r, "hedges", "Second attempts beside a slow first one, by whether they were faster"),
+            hedges: add(
+                r,
+                "hedges",
+                "Second attempts beside a slow first one, by whether they were faster",
+            ),
             waiting: add(r, "waiting", "Requests that wait in the queue of a model"),
-            queue: times(r, "queue_seconds", "Time in the queue of a model, of the requests that waited", SECONDS),
-            shed: add(r, "shed", "Requests refused because all accounts were busy and the queue was full"),
+            queue: times(
+                r,
+                "queue_seconds",
+                "Time in the queue of a model, of the requests that waited",
+                SECONDS,
+            ),
+            shed: add(
+                r,
+                "shed",
+                "Requests refused because all accounts were busy and the queue was full",
+            ),
             spared: add(
                 r,
                 "retries_spared",
@@ -127,11 +193,31 @@ impl Metrics {
             ),
         };
         let catalog = CatalogMetrics {
-            old_hashes: add(r, "old_hash_uses", "Requests with a secret that is being replaced"),
-            generation: add(r, "catalog_generation", "Number of catalogs that were taken since the start"),
-            last_success: add(r, "catalog_last_success_seconds", "Unix time at which the present catalog was taken"),
-            refusals: add(r, "catalog_refusals", "Changes of the catalog that were refused"),
-            reload_failed: add(r, "reload_failed", "1 while the files hold a catalog that was refused"),
+            old_hashes: add(
+                r,
+                "old_hash_uses",
+                "Requests with a secret that is being replaced",
+            ),
+            generation: add(
+                r,
+                "catalog_generation",
+                "Number of catalogs that were taken since the start",
+            ),
+            last_success: add(
+                r,
+                "catalog_last_success_seconds",
+                "Unix time at which the present catalog was taken",
+            ),
+            refusals: add(
+                r,
+                "catalog_refusals",
+                "Changes of the catalog that were refused",
+            ),
+            reload_failed: add(
+                r,
+                "reload_failed",
+                "1 while the files hold a catalog that was refused",
+            ),
             shrunk: add(
                 r,
                 "catalog_shrunk",
@@ -159,23 +245,52 @@ impl Metrics {
                 "descriptors_lacking",
                 "Connections that were not made because no file descriptor was free for them",
             ),
-            panics: add(r, "panics", "Exchanges that ended in a panic, which is a bug of Portcullis"),
-            problems: add(r, "problems", "Problems that the gateway sees now, as the page and /status list them"),
+            panics: add(
+                r,
+                "panics",
+                "Exchanges that ended in a panic, which is a bug of Portcullis",
+            ),
+            problems: add(
+                r,
+                "problems",
+                "Problems that the gateway sees now, as the page and /status list them",
+            ),
         };
         let stores = StoreMetrics {
             ledger_rows: add(r, "ledger_rows", "Rows written to the ledger"),
-            ledger_dropped: add(r, "ledger_dropped", "Rows dropped because the ledger could not be written for long"),
-            up: add(r, "store_up", "1 while the store that gateways share decides over limits"),
+            ledger_dropped: add(
+                r,
+                "ledger_dropped",
+                "Rows dropped because the ledger could not be written for long",
+            ),
+            up: add(
+                r,
+                "store_up",
+                "1 while the store that gateways share decides over limits",
+            ),
             errors: add(
                 r,
                 "store_errors",
                 "Admissions that the store did not answer in time, and its connections that failed",
             ),
-            seconds: times(r, "store_seconds", "Time that the store takes to answer an admission", OWN),
-            ledger_up: add(r, "ledger_up", "1 while the ledger can be written; 0 if not, or if it is switched off"),
+            seconds: times(
+                r,
+                "store_seconds",
+                "Time that the store takes to answer an admission",
+                OWN,
+            ),
+            ledger_up: add(
+                r,
+                "ledger_up",
+                "1 while the ledger can be written; 0 if not, or if it is switched off",
+            ),
         };
         let spans = SpanMetrics {
-            exported: add(r, "spans_exported", "Spans that the receiver of traces has taken"),
+            exported: add(
+                r,
+                "spans_exported",
+                "Spans that the receiver of traces has taken",
+            ),
             dropped: add(r, "spans_dropped", "Spans that were not sent, by why"),
         };
         let sets = Sets::new(bounds);
@@ -184,9 +299,14 @@ impl Metrics {
             "Sets of a model, an account and a caller that have series; at metrics.series, further ones count as other",
             sets.number.clone(),
         );
-        let build: Labelled<WordLabels<1>, Gauge> =
-            add(r, "build_info", "1, with the version of Portcullis as its label");
-        build.get_or_create(&[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        let build: Labelled<WordLabels<1>, Gauge> = add(
+            r,
+            "build_info",
+            "1, with the version of Portcullis as its label",
+        );
+        build
+            .get_or_create(&[("version", env!("CARGO_PKG_VERSION"))])
+            .set(1);
         Metrics {
             registry,
             exchanges,

@@ -36,7 +36,10 @@ struct Admitted {
 impl Sets {
     /// Makes the sets of a process with these bounds.
     pub(super) fn new(bounds: SeriesBounds) -> Sets {
-        Sets { bounds, ..Sets::default() }
+        Sets {
+            bounds,
+            ..Sets::default()
+        }
     }
 
     /// Returns whether metrics name callers.
@@ -61,12 +64,23 @@ impl Sets {
     /// Returns the labels for which a set counts: its own if there is room, or else `other`.
     pub(super) fn admit(&self, sides: &SidesLabels) -> SidesLabels {
         let own = self.shown(sides.clone());
-        let merged = self.shown(SidesLabels { caller: other_name(), ..sides.clone() });
+        let merged = self.shown(SidesLabels {
+            caller: other_name(),
+            ..sides.clone()
+        });
         let most = self.bounds.most_sets;
-        if let Some(counted) = self.admitted.read().unwrap_or_else(PoisonError::into_inner).find(&own, &merged, most) {
+        if let Some(counted) = self
+            .admitted
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .find(&own, &merged, most)
+        {
             return counted;
         }
-        let mut admitted = self.admitted.write().unwrap_or_else(PoisonError::into_inner);
+        let mut admitted = self
+            .admitted
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         let counted = if has_room(&admitted.own, &own, most) {
             admitted.own.insert(own.clone());
             own
@@ -74,19 +88,30 @@ impl Sets {
             admitted.merged.insert(merged.clone());
             merged
         } else {
-            self.shown(SidesLabels { model: other_name(), account: other_name(), caller: other_name() })
+            self.shown(SidesLabels {
+                model: other_name(),
+                account: other_name(),
+                caller: other_name(),
+            })
         };
-        self.number.set(i64::try_from(admitted.own.len() + admitted.merged.len()).unwrap_or(i64::MAX));
+        self.number
+            .set(i64::try_from(admitted.own.len() + admitted.merged.len()).unwrap_or(i64::MAX));
         counted
     }
 
     /// Gives the room of sets back that have a name which `is_kept` does not know.
     pub(super) fn end(&self, is_kept: &dyn Fn(&str, &str) -> bool) {
-        let mut admitted = self.admitted.write().unwrap_or_else(PoisonError::into_inner);
+        let mut admitted = self
+            .admitted
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         let Admitted { own, merged } = &mut *admitted;
         for sets in [own, merged] {
             sets.retain(|sides| {
-                sides.names().into_iter().all(|(label, name)| name.as_ref().is_none_or(|name| is_kept(label, name)))
+                sides
+                    .names()
+                    .into_iter()
+                    .all(|(label, name)| name.as_ref().is_none_or(|name| is_kept(label, name)))
             });
         }
         let number = admitted.own.len() + admitted.merged.len();

@@ -108,13 +108,22 @@ struct Counting {
 
 impl Counting {
     fn new() -> Counting {
-        Counting { metrics: Metrics::default(), live: Names::new(), now: Instant::now() }
+        Counting {
+            metrics: Metrics::default(),
+            live: Names::new(),
+            now: Instant::now(),
+        }
     }
 
     fn reload(&mut self, new: &Names, later: u64) {
         self.now += Duration::from_secs(later);
-        let left = self.live.difference(new).map(|(label, name)| (*label, Arc::from(&**name))).collect();
-        let is_live = |label: &str, name: &str| new.iter().any(|(of, one)| (*of, &**one) == (label, name));
+        let left = self
+            .live
+            .difference(new)
+            .map(|(label, name)| (*label, Arc::from(&**name)))
+            .collect();
+        let is_live =
+            |label: &str, name: &str| new.iter().any(|(of, one)| (*of, &**one) == (label, name));
         self.metrics.reloaded(left, new.len(), &is_live, self.now);
         self.live = new.clone();
     }
@@ -150,16 +159,33 @@ struct Naive {
 }
 
 impl Naive {
-    fn add(&mut self, metric: &str, names: [(&'static str, &Name); 3], words: &[(&str, &str)], count: u64) {
+    fn add(
+        &mut self,
+        metric: &str,
+        names: [(&'static str, &Name); 3],
+        words: &[(&str, &str)],
+        count: u64,
+    ) {
         let text = |name: &Name| name.as_deref().unwrap_or_default().to_owned();
-        let mut labels: Vec<String> = names.iter().map(|(label, name)| format!("{label}=\"{}\"", text(name))).collect();
+        let mut labels: Vec<String> = names
+            .iter()
+            .map(|(label, name)| format!("{label}=\"{}\"", text(name)))
+            .collect();
         labels.retain(|label| !(metric.contains("attempts") && label.starts_with("caller")));
-        labels.extend(words.iter().map(|(label, word)| format!("{label}=\"{word}\"")));
+        labels.extend(
+            words
+                .iter()
+                .map(|(label, word)| format!("{label}=\"{word}\"")),
+        );
         labels.sort();
-        let known =
-            names.iter().filter(|(label, name)| name.is_some() && (*label != "caller" || !metric.contains("attempts")));
+        let known = names.iter().filter(|(label, name)| {
+            name.is_some() && (*label != "caller" || !metric.contains("attempts"))
+        });
         let known = known.map(|(label, name)| (*label, text(name))).collect();
-        self.series.entry(format!("{metric} {}", labels.join(","))).or_insert((known, 0)).1 += count;
+        self.series
+            .entry(format!("{metric} {}", labels.join(",")))
+            .or_insert((known, 0))
+            .1 += count;
     }
 
     fn step(&mut self, step: &Happening) {
@@ -168,11 +194,21 @@ impl Naive {
                 let model = one.request.pattern.clone().or(one.request.model.clone());
                 let caller = ("caller", &one.sender.caller);
                 let names = [("model", &model), ("account", &one.served.account), caller];
-                self.add("requests", names, &[("door", one.request.door), ("outcome", one.outcome.name())], 1);
+                self.add(
+                    "requests",
+                    names,
+                    &[("door", one.request.door), ("outcome", one.outcome.name())],
+                    1,
+                );
                 for tried in &one.attempts.trail {
                     let account = Some(tried.account.clone());
                     let names = [("model", &model), ("account", &account), caller];
-                    self.add("attempts", names, &[("outcome", tried.outcome)], tried.times.into());
+                    self.add(
+                        "attempts",
+                        names,
+                        &[("outcome", tried.outcome)],
+                        tried.times.into(),
+                    );
                 }
             }
             Happening::Reload(names, later) => {
@@ -187,7 +223,9 @@ impl Naive {
                 if self.gone.len() < before {
                     let (live, gone) = (&self.live, &self.gone);
                     self.series.retain(|_, (names, _)| {
-                        names.iter().all(|name| live.contains(name) || gone.contains_key(name))
+                        names
+                            .iter()
+                            .all(|name| live.contains(name) || gone.contains_key(name))
                     });
                 }
             }
@@ -195,7 +233,10 @@ impl Naive {
     }
 
     fn counts(&self) -> BTreeMap<String, u64> {
-        self.series.iter().map(|(series, (_, count))| (series.clone(), *count)).collect()
+        self.series
+            .iter()
+            .map(|(series, (_, count))| (series.clone(), *count))
+            .collect()
     }
 }
 
@@ -207,7 +248,12 @@ fn counts(metrics: &Metrics) -> BTreeMap<String, u64> {
         let mut labels: Vec<&str> = labels.split(',').collect();
         labels.sort_unstable();
         let is_meant = name == "requests" || name == "attempts";
-        is_meant.then(|| (format!("{name} {}", labels.join(",")), count.parse().unwrap()))
+        is_meant.then(|| {
+            (
+                format!("{name} {}", labels.join(",")),
+                count.parse().unwrap(),
+            )
+        })
     };
     lines(metrics).into_iter().filter_map(count).collect()
 }
@@ -239,11 +285,27 @@ proptest! {
 fn exchange_of_set(number: usize) -> Settled {
     let (caller, model, account) = (number % 1_000, number / 1_000 % 200, number / 200_000 % 5);
     Settled {
-        sender: Sender { caller: Some(format!("caller-{caller}").into()), ..Sender::default() },
-        request: Incoming { door: "chat", model: Some(format!("model-{model}").into()), ..Incoming::default() },
-        served: Served { account: Some(format!("account-{account}").into()), ..Served::default() },
+        sender: Sender {
+            caller: Some(format!("caller-{caller}").into()),
+            ..Sender::default()
+        },
+        request: Incoming {
+            door: "chat",
+            model: Some(format!("model-{model}").into()),
+            ..Incoming::default()
+        },
+        served: Served {
+            account: Some(format!("account-{account}").into()),
+            ..Served::default()
+        },
         spending: Spending {
-            usage: Usage { prompt: 1, completion: 1, cached: 1, reasoning: 1, ..Usage::default() },
+            usage: Usage {
+                prompt: 1,
+                completion: 1,
+                cached: 1,
+                reasoning: 1,
+                ..Usage::default()
+            },
             cost: Some(Usd(1)),
             ..Spending::default()
         },
@@ -255,7 +317,10 @@ fn exchange_of_set(number: usize) -> Settled {
 /// Returns the sum of the series of requests that have this text among their labels.
 fn requests(metrics: &Metrics, label: &str) -> u64 {
     let counts = counts(metrics).into_iter();
-    counts.filter(|(series, _)| series.starts_with("requests ") && series.contains(label)).map(|(_, count)| count).sum()
+    counts
+        .filter(|(series, _)| series.starts_with("requests ") && series.contains(label))
+        .map(|(_, count)| count)
+        .sum()
 }
 
 #[test]
@@ -272,20 +337,37 @@ fn a_million_sets_stay_small_and_no_request_is_lost() {
     // A model's and an account's counts stay whole: only callers are merged.
     let of_model = (0..TAKEN).filter(|n| n * 11 / 1_000 % 200 == 7).count();
     assert_eq!(requests(&metrics, "model=\"model-7\""), of_model as u64);
-    assert!(requests(&metrics, "caller=\"other\"") > 0 && requests(&metrics, "model=\"other\"") == 0);
+    assert!(
+        requests(&metrics, "caller=\"other\"") > 0 && requests(&metrics, "model=\"other\"") == 0
+    );
     // 20,000 have their callers; 780 are pairs of a model and an account with the caller `other`.
-    assert!(text.contains("portcullis_label_sets 20780\n"), "{size} bytes");
+    assert!(
+        text.contains("portcullis_label_sets 20780\n"),
+        "{size} bytes"
+    );
     // A set that was admitted goes on with its own series, and another one with `other`.
     let before = counts(&metrics);
-    [0, TAKEN * 11 - 11].iter().for_each(|n| metrics.settle(&exchange_of_set(*n)));
+    [0, TAKEN * 11 - 11]
+        .iter()
+        .for_each(|n| metrics.settle(&exchange_of_set(*n)));
     let grown: Vec<String> = counts(&metrics)
         .into_iter()
         .filter(|(series, count)| before.get(series) != Some(count))
         .map(|(s, _)| s)
         .collect();
     assert_eq!(grown.len(), 2, "{grown:?}");
-    assert!(grown.iter().any(|series| series.contains("caller=\"caller-0\"")), "{grown:?}");
-    assert!(grown.iter().any(|series| series.contains("caller=\"other\"")), "{grown:?}");
+    assert!(
+        grown
+            .iter()
+            .any(|series| series.contains("caller=\"caller-0\"")),
+        "{grown:?}"
+    );
+    assert!(
+        grown
+            .iter()
+            .any(|series| series.contains("caller=\"other\"")),
+        "{grown:?}"
+    );
 }
 
 /// No test, but a process that the next test starts, so that nothing else takes memory in it.
@@ -302,14 +384,23 @@ fn a_child_that_counts_a_million_sets() {
 /// Returns a line of what the kernel knows of this process's memory, in bytes.
 fn memory(line: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let kib = status.lines().find_map(|found| found.strip_prefix(line)).unwrap().trim();
+    let kib = status
+        .lines()
+        .find_map(|found| found.strip_prefix(line))
+        .unwrap()
+        .trim();
     kib.trim_end_matches(" kB").parse::<u64>().unwrap() * 1_024
 }
 
 #[test]
 fn all_series_of_a_million_sets_take_at_most_100_mb_of_memory() {
     let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "metrics::tests::a_child_that_counts_a_million_sets", "--ignored", "--nocapture"]);
+    child.args([
+        "--exact",
+        "metrics::tests::a_child_that_counts_a_million_sets",
+        "--ignored",
+        "--nocapture",
+    ]);
     let output = child.output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let (_, told) = told.split_once("took ").unwrap_or_else(|| panic!("{told}"));
@@ -322,40 +413,79 @@ fn all_series_of_a_million_sets_take_at_most_100_mb_of_memory() {
 
 #[test]
 fn the_bound_holds_also_where_models_and_accounts_are_many() {
-    let metrics = Metrics::new(SeriesBounds { most_sets: 3, ..SeriesBounds::default() });
+    let metrics = Metrics::new(SeriesBounds {
+        most_sets: 3,
+        ..SeriesBounds::default()
+    });
     (0..1_000).for_each(|n| metrics.settle(&exchange_of_set(n * 1_000 + n)));
-    let series: Vec<String> = counts(&metrics).into_keys().filter(|series| series.starts_with("requests ")).collect();
-    assert_eq!(series.len(), 7, "three with their callers, three with `other`, and one for all others: {series:#?}");
+    let series: Vec<String> = counts(&metrics)
+        .into_keys()
+        .filter(|series| series.starts_with("requests "))
+        .collect();
+    assert_eq!(
+        series.len(),
+        7,
+        "three with their callers, three with `other`, and one for all others: {series:#?}"
+    );
     assert_eq!(requests(&metrics, ""), 1_000);
     // Names that leave the catalog make room an hour later.
-    metrics.reloaded(vec![("caller", "caller-0".into())], 1, &|_, name| name != "caller-0", Instant::now());
+    metrics.reloaded(
+        vec![("caller", "caller-0".into())],
+        1,
+        &|_, name| name != "caller-0",
+        Instant::now(),
+    );
     let hour = Instant::now() + Duration::from_secs(3_600);
     metrics.reloaded(Vec::new(), 1, &|_, name| name != "caller-0", hour);
     metrics.settle(&exchange_of_set(777));
     assert_eq!(requests(&metrics, "caller=\"caller-777\""), 1);
-    assert_eq!(requests(&metrics, ""), 1_000, "that of the caller who has left has ended");
+    assert_eq!(
+        requests(&metrics, ""),
+        1_000,
+        "that of the caller who has left has ended"
+    );
 }
 
 #[test]
 fn attempts_keep_their_accounts_whatever_labels_are_left_out() {
     for bounds in [
-        SeriesBounds { has_account: false, ..SeriesBounds::default() },
-        SeriesBounds { has_account: false, has_caller: false, ..SeriesBounds::default() },
-        SeriesBounds { most_sets: 1, ..SeriesBounds::default() },
+        SeriesBounds {
+            has_account: false,
+            ..SeriesBounds::default()
+        },
+        SeriesBounds {
+            has_account: false,
+            has_caller: false,
+            ..SeriesBounds::default()
+        },
+        SeriesBounds {
+            most_sets: 1,
+            ..SeriesBounds::default()
+        },
     ] {
         let metrics = Metrics::new(bounds);
         for number in 0..1_000 {
             let mut settled = exchange_of_set(number * 1_000);
             let account = settled.served.account.clone().unwrap();
-            settled.attempts.trail.push(Tried { account, outcome: "ok", times: 1, ..Tried::default() });
+            settled.attempts.trail.push(Tried {
+                account,
+                outcome: "ok",
+                times: 1,
+                ..Tried::default()
+            });
             metrics.settle(&settled);
         }
         let counts = counts(&metrics);
         for account in 0..5 {
             let label = format!("account=\"account-{account}\"");
-            let of_account =
-                counts.iter().filter(|(series, _)| series.starts_with("attempts ") && series.contains(&label));
-            assert_eq!(of_account.map(|(_, count)| count).sum::<u64>(), 200, "{bounds:?} {account}");
+            let of_account = counts
+                .iter()
+                .filter(|(series, _)| series.starts_with("attempts ") && series.contains(&label));
+            assert_eq!(
+                of_account.map(|(_, count)| count).sum::<u64>(),
+                200,
+                "{bounds:?} {account}"
+            );
         }
         assert_eq!(requests(&metrics, ""), 1_000);
     }
@@ -364,10 +494,18 @@ fn attempts_keep_their_accounts_whatever_labels_are_left_out() {
 #[test]
 fn labels_that_are_switched_off_are_empty() {
     for (has_caller, has_account) in [(true, false), (false, true), (false, false)] {
-        let metrics = Metrics::new(SeriesBounds { has_caller, has_account, ..SeriesBounds::default() });
+        let metrics = Metrics::new(SeriesBounds {
+            has_caller,
+            has_account,
+            ..SeriesBounds::default()
+        });
         (0..3_000).for_each(|n| metrics.settle(&exchange_of_set(n * 331)));
         let text = metrics.text();
-        assert_eq!((text.contains("caller-"), text.contains("account-")), (has_caller, has_account), "{text}");
+        assert_eq!(
+            (text.contains("caller-"), text.contains("account-")),
+            (has_caller, has_account),
+            "{text}"
+        );
         assert_eq!(requests(&metrics, ""), 3_000);
     }
 }
@@ -375,11 +513,18 @@ fn labels_that_are_switched_off_are_empty() {
 #[test]
 fn a_rename_and_back_lets_no_counter_fall_and_new_names_for_ever_do_not_pile_up() {
     let exchange = |caller: &str| Settled {
-        sender: Sender { caller: Some(caller.into()), ..Sender::default() },
-        request: Incoming { model: Some("m".into()), ..Incoming::default() },
+        sender: Sender {
+            caller: Some(caller.into()),
+            ..Sender::default()
+        },
+        request: Incoming {
+            model: Some("m".into()),
+            ..Incoming::default()
+        },
         ..Settled::default()
     };
-    let names = |caller: &str| Names::from([("model", "m".to_owned()), ("caller", caller.to_owned())]);
+    let names =
+        |caller: &str| Names::from([("model", "m".to_owned()), ("caller", caller.to_owned())]);
     let total = |run: &Counting| counts(&run.metrics).into_values().sum::<u64>();
     let mut run = Counting::new();
     for n in 1..=10 {

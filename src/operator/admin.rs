@@ -121,18 +121,30 @@ struct FullPage {
 
 impl From<Page> for FullPage {
     fn from(page: Page) -> FullPage {
-        FullPage { page, headers: Vec::new(), place: None }
+        FullPage {
+            page,
+            headers: Vec::new(),
+            place: None,
+        }
     }
 }
 
 impl Admin {
     /// Returns the service. `started` is the time at which the process began to serve.
-    pub fn new(books: Arc<Books>, backends: Arc<Backends>, watch: Arc<Watch>, started: Instant) -> Admin {
+    pub fn new(
+        books: Arc<Books>,
+        backends: Arc<Backends>,
+        watch: Arc<Watch>,
+        started: Instant,
+    ) -> Admin {
         // If a file cannot be read, its names are not known.
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         // The sandbox of a service manager may hide what is not a process.
         let own = ["/proc/sys/kernel/hostname", "/etc/hostname"].map(read);
-        let own = own.iter().find(|name| !name.trim().is_empty()).map_or("", |name| name.trim());
+        let own = own
+            .iter()
+            .find(|name| !name.trim().is_empty())
+            .map_or("", |name| name.trim());
         let names = HostNames::new(own, &read("/etc/hosts"), &backends.server.admin.hosts);
         let live = LivePage::new(books.clone(), backends.clone(), watch.clone(), started);
         let pages = Pages {
@@ -150,7 +162,9 @@ impl Admin {
             door: None,
             warned: Default::default(),
         };
-        Admin { pages: Arc::new(pages) }
+        Admin {
+            pages: Arc::new(pages),
+        }
     }
 
     /// Adds the callers' door, so that requests can be tried.
@@ -179,7 +193,9 @@ impl Service for Admin {
                 Ok((stream, from)) => {
                     is_failing = false;
                     // If all places are busy, the new connection is closed at once.
-                    let Some((place, leaving)) = places.take() else { continue };
+                    let Some((place, leaving)) = places.take() else {
+                        continue;
+                    };
                     let (pages, shutdown) = (self.pages.clone(), shutdown.clone());
                     #[expect(
                         clippy::disallowed_methods,
@@ -187,7 +203,11 @@ impl Service for Admin {
                     )]
                     tokio::spawn(async move {
                         // A scraper that is too slow is disconnected; there is nothing to tell it.
-                        drop(pages.serve(stream, (&place, leaving), from, &shutdown).await);
+                        drop(
+                            pages
+                                .serve(stream, (&place, leaving), from, &shutdown)
+                                .await,
+                        );
                     });
                 }
                 Err(why) => {
@@ -213,7 +233,11 @@ impl Service for Admin {
 /// Listens at the address of the admin listener. Its connections have small buffers, in which it is
 /// soon seen that a slow reader reads.
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
     socket.set_reuseaddr(true)?;
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
@@ -252,8 +276,16 @@ impl Pages {
         };
         let answer = match answer {
             Ok((route, _asking)) => {
-                let page = tokio::time::timeout(PATIENCE, self.page(route, &header, &mut session)).await;
-                let late = || (503, PLAIN, "the answer could not be made in time: try again\n".to_owned()).into();
+                let page =
+                    tokio::time::timeout(PATIENCE, self.page(route, &header, &mut session)).await;
+                let late = || {
+                    (
+                        503,
+                        PLAIN,
+                        "the answer could not be made in time: try again\n".to_owned(),
+                    )
+                        .into()
+                };
                 page.unwrap_or_else(|_| late())
             }
             Err(refusal) => refusal,
@@ -275,7 +307,10 @@ impl Pages {
 
     /// Returns what a request asks for, with a place for it, if it may ask. If not, returns the
     /// refusal.
-    async fn admit<'p>(&self, header: &'p RequestHeader) -> Result<(Route<'p>, SemaphorePermit<'_>), FullPage> {
+    async fn admit<'p>(
+        &self,
+        header: &'p RequestHeader,
+    ) -> Result<(Route<'p>, SemaphorePermit<'_>), FullPage> {
         let refused = |status, what: &str| Err((status, PLAIN, what.to_owned()).into());
         // A probe's answer has nothing worth protecting, so a probe needs no allowed name, no key
         // and no place. It must be answered whoever else asks.
@@ -292,15 +327,26 @@ impl Pages {
             return Err(self.locked(shown).await);
         }
         let Ok(asking) = self.asking.try_acquire() else {
-            return refused(503, "too many requests to the admin listener at once: try again\n");
+            return refused(
+                503,
+                "too many requests to the admin listener at once: try again\n",
+            );
         };
         let Some(route) = Route::find(header.uri.path(), admin.page) else {
             return refused(404, &routes::unknown(admin.page));
         };
-        if !route.allow().split(", ").any(|method| header.method == method) {
+        if !route
+            .allow()
+            .split(", ")
+            .any(|method| header.method == method)
+        {
             let page = (405, PLAIN, format!("use {}\n", route.allow()));
             let headers = vec![("allow", route.allow().to_owned())];
-            return Err(FullPage { page, headers, place: None });
+            return Err(FullPage {
+                page,
+                headers,
+                place: None,
+            });
         }
         if route.acts()
             && let Some(refusal) = access::refuse(admin, &header.headers)
@@ -311,7 +357,12 @@ impl Pages {
     }
 
     /// Returns the answer of a route.
-    async fn page(&self, route: Route<'_>, header: &RequestHeader, session: &mut ServerSession) -> FullPage {
+    async fn page(
+        &self,
+        route: Route<'_>,
+        header: &RequestHeader,
+        session: &mut ServerSession,
+    ) -> FullPage {
         let query = header.uri.query().unwrap_or("");
         match route {
             Route::Usage => usage(&self.books.ledger, query).await,
@@ -320,7 +371,11 @@ impl Pages {
                 // The watch sets the gauges of problems.
                 self.watch.look();
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-                (200, kind, metrics(&self.books, self.backends.store.as_ref()))
+                (
+                    200,
+                    kind,
+                    metrics(&self.books, self.backends.store.as_ref()),
+                )
             }
             // Strings, numbers and lists of them always serialise.
             Route::Status => {
@@ -344,21 +399,31 @@ impl Pages {
     /// Returns the answer to a request that does not show the key.
     async fn locked(&self, shown: Shown) -> FullPage {
         if shown == Shown::Wrong {
-            self.warn(1, || "a request to the admin listener had a wrong key".to_owned());
+            self.warn(1, || {
+                "a request to the admin listener had a wrong key".to_owned()
+            });
             if let Ok(_slow) = self.slow.try_acquire() {
                 tokio::time::sleep(SLOW.0).await;
             }
         }
         let what = "the admin listener wants its key: as `Authorization: Bearer KEY`, or as the password of Basic\n";
-        let ask = ("www-authenticate", "Basic realm=\"portcullis\", charset=\"UTF-8\"".to_owned());
-        FullPage { page: (401, PLAIN, what.to_owned()), headers: vec![ask], place: None }
+        let ask = (
+            "www-authenticate",
+            "Basic realm=\"portcullis\", charset=\"UTF-8\"".to_owned(),
+        );
+        FullPage {
+            page: (401, PLAIN, what.to_owned()),
+            headers: vec![ask],
+            place: None,
+        }
     }
 
     /// Returns whether the process is well, if the request is a probe. HAProxy asks `OPTIONS /` by
     /// default.
     fn probe(&self, header: &RequestHeader) -> Option<bool> {
         let options = header.method == http::Method::OPTIONS;
-        let asks = options || header.method == http::Method::GET || header.method == http::Method::HEAD;
+        let asks =
+            options || header.method == http::Method::GET || header.method == http::Method::HEAD;
         match header.uri.path() {
             "/livez" if asks => Some(true),
             "/readyz" if asks => Some(self.books.drain.ready()),
@@ -369,7 +434,9 @@ impl Pages {
 
     /// Logs a refusal that the operator may have to do something about, unless it was just logged.
     fn warn(&self, kind: usize, what: impl FnOnce() -> String) {
-        let Some(warned) = self.warned.get(kind) else { return };
+        let Some(warned) = self.warned.get(kind) else {
+            return;
+        };
         let mut warned = warned.lock();
         if warned.is_none_or(|at| at.elapsed() >= SILENCE) {
             *warned = Some(Instant::now());
@@ -393,16 +460,29 @@ enum Unwritten {
 
 /// Writes an answer, and ends the connection. A slow reader may take its time, as long as it reads.
 async fn write(mut session: ServerSession, answer: FullPage) -> Result<(), Unwritten> {
-    let FullPage { page: (status, kind, body), headers, place: _place } = answer;
+    let FullPage {
+        page: (status, kind, body),
+        headers,
+        place: _place,
+    } = answer;
     let head = head(status, kind, body.len(), headers).map_err(|_| Unwritten::Broken)?;
     let is_bare = session.req_header().method == http::Method::HEAD;
-    let mut rest = if is_bare { Bytes::new() } else { Bytes::from(body) };
+    let mut rest = if is_bare {
+        Bytes::new()
+    } else {
+        Bytes::from(body)
+    };
     let of = rest.len();
     in_time(session.write_response_header(Box::new(head)), 0, of).await?;
     while !rest.is_empty() {
         let written = of - rest.len();
         let piece = rest.split_to(PIECE.min(rest.len()));
-        in_time(session.write_response_body(piece, rest.is_empty()), written, of).await?;
+        in_time(
+            session.write_response_body(piece, rest.is_empty()),
+            written,
+            of,
+        )
+        .await?;
     }
     // What is left of a request is read, so that its sender sees the answer and not a reset.
     session.set_total_drain_timeout(Some(DRAIN_UNREAD));
@@ -430,7 +510,11 @@ fn head(
 }
 
 /// Waits for a step of an answer, of which so many bytes are written.
-async fn in_time<T>(step: impl Future<Output = pingora::Result<T>>, written: usize, of: usize) -> Result<T, Unwritten> {
+async fn in_time<T>(
+    step: impl Future<Output = pingora::Result<T>>,
+    written: usize,
+    of: usize,
+) -> Result<T, Unwritten> {
     match tokio::time::timeout(PATIENCE, step).await {
         Ok(done) => done.map_err(|_| Unwritten::Broken),
         Err(_) => Err(Unwritten::NotRead { written, of }),
@@ -441,5 +525,9 @@ async fn in_time<T>(step: impl Future<Output = pingora::Result<T>>, written: usi
 /// same one, or Pingora closes the connection.
 fn hosts(header: &RequestHeader) -> impl Iterator<Item = &str> {
     // A value that is not text is not a host.
-    header.headers.get_all(http::header::HOST).iter().map(|value| value.to_str().unwrap_or("?"))
+    header
+        .headers
+        .get_all(http::header::HOST)
+        .iter()
+        .map(|value| value.to_str().unwrap_or("?"))
 }

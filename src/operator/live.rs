@@ -60,8 +60,20 @@ pub struct LivePage {
 
 impl LivePage {
     /// Makes the page of a process. `started` is the time at which it began to serve.
-    pub fn new(books: Arc<Books>, backends: Arc<Backends>, watch: Arc<Watch>, started: Instant) -> LivePage {
-        LivePage { books, backends, watch, started, last: Lock::default(), keys: Lock::default() }
+    pub fn new(
+        books: Arc<Books>,
+        backends: Arc<Backends>,
+        watch: Arc<Watch>,
+        started: Instant,
+    ) -> LivePage {
+        LivePage {
+            books,
+            backends,
+            watch,
+            started,
+            last: Lock::default(),
+            keys: Lock::default(),
+        }
     }
 
     /// Returns the status, the content type and the body of an answer.
@@ -79,7 +91,11 @@ impl LivePage {
         };
         match found {
             Ok(Some(json)) => (200, "application/json", json),
-            Ok(None) => (404, "text/plain", "nothing has this name, or it is not kept any more\n".to_owned()),
+            Ok(None) => (
+                404,
+                "text/plain",
+                "nothing has this name, or it is not kept any more\n".to_owned(),
+            ),
             Err(why) => (400, "text/plain", format!("{why}\n")),
         }
     }
@@ -94,18 +110,32 @@ impl LivePage {
         text.push_str(&format!("{{\"seq\":{seq},{}", shot.head));
         for section in [Section::Figures, Section::Configuration] {
             if query.shows(section) {
-                text.push_str(if section == Section::Figures { &shot.figures } else { &shot.configuration });
+                text.push_str(if section == Section::Figures {
+                    &shot.figures
+                } else {
+                    &shot.configuration
+                });
             }
         }
         // What one section leaves, the next may take.
         let mut room = Room::new(MOST.saturating_sub(text.len()), &query);
         if query.shows(Section::Models) {
             let (rows, counts) = page(&shot.models, &query.models, query.models_from);
-            room.section(&mut text, Section::Models, counts, rows.map(|row| row.json(&shot.at).into()));
+            room.section(
+                &mut text,
+                Section::Models,
+                counts,
+                rows.map(|row| row.json(&shot.at).into()),
+            );
         }
         if query.shows(Section::Callers) {
             let (rows, counts) = page(&shot.callers, &query.callers, query.callers_from);
-            room.section(&mut text, Section::Callers, counts, rows.map(|row| row.json(&shot.at).into()));
+            room.section(
+                &mut text,
+                Section::Callers,
+                counts,
+                rows.map(|row| row.json(&shot.at).into()),
+            );
         }
         if query.shows(Section::Requests) {
             let lines = requests::wanted(recent, &query, seq);
@@ -130,7 +160,10 @@ impl LivePage {
     fn keys(&self, snapshot: &Snapshot) -> Arc<KeysOf> {
         let mut known = self.keys.lock();
         if known.0 != snapshot.generation {
-            *known = (snapshot.generation, Arc::new(of_callers::keys(&snapshot.catalog)));
+            *known = (
+                snapshot.generation,
+                Arc::new(of_callers::keys(&snapshot.catalog)),
+            );
         }
         known.1.clone()
     }
@@ -139,7 +172,10 @@ impl LivePage {
     fn shot(&self) -> Arc<Shot> {
         let mut last = self.last.lock();
         let now = Instant::now();
-        if let Some(shot) = last.as_ref().filter(|shot| now.saturating_duration_since(shot.at.now) < FRESH) {
+        if let Some(shot) = last
+            .as_ref()
+            .filter(|shot| now.saturating_duration_since(shot.at.now) < FRESH)
+        {
             return shot.clone();
         }
         let shot = Arc::new(Shot::of(self, now, calendar::now()));
@@ -163,8 +199,15 @@ fn page<'r, R: HasName>(
 ) -> (impl Iterator<Item = &'r R>, (usize, Option<usize>)) {
     let is_found = move |row: &&R| text.is_empty() || row.name().contains(text);
     let found = move || rows.iter().filter(is_found);
-    let total = if text.is_empty() { rows.len() } else { found().count() };
-    (found().skip(from), (total.saturating_sub(from), Some(total)))
+    let total = if text.is_empty() {
+        rows.len()
+    } else {
+        found().count()
+    };
+    (
+        found().skip(from),
+        (total.saturating_sub(from), Some(total)),
+    )
 }
 
 /// Writes a value as JSON. Numbers, texts and lists of them always can be written.

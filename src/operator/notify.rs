@@ -33,7 +33,8 @@ pub async fn keep(settings: &Notify, watch: &Watch, backends: &Backends, instanc
     let mut failed = false;
     loop {
         let sight = watch.look();
-        let is_told = |one: &&Noticed| one.is_problem && is_severe(one.finding.severity, settings.least);
+        let is_told =
+            |one: &&Noticed| one.is_problem && is_severe(one.finding.severity, settings.least);
         pending.observe(sight.noticed.iter().filter(is_told), calendar::now());
         if let Some(notice) = pending.due(instance, calendar::now()) {
             let sent = send(&settings.webhook, backends, notice).await;
@@ -64,7 +65,10 @@ fn is_severe(severity: Severity, least: LeastSeverity) -> bool {
 /// Sends one notice. The error has no part of the address, and nothing that the receiver said.
 async fn send(webhook: &Webhook, backends: &Backends, notice: String) -> Result<(), String> {
     // Names are resolved anew each time, and no connection is kept: notices are rare.
-    let place = Arc::new(Place::apart(told("notify", webhook, "application/json"), &backends.server.proxies));
+    let place = Arc::new(Place::apart(
+        told("notify", webhook, "application/json"),
+        &backends.server.proxies,
+    ));
     let due = Instant::now() + TELLING;
     let id = own_id();
     let outgoing = Outgoing {
@@ -81,8 +85,17 @@ async fn send(webhook: &Webhook, backends: &Backends, notice: String) -> Result<
     let mut alarm = Alarm::default();
     let permit = place.state.admit().map(Arc::new).ok_or("no room")?;
     let name = |failure: Failure| failure.name().to_owned();
-    let mut attempt = Attempt::begin(&backends.upstream, &place, permit, &outgoing, &mut alarm).await.map_err(name)?;
-    let head = alarm.until(due, pin!(attempt.head())).await.ok_or("it does not answer in time")?;
+    let mut attempt = Attempt::begin(&backends.upstream, &place, permit, &outgoing, &mut alarm)
+        .await
+        .map_err(name)?;
+    let head = alarm
+        .until(due, pin!(attempt.head()))
+        .await
+        .ok_or("it does not answer in time")?;
     let (status, _) = head.map_err(name)?;
-    if status.is_success() { Ok(()) } else { Err(format!("it answers {}", status.as_u16())) }
+    if status.is_success() {
+        Ok(())
+    } else {
+        Err(format!("it answers {}", status.as_u16()))
+    }
 }

@@ -18,7 +18,11 @@ const FILES: [(&str, &str, &str); 15] = [
     ("app.js", JS, include_str!("page/app.js")),
     ("ask.js", JS, include_str!("page/ask.js")),
     ("callers.js", JS, include_str!("page/callers.js")),
-    ("configuration.js", JS, include_str!("page/configuration.js")),
+    (
+        "configuration.js",
+        JS,
+        include_str!("page/configuration.js"),
+    ),
     ("dom.js", JS, include_str!("page/dom.js")),
     ("models.js", JS, include_str!("page/models.js")),
     ("place.js", JS, include_str!("page/place.js")),
@@ -30,8 +34,15 @@ const FILES: [(&str, &str, &str); 15] = [
 
 /// Returns the type and the text of a file by its path: `/`, or `/page/NAME`.
 pub fn asset(path: &str) -> Option<(&'static str, &'static str)> {
-    let name = if path == "/" { "index.html" } else { path.strip_prefix("/page/")? };
-    FILES.iter().find(|(file, ..)| *file == name).map(|(_, kind, text)| (*kind, *text))
+    let name = if path == "/" {
+        "index.html"
+    } else {
+        path.strip_prefix("/page/")?
+    };
+    FILES
+        .iter()
+        .find(|(file, ..)| *file == name)
+        .map(|(_, kind, text)| (*kind, *text))
 }
 
 #[cfg(test)]
@@ -43,8 +54,13 @@ mod tests {
     #[test]
     fn all_files_of_the_folder_are_served() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/operator/page");
-        let there = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
-        assert_eq!(there.collect::<BTreeSet<_>>(), FILES.iter().map(|(file, ..)| (*file).to_owned()).collect());
+        let there = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().file_name().into_string().unwrap());
+        assert_eq!(
+            there.collect::<BTreeSet<_>>(),
+            FILES.iter().map(|(file, ..)| (*file).to_owned()).collect()
+        );
         assert_eq!(asset("/"), asset("/page/index.html"));
         assert_eq!(asset("/page/../../Cargo.toml"), None);
         assert_eq!(asset("/page/"), None);
@@ -58,19 +74,41 @@ mod tests {
 
     #[test]
     fn the_page_loads_nothing_from_elsewhere_and_makes_no_markup_of_texts() {
-        let makes_markup =
-            ["innerHTML", "outerHTML", "insertAdjacent", "document.write", "eval(", "new Function", "DOMParser"];
-        let keeps = ["localStorage", "sessionStorage", "document.cookie", "indexedDB"];
+        let makes_markup = [
+            "innerHTML",
+            "outerHTML",
+            "insertAdjacent",
+            "document.write",
+            "eval(",
+            "new Function",
+            "DOMParser",
+        ];
+        let keeps = [
+            "localStorage",
+            "sessionStorage",
+            "document.cookie",
+            "indexedDB",
+        ];
         let inline = [" style=", " onclick=", "javascript:", "<style"];
         for (file, _, text) in FILES {
             for word in makes_markup.iter().chain(&keeps).chain(&inline) {
                 // `button.onclick = call` sets a function, not a text.
-                assert!(!text.contains(word) || (*word == " onclick=" && file != "index.html"), "{file}: {word}");
+                assert!(
+                    !text.contains(word) || (*word == " onclick=" && file != "index.html"),
+                    "{file}: {word}"
+                );
             }
-            for (at, _) in text.match_indices("//").filter(|(at, _)| text[..*at].ends_with(':')) {
+            for (at, _) in text
+                .match_indices("//")
+                .filter(|(at, _)| text[..*at].ends_with(':'))
+            {
                 let rest = &text[at..];
                 let known = ["//www.w3.org/2000/svg", "//127.0.0.1:8080"];
-                assert!(known.iter().any(|known| rest.starts_with(known)), "{file}: {}", &rest[..rest.len().min(40)]);
+                assert!(
+                    known.iter().any(|known| rest.starts_with(known)),
+                    "{file}: {}",
+                    &rest[..rest.len().min(40)]
+                );
             }
         }
     }
@@ -79,10 +117,20 @@ mod tests {
     fn every_module_that_is_imported_is_there_and_is_loaded_early() {
         let index = asset("/").unwrap().1;
         for (file, _, text) in FILES.iter().filter(|(file, ..)| file.ends_with(".js")) {
-            for import in text.split(" from './").skip(1).filter_map(|rest| rest.split('\'').next()) {
-                assert!(FILES.iter().any(|(known, ..)| *known == import), "{file} imports {import}");
+            for import in text
+                .split(" from './")
+                .skip(1)
+                .filter_map(|rest| rest.split('\'').next())
+            {
+                assert!(
+                    FILES.iter().any(|(known, ..)| *known == import),
+                    "{file} imports {import}"
+                );
             }
-            assert!(index.contains(&format!("\"/page/{file}\"")), "index.html does not name {file}");
+            assert!(
+                index.contains(&format!("\"/page/{file}\"")),
+                "index.html does not name {file}"
+            );
         }
     }
 }

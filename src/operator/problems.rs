@@ -47,30 +47,60 @@ pub fn find(facts: &Facts, memory: &mut FailureMemory) -> Vec<Finding> {
 /// Looks for changes of the catalog that are not live.
 fn catalog(facts: &Facts, found: &mut Vec<Finding>) {
     let subject = || ("catalog", "catalog");
-    let Facts { catalog: facts, now, .. } = facts;
+    let Facts {
+        catalog: facts,
+        now,
+        ..
+    } = facts;
     if let Some((at, reasons)) = &facts.refused {
-        let first = reasons.first().map(|reason| short(reason)).unwrap_or_default();
+        let first = reasons
+            .first()
+            .map(|reason| short(reason))
+            .unwrap_or_default();
         let more = match reasons.len().saturating_sub(1) {
             0 => String::new(),
             more => format!(" ({more} more in `/status`)"),
         };
-        let what =
-            format!("The catalog's files were edited wrongly, and the content from before stays live: {first}{more}");
+        let what = format!(
+            "The catalog's files were edited wrongly, and the content from before stays live: {first}{more}"
+        );
         let remedy = "Mend the files or undo the edit: `portcullis check` names each error. \
                       The gateway takes them as soon as they are right.";
-        found.push(Finding::new(Rule::ReloadRefused, Severity::Warning, subject(), what, remedy).since(*at));
+        found.push(
+            Finding::new(
+                Rule::ReloadRefused,
+                Severity::Warning,
+                subject(),
+                what,
+                remedy,
+            )
+            .since(*at),
+        );
     }
     if let Some(loss) = &facts.held {
-        let what = format!("The new catalog {loss}, so the gateway waits some seconds before it takes it.");
+        let what = format!(
+            "The new catalog {loss}, so the gateway waits some seconds before it takes it."
+        );
         let remedy = "If this is not what you meant, undo the edit now.";
-        found.push(Finding::new(Rule::ChangeHeld, Severity::Warning, subject(), what, remedy));
+        found.push(Finding::new(
+            Rule::ChangeHeld,
+            Severity::Warning,
+            subject(),
+            what,
+            remedy,
+        ));
     } else if let Some((since, files)) = &facts.endless {
         let what = format!(
             "{} is being written without an end. Of its changes only new entries and `enabled: false` are live.",
             some(files, ", ")
         );
-        let remedy = "Stop what writes there. Write the new text into another file, and rename that file.";
-        let severity = if now.saturating_sub(*since) < ENDLESS { Severity::Warning } else { Severity::Critical };
+        let remedy =
+            "Stop what writes there. Write the new text into another file, and rename that file.";
+        let severity = if now.saturating_sub(*since) < ENDLESS {
+            Severity::Warning
+        } else {
+            Severity::Critical
+        };
         found.push(Finding::new(Rule::ChangeHeld, severity, subject(), what, remedy).since(*since));
     }
 }

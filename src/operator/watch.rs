@@ -59,7 +59,13 @@ impl Watch {
         settings: Arc<Server>,
         certificates: Arc<[Option<Arc<Certificate>>]>,
     ) -> Watch {
-        Watch { books, backends, settings, certificates, last: Lock::default() }
+        Watch {
+            books,
+            backends,
+            settings,
+            certificates,
+            last: Lock::default(),
+        }
     }
 
     /// Returns what the watch sees now. The sight is half a second old at most.
@@ -87,8 +93,17 @@ impl Watch {
     pub async fn keep(&self) {
         loop {
             self.look();
-            let waiting = self.books.live.load().routes.iter().map(|route| route.demand.waiting()).sum();
-            self.books.figures.sample(self.books.drain.exchanges(), waiting, Instant::now());
+            let waiting = self
+                .books
+                .live
+                .load()
+                .routes
+                .iter()
+                .map(|route| route.demand.waiting())
+                .sum();
+            self.books
+                .figures
+                .sample(self.books.drain.exchanges(), waiting, Instant::now());
             tokio::time::sleep(EVERY).await;
         }
     }
@@ -96,5 +111,9 @@ impl Watch {
 
 fn sight(facts: &Facts, found: Vec<Finding>, lasting: &mut Lasting) -> Sight {
     let noticed = lasting.notice(found, facts.now);
-    Sight { problems: Problems::new(&noticed), verdict: verdict(facts, &noticed), noticed }
+    Sight {
+        problems: Problems::new(&noticed),
+        verdict: verdict(facts, &noticed),
+        noticed,
+    }
 }

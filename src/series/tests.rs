@@ -102,8 +102,14 @@ proptest! {
 
 #[test]
 fn of_two_threads_the_one_that_is_late_counts_in_the_last_step() {
-    let (series, now) = (Series::default(), Instant::now() + Duration::from_secs(1_000));
-    let one = Sums { requests: 1, ..Sums::default() };
+    let (series, now) = (
+        Series::default(),
+        Instant::now() + Duration::from_secs(1_000),
+    );
+    let one = Sums {
+        requests: 1,
+        ..Sums::default()
+    };
     series.add(&one, None, Step::of(now + STEP));
     series.add(&one, None, Step::of(now));
     assert_eq!(series.last(STEP, now + STEP).requests, 2);
@@ -113,7 +119,10 @@ fn of_two_threads_the_one_that_is_late_counts_in_the_last_step() {
 
 #[test]
 fn what_is_over_takes_no_memory() {
-    let (series, now) = (Series::default(), Instant::now() + Duration::from_secs(1_000));
+    let (series, now) = (
+        Series::default(),
+        Instant::now() + Duration::from_secs(1_000),
+    );
     series.add(&Sums::default(), None, Step::of(now));
     series.sweep(now + STEP * 58);
     assert_eq!(series.0.lock().buckets.len(), 1);
@@ -123,9 +132,15 @@ fn what_is_over_takes_no_memory() {
 
 #[test]
 fn a_series_knows_what_came_after_the_last_failure_by_each_fault() {
-    let (series, start) = (Series::default(), Instant::now() + Duration::from_secs(1_000));
+    let (series, start) = (
+        Series::default(),
+        Instant::now() + Duration::from_secs(1_000),
+    );
     let add = |blame: Option<Blame>, second: u64| {
-        let mut sums = Sums { requests: 1, ..Sums::default() };
+        let mut sums = Sums {
+            requests: 1,
+            ..Sums::default()
+        };
         blame.iter().for_each(|blame| sums.fail(*blame));
         series.add(&sums, None, Step::of(start + Duration::from_secs(second)));
     };
@@ -134,17 +149,50 @@ fn a_series_knows_what_came_after_the_last_failure_by_each_fault() {
     assert_eq!(series.faults(), FaultCounts::default());
     add(Some(Blame::Upstream), 1);
     add(Some(Blame::Upstream), 2);
-    let failed = FaultCount { total: 2, last: at(2), ..FaultCount::default() };
-    assert_eq!(series.faults(), FaultCounts { by_upstream: failed, ..FaultCounts::default() });
+    let failed = FaultCount {
+        total: 2,
+        last: at(2),
+        ..FaultCount::default()
+    };
+    assert_eq!(
+        series.faults(),
+        FaultCounts {
+            by_upstream: failed,
+            ..FaultCounts::default()
+        }
+    );
     add(Some(Blame::Caller), 3);
     add(None, 4);
     add(None, 5);
-    let good = FaultCount { asked: 3, good: 2, good_since: at(4), ..failed };
-    let of_caller = FaultCount { total: 1, last: at(3), asked: 2, good: 2, good_since: at(4) };
-    assert_eq!(series.faults(), FaultCounts { by_upstream: good, by_caller: of_caller, ..FaultCounts::default() });
+    let good = FaultCount {
+        asked: 3,
+        good: 2,
+        good_since: at(4),
+        ..failed
+    };
+    let of_caller = FaultCount {
+        total: 1,
+        last: at(3),
+        asked: 2,
+        good: 2,
+        good_since: at(4),
+    };
+    assert_eq!(
+        series.faults(),
+        FaultCounts {
+            by_upstream: good,
+            by_caller: of_caller,
+            ..FaultCounts::default()
+        }
+    );
     series.take_back();
     series.take_back();
-    let none = FaultCount { asked: 1, good: 0, good_since: None, ..good };
+    let none = FaultCount {
+        asked: 1,
+        good: 0,
+        good_since: None,
+        ..good
+    };
     assert_eq!(series.faults().by_upstream, none);
     // It is remembered for longer than the steps are.
     series.sweep(start + Duration::from_secs(1_000));

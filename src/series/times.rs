@@ -56,8 +56,9 @@ pub fn quantile(counts: impl Iterator<Item = u64>, total: u64, q: f64) -> Option
 
 /// Returns the bucket of a time.
 pub fn bucket(time: Duration) -> usize {
-    let micros =
-        u64::try_from(time.as_micros()).unwrap_or(u64::MAX).clamp(1 << LOWEST, (1 << (LOWEST + DOUBLINGS)) - 1);
+    let micros = u64::try_from(time.as_micros())
+        .unwrap_or(u64::MAX)
+        .clamp(1 << LOWEST, (1 << (LOWEST + DOUBLINGS)) - 1);
     let doubling = micros.ilog2();
     let part = (micros >> (doubling - PARTS.ilog2())) % u64::from(PARTS);
     ((doubling - LOWEST) * PARTS) as usize + usize::try_from(part).unwrap_or(0)
@@ -66,8 +67,9 @@ pub fn bucket(time: Duration) -> usize {
 /// Returns the times between which a bucket is.
 pub fn edges(bucket: usize) -> (Duration, Duration) {
     let bucket = u32::try_from(bucket).unwrap_or(0);
-    let micros =
-        |part: u32| Duration::from_micros(u64::from(PARTS + part) << (bucket / PARTS + LOWEST - PARTS.ilog2()));
+    let micros = |part: u32| {
+        Duration::from_micros(u64::from(PARTS + part) << (bucket / PARTS + LOWEST - PARTS.ilog2()))
+    };
     (micros(bucket % PARTS), micros(bucket % PARTS + 1))
 }
 
@@ -79,9 +81,15 @@ mod tests {
     fn buckets_meet() {
         for index in 0..BUCKETS {
             let (from, to) = edges(index);
-            assert_eq!((bucket(from), bucket(to - Duration::from_micros(1))), (index, index));
+            assert_eq!(
+                (bucket(from), bucket(to - Duration::from_micros(1))),
+                (index, index)
+            );
             assert!(to.as_secs_f64() / from.as_secs_f64() <= 1.125);
         }
-        assert_eq!((bucket(Duration::ZERO), bucket(Duration::MAX)), (0, BUCKETS - 1));
+        assert_eq!(
+            (bucket(Duration::ZERO), bucket(Duration::MAX)),
+            (0, BUCKETS - 1)
+        );
     }
 }

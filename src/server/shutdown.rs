@@ -36,7 +36,10 @@ pub(super) struct Signals {
 #[async_trait]
 impl ShutdownSignalWatch for Signals {
     async fn recv(&self) -> ShutdownSignal {
-        let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
+        let (Ok(mut term), Ok(mut int)) = (
+            signal(SignalKind::terminate()),
+            signal(SignalKind::interrupt()),
+        ) else {
             log::error!("cannot listen for signals");
             return ShutdownSignal::FastShutdown;
         };
@@ -44,10 +47,21 @@ impl ShutdownSignalWatch for Signals {
         let drain = self.process.settings.drain;
         self.supervisor.stops(drain.delay + drain.grace);
         self.process.books.drain.enter(Phase::Delaying);
-        let (run, time) = (self.process.books.drain.exchanges(), drain.delay + drain.grace);
-        let (run, verbs) = (count(run, "exchange"), if run == 1 { "runs and has" } else { "run and have" });
-        let what =
-            format!("stopping on a signal: {run} {verbs} {time:?} to end; a second signal ends the process at once");
+        let (run, time) = (
+            self.process.books.drain.exchanges(),
+            drain.delay + drain.grace,
+        );
+        let (run, verbs) = (
+            count(run, "exchange"),
+            if run == 1 {
+                "runs and has"
+            } else {
+                "run and have"
+            },
+        );
+        let what = format!(
+            "stopping on a signal: {run} {verbs} {time:?} to end; a second signal ends the process at once"
+        );
         say(log::Level::Info, what);
         tokio::select! {
             () = tokio::time::sleep(drain.delay) => {}
@@ -60,7 +74,9 @@ impl ShutdownSignalWatch for Signals {
         self.process.books.drain.enter(Phase::Draining);
         let process = self.process.clone();
         // The thread gets the same receivers, so that a signal that arrives just now is not lost.
-        let closer = std::thread::Builder::new().name("drain".to_owned()).spawn(move || close(&process, term, int));
+        let closer = std::thread::Builder::new()
+            .name("drain".to_owned())
+            .spawn(move || close(&process, term, int));
         if let Err(why) = closer {
             log::error!("cannot start the drain's thread: {why}");
             end(&self.process, 1);
@@ -80,7 +96,10 @@ async fn either(term: &mut Signal, int: &mut Signal) {
 /// Waits for the exchanges, for the end of the grace, or for a second signal; then ends the
 /// process.
 fn close(process: &Process, mut term: Signal, mut int: Signal) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let runtime = match tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+    {
         Ok(runtime) => runtime,
         Err(why) => {
             log::error!("cannot wait for running exchanges: {why}");
@@ -92,9 +111,15 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
             // The listeners close at the same moment. Exchanges that they accepted just before
             // count too.
             tokio::time::sleep(Duration::from_millis(20)).await;
-            if tokio::time::timeout(process.settings.drain.grace, process.books.drain.idle()).await.is_err() {
+            if tokio::time::timeout(process.settings.drain.grace, process.books.drain.idle())
+                .await
+                .is_err()
+            {
                 let run = process.books.drain.exchanges();
-                let what = format!("{} did not end in time: they are cut with an error", count(run, "exchange"));
+                let what = format!(
+                    "{} did not end in time: they are cut with an error",
+                    count(run, "exchange")
+                );
                 say(log::Level::Warn, what);
                 cut(process, CUT).await;
                 return tell_untold(process);
@@ -118,7 +143,11 @@ fn close(process: &Process, mut term: Signal, mut int: Signal) {
 async fn cut(process: &Process, patience: Duration) {
     let drain = &process.books.drain;
     drain.enter(Phase::Cutting);
-    process.books.traces.iter().for_each(|traces| traces.hurry());
+    process
+        .books
+        .traces
+        .iter()
+        .for_each(|traces| traces.hurry());
     tokio::select! {
         () = drain.idle() => {}
         () = drain.stalled(CUT_STALL) => {}
@@ -134,13 +163,19 @@ fn tell_untold(process: &Process) -> i32 {
     if left == 0 {
         return 0;
     }
-    let (settled, were) = (process.books.abandon(), if left == 1 { "was" } else { "were" });
+    let (settled, were) = (
+        process.books.abandon(),
+        if left == 1 { "was" } else { "were" },
+    );
     let mut what = format!(
         "{} {were} cut without an error: their callers did not read it, or the process had no time for them",
         count(left, "exchange")
     );
     if run > settled {
-        what += &format!("; {} of them had not been admitted, and have no access line", run - settled);
+        what += &format!(
+            "; {} of them had not been admitted, and have no access line",
+            run - settled
+        );
     }
     say(log::Level::Error, what);
     CUT_WITHOUT_ERROR
@@ -150,11 +185,13 @@ fn tell_untold(process: &Process) -> i32 {
 /// good, and the process must end all the same.
 fn say(level: log::Level, what: String) {
     let (said, heard) = channel();
-    let thread = std::thread::Builder::new().name("last-words".to_owned()).spawn(move || {
-        log::log!(level, "{what}");
-        // If the other side no longer waits, the result is not needed.
-        said.send(()).ok();
-    });
+    let thread = std::thread::Builder::new()
+        .name("last-words".to_owned())
+        .spawn(move || {
+            log::log!(level, "{what}");
+            // If the other side no longer waits, the result is not needed.
+            said.send(()).ok();
+        });
     if thread.is_ok() {
         heard.recv_timeout(LAST_LINES).ok();
     }
@@ -163,22 +200,38 @@ fn say(level: log::Level, what: String) {
 /// Ends the process after everything is written.
 fn end(process: &Process, code: i32) -> ! {
     // Spans are sent while the rest is written.
-    process.books.traces.iter().for_each(|traces| traces.hurry());
+    process
+        .books
+        .traces
+        .iter()
+        .for_each(|traces| traces.hurry());
     process.books.access_log.flush();
     process.books.ledger.finish();
     let patience = if code == 0 { LAST_SPANS } else { LAST_LINES };
-    let unsent = process.books.traces.as_ref().map_or(0, |traces| traces.finish(patience));
+    let unsent = process
+        .books
+        .traces
+        .as_ref()
+        .map_or(0, |traces| traces.finish(patience));
     if unsent > 0 {
-        let were = if unsent == 1 { "span was" } else { "spans were" };
-        say(log::Level::Warn, format!("{unsent} {were} not sent before the process ended"));
+        let were = if unsent == 1 {
+            "span was"
+        } else {
+            "spans were"
+        };
+        say(
+            log::Level::Warn,
+            format!("{unsent} {were} not sent before the process ended"),
+        );
     }
     if let Some(store) = &process.backends.store {
         store.leave();
     }
     let lost = process.books.ledger.status().waiting;
     if lost > 0 {
-        let what =
-            format!("{lost} rows of the ledger are lost, because it could not be written before the process ended");
+        let what = format!(
+            "{lost} rows of the ledger are lost, because it could not be written before the process ended"
+        );
         say(log::Level::Error, what);
     }
     say(log::Level::Info, "stopped".to_owned());

@@ -53,10 +53,12 @@ const LIFETIME: u64 = 3600;
 impl ServiceAccount {
     /// Reads a key file, and checks that its key can sign.
     pub fn parse(json: &str) -> Result<Self, &'static str> {
-        let file: File =
-            serde_json::from_str(json).map_err(|_| "the key file is not the JSON of a service account's key")?;
+        let file: File = serde_json::from_str(json)
+            .map_err(|_| "the key file is not the JSON of a service account's key")?;
         if filled(file.kind).is_some_and(|kind| kind != "service_account") {
-            return Err("the key file is not the key of a service account: its `type` must be `service_account`");
+            return Err(
+                "the key file is not the key of a service account: its `type` must be `service_account`",
+            );
         }
         let key = Secret::new(filled(file.private_key).ok_or("the key file has no `private_key`")?);
         let account = Self {
@@ -77,8 +79,11 @@ impl ServiceAccount {
         // Nothing in an assertion needs to be escaped.
         let assertion = self.assertion(now)?;
         Ok(Secret::new(
-            ["grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=", assertion.expose()]
-                .concat(),
+            [
+                "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=",
+                assertion.expose(),
+            ]
+            .concat(),
         ))
     }
 
@@ -100,12 +105,18 @@ impl ServiceAccount {
             w.key("iat").number(now);
             w.key("exp").number(now.saturating_add(LIFETIME));
         });
-        signed(&self.key_pair()?, &header.into_bytes(), &claims.into_bytes())
+        signed(
+            &self.key_pair()?,
+            &header.into_bytes(),
+            &claims.into_bytes(),
+        )
     }
 
     fn key_pair(&self) -> Result<RsaKeyPair, &'static str> {
         let key = PrivatePkcs8KeyDer::from_pem_slice(self.key.expose().as_bytes());
-        let key = key.map_err(|_| "the `private_key` is not a PKCS #8 key in PEM (`-----BEGIN PRIVATE KEY-----`)")?;
+        let key = key.map_err(
+            |_| "the `private_key` is not a PKCS #8 key in PEM (`-----BEGIN PRIVATE KEY-----`)",
+        )?;
         RsaKeyPair::from_pkcs8(key.secret_pkcs8_der())
             .map_err(|_| "the `private_key` is not an RSA key of 2048 to 4096 bits")
     }
@@ -113,11 +124,20 @@ impl ServiceAccount {
 
 /// Makes a JSON Web Signature in its compact form (RFC 7515 §3.1), by RS256.
 fn signed(key: &RsaKeyPair, header: &[u8], claims: &[u8]) -> Result<Secret, &'static str> {
-    let mut jws = [URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims)].join(".");
+    let mut jws = [
+        URL_SAFE_NO_PAD.encode(header),
+        URL_SAFE_NO_PAD.encode(claims),
+    ]
+    .join(".");
     let mut signature = vec![0; key.public().modulus_len()];
     // PKCS #1 v1.5 padding has no randomness: ring wants the random numbers for other kinds of
     // signature.
-    let done = key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), jws.as_bytes(), &mut signature);
+    let done = key.sign(
+        &RSA_PKCS1_SHA256,
+        &SystemRandom::new(),
+        jws.as_bytes(),
+        &mut signature,
+    );
     done.map_err(|_| "the `private_key` cannot sign")?;
     jws.push('.');
     URL_SAFE_NO_PAD.encode_string(&signature, &mut jws);
@@ -134,18 +154,34 @@ pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Tok
     if status == 200
         && let Some(token) = filled(granted.access_token).filter(is_usable)
     {
-        let seconds = granted.expires_in.0.filter(|seconds| *seconds < Count::IMPOSSIBLE).unwrap_or(LIFETIME);
+        let seconds = granted
+            .expires_in
+            .0
+            .filter(|seconds| *seconds < Count::IMPOSSIBLE)
+            .unwrap_or(LIFETIME);
         let expires_in = Duration::from_secs(seconds.min(24 * LIFETIME));
-        return Ok(Token { access_token: Secret::new(token), expires_in });
+        return Ok(Token {
+            access_token: Secret::new(token),
+            expires_in,
+        });
     }
     if status == 200 {
         // No excerpt: whatever else it is, there may be a token in it.
         let message = "the answer of the token server holds no token".to_owned();
-        return Err(UpstreamError { status: Some(502), message, ..UpstreamError::default() });
+        return Err(UpstreamError {
+            status: Some(502),
+            message,
+            ..UpstreamError::default()
+        });
     }
     if (201..=299).contains(&status) {
-        let message = format!("the answer of the token server has the status {status}, and not 200");
-        return Err(UpstreamError { status: Some(502), message, ..UpstreamError::default() });
+        let message =
+            format!("the answer of the token server has the status {status}, and not 200");
+        return Err(UpstreamError {
+            status: Some(502),
+            message,
+            ..UpstreamError::default()
+        });
     }
     let mut error = openai::error(body, content_type);
     let denied: Denied = serde_json::from_str(text).unwrap_or_default();
@@ -163,8 +199,12 @@ pub fn token(status: u16, content_type: Option<&str>, body: &[u8]) -> Result<Tok
 }
 
 fn shortened(text: &str, limit: usize) -> String {
-    let text = text.get(..text.floor_char_boundary(limit)).unwrap_or_default();
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let text = text
+        .get(..text.floor_char_boundary(limit))
+        .unwrap_or_default();
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 /// Returns `None` for an empty text.

@@ -58,12 +58,33 @@ impl Signer {
 
     /// Returns the headers to add to a POST. `host` is the header as it will be sent; `path` begins
     /// with the first slash.
-    pub fn headers(&self, host: &str, path: &str, body: &[u8], now: SystemTime) -> Result<Headers, Unsignable> {
-        self.sign(&Unsigned { service: SERVICE, method: "POST", host, path, body }, now)
+    pub fn headers(
+        &self,
+        host: &str,
+        path: &str,
+        body: &[u8],
+        now: SystemTime,
+    ) -> Result<Headers, Unsignable> {
+        self.sign(
+            &Unsigned {
+                service: SERVICE,
+                method: "POST",
+                host,
+                path,
+                body,
+            },
+            now,
+        )
     }
 
     fn sign(&self, request: &Unsigned<'_>, now: SystemTime) -> Result<Headers, Unsignable> {
-        let Unsigned { service, method, host, path, body } = *request;
+        let Unsigned {
+            service,
+            method,
+            host,
+            path,
+            body,
+        } = *request;
         let identity = self.credentials.clone().into();
         let params = v4::SigningParams::builder()
             .identity(&identity)
@@ -75,11 +96,20 @@ impl Signer {
             .map_err(|_| Unsignable)?
             .into();
         let uri = format!("https://{host}{path}");
-        let request = SignableRequest::new(method, uri, [("host", host)].into_iter(), SignableBody::Bytes(body))
-            .map_err(|_| Unsignable)?;
-        let (instructions, _signature) = sign(request, &params).map_err(|_| Unsignable)?.into_parts();
+        let request = SignableRequest::new(
+            method,
+            uri,
+            [("host", host)].into_iter(),
+            SignableBody::Bytes(body),
+        )
+        .map_err(|_| Unsignable)?;
+        let (instructions, _signature) =
+            sign(request, &params).map_err(|_| Unsignable)?.into_parts();
         let (headers, _query) = instructions.into_parts();
-        Ok(headers.iter().map(|header| (header.name(), Secret::new(header.value()))).collect())
+        Ok(headers
+            .iter()
+            .map(|header| (header.name(), Secret::new(header.value())))
+            .collect())
     }
 }
 
@@ -88,7 +118,9 @@ pub type Headers = Vec<(&'static str, Secret)>;
 
 impl fmt::Debug for Signer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signer").field("region", &self.region).finish_non_exhaustive()
+        f.debug_struct("Signer")
+            .field("region", &self.region)
+            .finish_non_exhaustive()
     }
 }
 

@@ -35,7 +35,11 @@ enum CircuitState {
 impl Circuit {
     /// Makes an open circuit that is tried at once.
     pub(super) fn new(now: Instant) -> Circuit {
-        Circuit { state: CircuitState::Open { until: now }, pause: FIRST, missed: 0 }
+        Circuit {
+            state: CircuitState::Open { until: now },
+            pause: FIRST,
+            missed: 0,
+        }
     }
 
     /// Returns whether requests ask the store.
@@ -73,7 +77,9 @@ impl Circuit {
         {
             self.pause = FIRST;
         }
-        self.state = CircuitState::Open { until: now + self.pause.mul_f64(1.0 + JITTER * random) };
+        self.state = CircuitState::Open {
+            until: now + self.pause.mul_f64(1.0 + JITTER * random),
+        };
         self.pause = (self.pause * 2).min(LONGEST);
     }
 
@@ -99,7 +105,10 @@ mod tests {
         assert!(!circuit.missed(now, 0.0) && !circuit.missed(now, 0.0));
         circuit.answered();
         assert!(!circuit.missed(now, 0.0) && !circuit.missed(now, 0.0) && circuit.is_closed());
-        assert!(circuit.missed(now, 0.0) && !circuit.missed(now, 0.0), "it opens once");
+        assert!(
+            circuit.missed(now, 0.0) && !circuit.missed(now, 0.0),
+            "it opens once"
+        );
         let mut pauses = Vec::new();
         for _ in 0..5 {
             let due = circuit.due().unwrap();

@@ -9,7 +9,11 @@ use std::time::Instant;
 
 /// Keeps the connection until the process leaves.
 pub(super) async fn drive(core: &Core) {
-    let tls = core.settings.address.tls.then(|| Trust::new(core.settings.ca.as_deref().map(str::as_bytes), &[]));
+    let tls = core
+        .settings
+        .address
+        .tls
+        .then(|| Trust::new(core.settings.ca.as_deref().map(str::as_bytes), &[]));
     let process = format!("{:016x}", fastrand::u64(..));
     loop {
         if pause(core).await {
@@ -19,7 +23,10 @@ pub(super) async fn drive(core: &Core) {
             Ok(()) => return,
             Err(why) => {
                 core.meters.errors.inc();
-                core.inbox.lock().circuit.failed(Instant::now(), fastrand::f64());
+                core.inbox
+                    .lock()
+                    .circuit
+                    .failed(Instant::now(), fastrand::f64());
                 core.out(&why);
             }
         }

@@ -6,7 +6,9 @@ use super::protocol::tally;
 use super::texts::{TextQueue, TextRequest};
 use super::totals::TotalsRequest;
 use super::unreadable::Unreadable;
-use crate::limits::{self, Ask, Bound, Bounds, Counts, Left, LimitReached, Limits, Moment, Reservation, Scope};
+use crate::limits::{
+    self, Ask, Bound, Bounds, Counts, Left, LimitReached, Limits, Moment, Reservation, Scope,
+};
 use crate::status::StoreState;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -79,7 +81,8 @@ impl Inbox {
             (self.state, self.since) = (state, Instant::now());
         }
         if state != StoreState::Up {
-            self.outage.get_or_insert_with(|| Outage::new(Instant::now()));
+            self.outage
+                .get_or_insert_with(|| Outage::new(Instant::now()));
         }
         if state != StoreState::Down {
             self.error = None;
@@ -118,9 +121,20 @@ impl AdmissionRequest {
         now_ms: u64,
     ) -> (Box<AdmissionRequest>, oneshot::Receiver<Decision>) {
         let (answer, decision) = oneshot::channel();
-        let mut owned = bounds.iter().map(|bound| (*bound.limits, bound.scope.clone()));
+        let mut owned = bounds
+            .iter()
+            .map(|bound| (*bound.limits, bound.scope.clone()));
         let bounds = [owned.next(), owned.next(), owned.next()];
-        (Box::new(AdmissionRequest { bounds, ask, now_ms, tries: 0, answer }), decision)
+        (
+            Box::new(AdmissionRequest {
+                bounds,
+                ask,
+                now_ms,
+                tries: 0,
+                answer,
+            }),
+            decision,
+        )
     }
 
     /// Returns whether nobody waits for the answer any more.
@@ -130,7 +144,10 @@ impl AdmissionRequest {
 
     /// Lists the scopes that bound the request, each with its limits.
     pub(super) fn bounds(&self) -> impl Iterator<Item = (&Limits, &Arc<Scope>)> {
-        self.bounds.iter().flatten().map(|(limits, scope)| (limits, scope))
+        self.bounds
+            .iter()
+            .flatten()
+            .map(|(limits, scope)| (limits, scope))
     }
 
     /// Lists the scopes that bound the request.
@@ -146,7 +163,10 @@ impl AdmissionRequest {
             tally(used, *moment, self.now_ms).left_after(limits, self.ask, self.now_ms)
         });
         let left = left.fold(Left::default(), Left::and);
-        let bounds: Bounds<'_> = self.bounds().map(|(limits, scope)| Bound { limits, scope }).collect();
+        let bounds: Bounds<'_> = self
+            .bounds()
+            .map(|(limits, scope)| Bound { limits, scope })
+            .collect();
         let reservation = limits::take_granted(&bounds, self.ask, self.now_ms, left, moments);
         // If the receiver has waited too long, the request was decided without the store.
         if let Err(Some(Ok(unwanted))) = self.answer.send(Some(Ok(reservation))) {
@@ -158,11 +178,15 @@ impl AdmissionRequest {
     /// scope before.
     pub(super) fn refuse(self, used: Vec<Counts>, moments: &[Moment]) {
         let each = used.into_iter().zip(self.bounds()).zip(moments);
-        let totals: Vec<_> = each.map(|((used, bound), moment)| (tally(used, *moment, self.now_ms), bound)).collect();
-        let over = totals
+        let totals: Vec<_> = each
+            .map(|((used, bound), moment)| (tally(used, *moment, self.now_ms), bound))
+            .collect();
+        let over = totals.iter().filter_map(|(used, (limits, scope))| {
+            Some((*scope, used.over(limits, 1, self.ask, self.now_ms)?))
+        });
+        let left = totals
             .iter()
-            .filter_map(|(used, (limits, scope))| Some((*scope, used.over(limits, 1, self.ask, self.now_ms)?)));
-        let left = totals.iter().map(|(used, (limits, _))| used.left(limits, 1, self.now_ms));
+            .map(|(used, (limits, _))| used.left(limits, 1, self.now_ms));
         // If no limit is over here, the store's sums and ours differ, as they may beyond the
         // numbers that are exact.
         let refused = LimitReached::worst(over, || left.fold(Left::default(), Left::and), 1);

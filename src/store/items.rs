@@ -8,12 +8,17 @@ use crate::item_cache::KEPT_FOR;
 impl Store {
     /// Stores a sealed item. Returns at once.
     pub fn keep_item(&self, key: &str, id: &str, sealed: String) {
-        self.keep_text(StoredText { name: name(key, id), text: sealed, kept_for: KEPT_FOR });
+        self.keep_text(StoredText {
+            name: name(key, id),
+            text: sealed,
+            kept_for: KEPT_FOR,
+        });
     }
 
     /// Looks up the sealed items of these ids.
     pub async fn find_items(&self, key: &str, ids: &[&str]) -> Vec<Lookup<Vec<u8>>> {
-        self.find_texts(ids.iter().map(|id| name(key, id)).collect()).await
+        self.find_texts(ids.iter().map(|id| name(key, id)).collect())
+            .await
     }
 }
 

@@ -36,17 +36,27 @@ impl Link {
             } else {
                 ""
             };
-            Err(format!("no connection could be opened within {CONNECT:?}{or}"))
+            Err(format!(
+                "no connection could be opened within {CONNECT:?}{or}"
+            ))
         })
     }
 
     /// Sends all commands, and returns an answer to each.
-    pub(super) async fn send(&mut self, batch: &Pipeline, patience: Duration) -> Result<Vec<Value>, String> {
+    pub(super) async fn send(
+        &mut self,
+        batch: &Pipeline,
+        patience: Duration,
+    ) -> Result<Vec<Value>, String> {
         let count = batch.len();
         if count == 0 {
             return Ok(Vec::new());
         }
-        let answers = tokio::time::timeout(patience, self.connection.send_packed_commands(batch, 0, count)).await;
+        let answers = tokio::time::timeout(
+            patience,
+            self.connection.send_packed_commands(batch, 0, count),
+        )
+        .await;
         let answers = answers
             .map_err(|_| format!("it did not answer within {patience:?}"))?
             .map_err(|error| error_text(&error))?;
@@ -60,8 +70,14 @@ impl Link {
 
 /// Returns the error that an answer holds, if it is one.
 pub(super) fn error_of(value: &Value) -> Option<String> {
-    let Value::ServerError(error) = value else { return None };
-    Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
+    let Value::ServerError(error) = value else {
+        return None;
+    };
+    Some(format!(
+        "{} {}",
+        error.code(),
+        error.details().unwrap_or_default()
+    ))
 }
 
 /// Returns a call of a script.
@@ -79,13 +95,19 @@ pub(super) fn call_once(script: &str, key: &str) -> Cmd {
 }
 
 async fn open(address: &Address, tls: Option<&Trust>) -> Result<Link, String> {
-    let tcp = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(|error| error.to_string())?;
+    let tcp = TcpStream::connect((address.host.as_str(), address.port))
+        .await
+        .map_err(|error| error.to_string())?;
     tcp.set_nodelay(true).map_err(|error| error.to_string())?;
     match tls {
         None => begin(address, tcp).await,
         Some(tls) => {
             let distrusted = |Distrust { why, .. }| format!("TLS: {why}");
-            begin(address, tls.connect(&address.host, tcp).await.map_err(distrusted)?).await
+            begin(
+                address,
+                tls.connect(&address.host, tcp).await.map_err(distrusted)?,
+            )
+            .await
         }
     }
 }
@@ -94,7 +116,9 @@ async fn begin(
     address: &Address,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> Result<Link, String> {
-    let mut login = RedisConnectionInfo::default().set_db(address.db).set_skip_set_lib_name();
+    let mut login = RedisConnectionInfo::default()
+        .set_db(address.db)
+        .set_skip_set_lib_name();
     if let Some(username) = &address.username {
         login = login.set_username(username);
     }
@@ -103,19 +127,34 @@ async fn begin(
     }
     // Our own time limit is shorter, and depends on what is sent.
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
-    let (mut connection, driver) =
-        MultiplexedConnection::new_with_config(&login, stream, config).await.map_err(|error| error_text(&error))?;
+    let (mut connection, driver) = MultiplexedConnection::new_with_config(&login, stream, config)
+        .await
+        .map_err(|error| error_text(&error))?;
     let mut running = JoinSet::new();
     running.spawn(driver);
     // A server that wants a password closes the connection over a long command, before it says why.
-    redis::cmd("PING").exec_async(&mut connection).await.map_err(|error| error_text(&error))?;
+    redis::cmd("PING")
+        .exec_async(&mut connection)
+        .await
+        .map_err(|error| error_text(&error))?;
     let mut load = async |script: &str| {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(script);
-        command.query_async::<String>(&mut connection).await.map_err(|error| error_text(&error))
+        command
+            .query_async::<String>(&mut connection)
+            .await
+            .map_err(|error| error_text(&error))
     };
-    let (admit, beat) = (load(include_str!("admit.lua")).await?, load(include_str!("beat.lua")).await?);
-    Ok(Link { connection, admit, beat, _driver: running })
+    let (admit, beat) = (
+        load(include_str!("admit.lua")).await?,
+        load(include_str!("beat.lua")).await?,
+    );
+    Ok(Link {
+        connection,
+        admit,
+        beat,
+        _driver: running,
+    })
 }
 
 /// Returns the server's own words for an error, if the server has sent some.

@@ -34,14 +34,22 @@ pub struct Look {
 
 /// Opens the store and asks it. An error is a line for operators, without secrets.
 pub async fn look(settings: &Store) -> Result<Look, String> {
-    let tls = settings.address.tls.then(|| Trust::new(settings.ca.as_deref().map(str::as_bytes), &[]));
+    let tls = settings
+        .address
+        .tls
+        .then(|| Trust::new(settings.ca.as_deref().map(str::as_bytes), &[]));
     let seen = async {
         let mut link = Link::open(settings, tls.as_ref()).await?;
         let mut batch = Pipeline::new();
-        batch.add_command(call_once(PROBE, &format!("{{{}}}:doctor-{:016x}", settings.prefix, fastrand::u64(..))));
+        batch.add_command(call_once(
+            PROBE,
+            &format!("{{{}}}:doctor-{:016x}", settings.prefix, fastrand::u64(..)),
+        ));
         batch.cmd("INFO");
         let answers = link.send(&batch, PATIENCE).await?;
-        let [probed, info] = answers.as_slice() else { return Err("it sent too few answers".to_owned()) };
+        let [probed, info] = answers.as_slice() else {
+            return Err("it sent too few answers".to_owned());
+        };
         if let Some(error) = error_of(probed) {
             return Err(error);
         }
@@ -55,11 +63,17 @@ fn read(probed: &Value, info: &Value) -> Look {
     let info = redis::from_redis_value_ref::<String>(info).unwrap_or_default();
     let field = |name: &str| {
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
-        lines.find(|(field, _)| *field == name).map(|(_, value)| value.trim())
+        lines
+            .find(|(field, _)| *field == name)
+            .map(|(_, value)| value.trim())
     };
     let of = |program: &str, name: &str| field(name).map(|version| format!("{program} {version}"));
     Look {
-        clock_ms: if let Value::Int(ms) = probed { u64::try_from(*ms).ok() } else { None },
+        clock_ms: if let Value::Int(ms) = probed {
+            u64::try_from(*ms).ok()
+        } else {
+            None
+        },
         program: of("Valkey", "valkey_version").or_else(|| of("Redis", "redis_version")),
         major: field("redis_version").and_then(|version| version.split('.').next()?.parse().ok()),
         max_memory: field("maxmemory").and_then(|bytes| bytes.parse().ok()),
@@ -89,6 +103,11 @@ mod tests {
         };
         assert_eq!(seen, expected);
         assert_eq!(read(&Value::Nil, &Value::Nil), Look::default());
-        assert_eq!(read(&Value::Nil, &info("redis_version:6.0\n")).program.as_deref(), Some("Redis 6.0"));
+        assert_eq!(
+            read(&Value::Nil, &info("redis_version:6.0\n"))
+                .program
+                .as_deref(),
+            Some("Redis 6.0")
+        );
     }
 }

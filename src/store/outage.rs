@@ -24,7 +24,11 @@ pub(super) struct Outage {
 impl Outage {
     /// Begins an outage.
     pub(super) fn new(since: Instant) -> Outage {
-        Outage { since, said_down: false, said_joining: false }
+        Outage {
+            since,
+            said_down: false,
+            said_joining: false,
+        }
     }
 
     /// Returns true the first time that the store is joining in this outage.
@@ -36,7 +40,10 @@ impl Outage {
 impl Core {
     /// Takes the store out because it answers too late.
     pub(super) fn too_slow(&self) {
-        self.out(&format!("it does not answer within {:?} (`store.timeout`)", self.settings.timeout));
+        self.out(&format!(
+            "it does not answer within {:?} (`store.timeout`)",
+            self.settings.timeout
+        ));
     }
 
     /// Takes the store out: no request waits for it any longer.
@@ -44,7 +51,10 @@ impl Core {
         let why = trouble::line(&self.settings.address, why);
         let mut inbox = self.inbox.lock();
         inbox.go_down(why.clone());
-        let is_news = inbox.outage.as_mut().is_some_and(|outage| !std::mem::replace(&mut outage.said_down, true));
+        let is_news = inbox
+            .outage
+            .as_mut()
+            .is_some_and(|outage| !std::mem::replace(&mut outage.said_down, true));
         drop(inbox);
         self.work.notify_one();
         if is_news {
@@ -52,14 +62,20 @@ impl Core {
                 OnStoreDown::Local => self.alone_means(),
                 OnStoreDown::Refuse => "requests with limits are refused".to_owned(),
             };
-            log::warn!("the store {} is unavailable: {why}. Until it is back, {then}", self.settings.address);
+            log::warn!(
+                "the store {} is unavailable: {why}. Until it is back, {then}",
+                self.settings.address
+            );
         }
     }
 
     /// Logs that the store was empty, or lacked a part.
     pub(super) fn log_loss(&self) {
         let mut inbox = self.inbox.lock();
-        if inbox.loss_logged.is_some_and(|logged| logged.elapsed() < LOSS_AGAIN) {
+        if inbox
+            .loss_logged
+            .is_some_and(|logged| logged.elapsed() < LOSS_AGAIN)
+        {
             return;
         }
         inbox.loss_logged = Some(Instant::now());

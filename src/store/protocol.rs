@@ -40,8 +40,15 @@ pub(super) fn own_part(counts: &Counts) -> String {
         counts.reserved.day_usd.0,
         counts.reserved.month_usd.0,
     ];
-    numbers.extend(counts.minute.iter().flat_map(|(second, requests, tokens)| [*second, *requests, *tokens]));
-    numbers.iter_mut().for_each(|number| *number = MOST.min(*number));
+    numbers.extend(
+        counts
+            .minute
+            .iter()
+            .flat_map(|(second, requests, tokens)| [*second, *requests, *tokens]),
+    );
+    numbers
+        .iter_mut()
+        .for_each(|number| *number = MOST.min(*number));
     // Numbers always serialise.
     serde_json::to_string(&numbers).unwrap_or_default()
 }
@@ -52,7 +59,11 @@ pub(super) fn was_unreadable(value: &Value) -> bool {
 }
 
 /// Writes what a request asks for of some scopes.
-pub(super) fn admission<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Item = (&'s Limits, Moment)>) -> String {
+pub(super) fn admission<'s>(
+    live: &[String],
+    ask: Ask,
+    scopes: impl Iterator<Item = (&'s Limits, Moment)>,
+) -> String {
     let asked = |number: u64| if number > MOST { TOO_MUCH } else { number };
     let mut json = format!("[{}", serde_json::json!(live));
     // Writing to a `String` cannot fail.
@@ -75,13 +86,20 @@ pub(super) fn admission<'s>(live: &[String], ask: Ask, scopes: impl Iterator<Ite
 
 /// Writes a request for a scope's totals at a moment.
 pub(super) fn totals(live: &[String], Moment { second, day, month }: Moment) -> String {
-    format!("[{},0,0,0,0,[{second},{day},{month}]]", serde_json::json!(live))
+    format!(
+        "[{},0,0,0,0,[{second},{day},{month}]]",
+        serde_json::json!(live)
+    )
 }
 
 /// Reads the answer to [`totals`]. The inner `None` means that the store's counts lack our part.
 pub(super) fn read_totals(value: &Value, moment: Moment, now_ms: u64) -> Option<Option<Counts>> {
     match read_admission(value)? {
-        AdmissionAnswer::Granted(mut used) => Some(Some(Counts { at: now_ms, moment, ..used.pop()? })),
+        AdmissionAnswer::Granted(mut used) => Some(Some(Counts {
+            at: now_ms,
+            moment,
+            ..used.pop()?
+        })),
         AdmissionAnswer::Unknown { .. } => Some(None),
         AdmissionAnswer::Refused(_) => None,
     }
@@ -93,7 +111,11 @@ pub(super) fn read_earlier_part(value: &Value) -> Option<Counts> {
     match numbers(value)?.as_slice() {
         [1] => Some(Counts::default()),
         [1, day, day_requests, day_tokens, day_usd, month, month_usd] => Some(Counts {
-            moment: Moment { second: 0, day: *day, month: *month },
+            moment: Moment {
+                second: 0,
+                day: *day,
+                month: *month,
+            },
             day_requests: *day_requests,
             day_tokens: *day_tokens,
             day_usd: Usd(*day_usd),
@@ -116,14 +138,36 @@ pub(super) fn missing(earlier: &Counts, began: &Counts, now: Moment) -> Vec<(u64
             false => (0, 0, 0),
         };
         usd_of_day = earlier.day_usd.0.saturating_sub(usd);
-        let spent = Spent { tokens: earlier.day_tokens.saturating_sub(tokens), usd: Usd(usd_of_day) };
-        missing.push((start_of(now.day), earlier.day_requests.saturating_sub(requests), spent));
+        let spent = Spent {
+            tokens: earlier.day_tokens.saturating_sub(tokens),
+            usd: Usd(usd_of_day),
+        };
+        missing.push((
+            start_of(now.day),
+            earlier.day_requests.saturating_sub(requests),
+            spent,
+        ));
     }
     // On the first day of a month, the month's sum is that day's sum.
     if earlier.moment.month == now.month && now.month != now.day {
-        let usd = if began.moment.month == now.month { began.month_usd.0 } else { 0 };
-        let usd = earlier.month_usd.0.saturating_sub(usd).saturating_sub(usd_of_day);
-        missing.push((start_of(now.month), 0, Spent { tokens: 0, usd: Usd(usd) }));
+        let usd = if began.moment.month == now.month {
+            began.month_usd.0
+        } else {
+            0
+        };
+        let usd = earlier
+            .month_usd
+            .0
+            .saturating_sub(usd)
+            .saturating_sub(usd_of_day);
+        missing.push((
+            start_of(now.month),
+            0,
+            Spent {
+                tokens: 0,
+                usd: Usd(usd),
+            },
+        ));
     }
     missing.retain(|(_, requests, spent)| *requests > 0 || *spent != Spent::default());
     missing
@@ -155,12 +199,18 @@ pub(super) enum AdmissionAnswer {
 
 /// Returns the tally of what all gateways together had used of a scope.
 pub(super) fn tally(used: Counts, moment: Moment, now_ms: u64) -> Tally {
-    Tally::of(&Counts { at: now_ms, moment, ..used })
+    Tally::of(&Counts {
+        at: now_ms,
+        moment,
+        ..used
+    })
 }
 
 /// Reads the answer to an [`admission`].
 pub(super) fn read_admission(value: &Value) -> Option<AdmissionAnswer> {
-    let Value::Array(parts) = value else { return None };
+    let Value::Array(parts) = value else {
+        return None;
+    };
     let (code, rest) = parts.split_first()?;
     match number(code)? {
         0 => Some(AdmissionAnswer::Unknown {
@@ -168,17 +218,33 @@ pub(super) fn read_admission(value: &Value) -> Option<AdmissionAnswer> {
             has_part: number(rest.get(1)?)? > 0,
             was_unreadable: rest.get(2).is_some(),
         }),
-        1 => Some(AdmissionAnswer::Granted(rest.iter().map(used).collect::<Option<_>>()?)),
-        2 => Some(AdmissionAnswer::Refused(rest.iter().map(used).collect::<Option<_>>()?)),
+        1 => Some(AdmissionAnswer::Granted(
+            rest.iter().map(used).collect::<Option<_>>()?,
+        )),
+        2 => Some(AdmissionAnswer::Refused(
+            rest.iter().map(used).collect::<Option<_>>()?,
+        )),
         _ => None,
     }
 }
 
 fn used(value: &Value) -> Option<Counts> {
     let numbers = numbers(value)?;
-    let [places, day_requests, day_tokens, day_usd, month_usd, minute @ ..] = numbers.as_slice() else { return None };
+    let [
+        places,
+        day_requests,
+        day_tokens,
+        day_usd,
+        month_usd,
+        minute @ ..,
+    ] = numbers.as_slice()
+    else {
+        return None;
+    };
     let (minute, _) = minute.as_chunks();
-    let minute = minute.iter().map(|[second, requests, tokens]| (*second, *requests, *tokens));
+    let minute = minute
+        .iter()
+        .map(|[second, requests, tokens]| (*second, *requests, *tokens));
     Some(Counts {
         places: *places,
         day_requests: *day_requests,
@@ -212,9 +278,15 @@ pub(super) struct BeatAnswer {
 
 /// Reads the answer to a beat.
 pub(super) fn read_beat(value: &Value) -> Option<BeatAnswer> {
-    let Value::Array(parts) = value else { return None };
-    let [word, age, clock, complete, live, hints, process] = parts.as_slice() else { return None };
-    let (Value::Array(live), Value::Array(hints)) = (live, hints) else { return None };
+    let Value::Array(parts) = value else {
+        return None;
+    };
+    let [word, age, clock, complete, live, hints, process] = parts.as_slice() else {
+        return None;
+    };
+    let (Value::Array(live), Value::Array(hints)) = (live, hints) else {
+        return None;
+    };
     let hint = |pair: &[Value]| match pair {
         [name, left] => Some((text(name)?, Duration::from_millis(number(left)?))),
         _ => None,
@@ -231,15 +303,27 @@ pub(super) fn read_beat(value: &Value) -> Option<BeatAnswer> {
 }
 
 fn numbers(value: &Value) -> Option<Vec<u64>> {
-    if let Value::Array(numbers) = value { numbers.iter().map(number).collect() } else { None }
+    if let Value::Array(numbers) = value {
+        numbers.iter().map(number).collect()
+    } else {
+        None
+    }
 }
 
 fn number(value: &Value) -> Option<u64> {
-    if let Value::Int(number) = value { u64::try_from(*number).ok() } else { None }
+    if let Value::Int(number) = value {
+        u64::try_from(*number).ok()
+    } else {
+        None
+    }
 }
 
 fn text(value: &Value) -> Option<String> {
-    if let Value::BulkString(bytes) = value { String::from_utf8(bytes.clone()).ok() } else { None }
+    if let Value::BulkString(bytes) = value {
+        String::from_utf8(bytes.clone()).ok()
+    } else {
+        None
+    }
 }
 
 #[cfg(test)]
@@ -257,12 +341,19 @@ mod tests {
     fn names_of_one_caller_are_in_one_slot() {
         assert_eq!(key("p", Level::Caller, "acme"), "{p:acme}:caller:acme");
         assert_eq!(key("p", Level::Key, "acme/prod"), "{p:acme}:key:acme/prod");
-        assert_eq!(key("p", Level::KeyModel, "acme/prod a/b"), "{p:acme}:key_model:acme/prod a/b");
+        assert_eq!(
+            key("p", Level::KeyModel, "acme/prod a/b"),
+            "{p:acme}:key_model:acme/prod a/b"
+        );
     }
 
     #[test]
     fn what_is_told_is_exact_up_to_what_a_script_can_count() {
-        let moment = Moment { second: 9, day: 2, month: 1 };
+        let moment = Moment {
+            second: 9,
+            day: 2,
+            month: 1,
+        };
         let counts = Counts {
             at: 9_000,
             moment,
@@ -273,18 +364,40 @@ mod tests {
             month_usd: Usd(6),
             places: 1,
             entering: 0,
-            reserved: Reserved { day_tokens: u64::MAX, day_usd: Usd(3), month_usd: Usd(4) },
+            reserved: Reserved {
+                day_tokens: u64::MAX,
+                day_usd: Usd(3),
+                month_usd: Usd(4),
+            },
         };
-        assert_eq!(own_part(&counts), "[2,3,9007199254740992,5,1,6,1,9007199254740992,3,4,8,1,7,9,0,9007199254740992]");
-        let limits = Limits { tokens_per_day: Some(70), usd_per_month: Some(Usd(80)), ..Limits::default() };
+        assert_eq!(
+            own_part(&counts),
+            "[2,3,9007199254740992,5,1,6,1,9007199254740992,3,4,8,1,7,9,0,9007199254740992]"
+        );
+        let limits = Limits {
+            tokens_per_day: Some(70),
+            usd_per_month: Some(Usd(80)),
+            ..Limits::default()
+        };
         let ask = Ask::of(11, Usd(12));
-        let written = admission(&["a".to_owned(), "b".to_owned()], ask, [(&limits, moment)].into_iter());
-        assert_eq!(written, r#"[["a","b"],11,12,11,12,[9,2,1,-1,-1,-1,70,-1,-1,80]]"#);
+        let written = admission(
+            &["a".to_owned(), "b".to_owned()],
+            ask,
+            [(&limits, moment)].into_iter(),
+        );
+        assert_eq!(
+            written,
+            r#"[["a","b"],11,12,11,12,[9,2,1,-1,-1,-1,70,-1,-1,80]]"#
+        );
     }
 
     #[test]
     fn what_a_part_was_is_no_more_than_what_is_counted_still() {
-        let now = Moment { second: 0, day: 20_770, month: 20_758 };
+        let now = Moment {
+            second: 0,
+            day: 20_770,
+            month: 20_758,
+        };
         let began = Counts {
             moment: now,
             day_requests: 7,
@@ -306,14 +419,31 @@ mod tests {
         check([20_770, 9, 800, 71, 20_758, 171], &[(20_770, 2, 100, 1)]);
         // The ledger has more of one and less of another: rows of its last seconds beside what was
         // cut.
-        check([20_770, 5, 800, 60, 20_758, 180], &[(20_770, 0, 100, 0), (20_758, 0, 0, 10)]);
+        check(
+            [20_770, 5, 800, 60, 20_758, 180],
+            &[(20_770, 0, 100, 0), (20_758, 0, 0, 10)],
+        );
         // Yesterday's part, and last month's.
         check([20_769, 50, 8_000, 600, 20_758, 190], &[(20_758, 0, 0, 20)]);
         check([20_757, 50, 8_000, 600, 20_728, 1_900], &[]);
         // What began with yesterday's rows only has nothing of today.
-        let yesterday = Counts { moment: Moment { day: 20_769, ..now }, ..began.clone() };
-        let was_today = read_earlier_part(&ints(&[1, 20_770, 2, 3, 4, 20_758, 174])).expect("an answer");
-        assert_eq!(missing(&was_today, &yesterday, now), [(20_770 * 86_400_000, 2, Spent { tokens: 3, usd: Usd(4) })]);
+        let yesterday = Counts {
+            moment: Moment { day: 20_769, ..now },
+            ..began.clone()
+        };
+        let was_today =
+            read_earlier_part(&ints(&[1, 20_770, 2, 3, 4, 20_758, 174])).expect("an answer");
+        assert_eq!(
+            missing(&was_today, &yesterday, now),
+            [(
+                20_770 * 86_400_000,
+                2,
+                Spent {
+                    tokens: 3,
+                    usd: Usd(4)
+                }
+            )]
+        );
         assert_eq!(read_earlier_part(&ints(&[1])), Some(Counts::default()));
         assert!(missing(&Counts::default(), &began, now).is_empty());
         for nonsense in [ints(&[]), ints(&[0]), ints(&[1, 2]), Value::Nil] {
@@ -323,35 +453,80 @@ mod tests {
 
     #[test]
     fn an_answer_says_which_limit_and_what_is_left() {
-        let (second, moment) = (NOW / 1_000, Moment { second: NOW / 1_000, day: NOW / 86_400_000, month: 20_758 });
+        let (second, moment) = (
+            NOW / 1_000,
+            Moment {
+                second: NOW / 1_000,
+                day: NOW / 86_400_000,
+                month: 20_758,
+            },
+        );
         let at = i64::try_from(second).unwrap();
         let used = ints(&[1, 4, 50, 0, 0, at - 30, 2, 20, at - 1, 2, 30]);
-        let limits = Limits { requests_per_minute: Some(4), tokens_per_day: Some(100), ..Limits::default() };
-        let answer = |code: i64| read_admission(&Value::Array(vec![Value::Int(code), used.clone()]));
-        let Some(AdmissionAnswer::Refused(mut refused)) = answer(2) else { panic!("refused") };
+        let limits = Limits {
+            requests_per_minute: Some(4),
+            tokens_per_day: Some(100),
+            ..Limits::default()
+        };
+        let answer =
+            |code: i64| read_admission(&Value::Array(vec![Value::Int(code), used.clone()]));
+        let Some(AdmissionAnswer::Refused(mut refused)) = answer(2) else {
+            panic!("refused")
+        };
         let used_before = tally(refused.remove(0), moment, NOW);
-        let over = used_before.over(&limits, 1, Ask::of(10, Usd(0)), NOW).expect("a limit");
+        let over = used_before
+            .over(&limits, 1, Ask::of(10, Usd(0)), NOW)
+            .expect("a limit");
         let left = used_before.left(&limits, 1, NOW);
-        assert_eq!((over.kind, over.used, over.wait), (Kind::RequestsPerMinute, 4, Some(Duration::from_secs(30))));
-        assert_eq!(left.tokens.map(|room| room.remaining), Some(50));
-        let Some(AdmissionAnswer::Granted(mut granted)) = answer(1) else { panic!("granted") };
-        let left = tally(granted.remove(0), moment, NOW).left_after(&limits, Ask::of(10, Usd(0)), NOW);
         assert_eq!(
-            (left.requests.map(|room| room.remaining), left.tokens.map(|room| room.remaining)),
+            (over.kind, over.used, over.wait),
+            (Kind::RequestsPerMinute, 4, Some(Duration::from_secs(30)))
+        );
+        assert_eq!(left.tokens.map(|room| room.remaining), Some(50));
+        let Some(AdmissionAnswer::Granted(mut granted)) = answer(1) else {
+            panic!("granted")
+        };
+        let left =
+            tally(granted.remove(0), moment, NOW).left_after(&limits, Ask::of(10, Usd(0)), NOW);
+        assert_eq!(
+            (
+                left.requests.map(|room| room.remaining),
+                left.tokens.map(|room| room.remaining)
+            ),
             (Some(0), Some(40))
         );
         assert_eq!(
             read_admission(&ints(&[0, 2, 1])),
-            Some(AdmissionAnswer::Unknown { place: 2, has_part: true, was_unreadable: false })
+            Some(AdmissionAnswer::Unknown {
+                place: 2,
+                has_part: true,
+                was_unreadable: false
+            })
         );
         assert_eq!(
             read_admission(&ints(&[0, 0, 0])),
-            Some(AdmissionAnswer::Unknown { place: 0, has_part: false, was_unreadable: false })
+            Some(AdmissionAnswer::Unknown {
+                place: 0,
+                has_part: false,
+                was_unreadable: false
+            })
         );
         assert_eq!(read_totals(&ints(&[0, 0, 0]), moment, NOW), Some(None));
-        let counts =
-            read_totals(&Value::Array(vec![Value::Int(1), used.clone()]), moment, NOW).flatten().expect("counts");
-        assert_eq!((counts.day_requests, is_nothing(&counts), is_nothing(&Counts::default())), (4, false, true));
+        let counts = read_totals(
+            &Value::Array(vec![Value::Int(1), used.clone()]),
+            moment,
+            NOW,
+        )
+        .flatten()
+        .expect("counts");
+        assert_eq!(
+            (
+                counts.day_requests,
+                is_nothing(&counts),
+                is_nothing(&Counts::default())
+            ),
+            (4, false, true)
+        );
         for nonsense in [
             ints(&[]),
             ints(&[7]),

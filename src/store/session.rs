@@ -108,7 +108,10 @@ impl<'s> Session<'s> {
                 if !(inbox.is_empty() && all_told) {
                     return false;
                 }
-                inbox.circuit.due().map_or(self.next_beat, |due| due.min(self.next_beat))
+                inbox
+                    .circuit
+                    .due()
+                    .map_or(self.next_beat, |due| due.min(self.next_beat))
             };
             if due <= Instant::now() {
                 return false;
@@ -125,7 +128,10 @@ impl<'s> Session<'s> {
     /// out.
     async fn say_farewell(&mut self) {
         let mut batch = Pipeline::new();
-        batch.cmd("HDEL").arg(self.name("instances")).arg(&self.instance);
+        batch
+            .cmd("HDEL")
+            .arg(self.name("instances"))
+            .arg(&self.instance);
         // The process ends, whether or not the store answers.
         self.link.send(&batch, PATIENCE).await.ok();
     }

@@ -50,11 +50,27 @@ impl TextQueue {
     /// text, since admissions use the same connection.
     pub(super) fn take(&mut self, prefix: &str) -> Vec<Cmd> {
         let (mut commands, mut bytes) = (Vec::new(), 0);
-        while commands.len() < AT_ONCE && self.waiting.front().is_some_and(|next| bytes + next.text.len() <= LONGEST) {
-            let Some(StoredText { name, text, kept_for }) = self.waiting.pop_front() else { break };
+        while commands.len() < AT_ONCE
+            && self
+                .waiting
+                .front()
+                .is_some_and(|next| bytes + next.text.len() <= LONGEST)
+        {
+            let Some(StoredText {
+                name,
+                text,
+                kept_for,
+            }) = self.waiting.pop_front()
+            else {
+                break;
+            };
             bytes += text.len();
             let mut command = redis::cmd("SET");
-            command.arg(key(prefix, &name)).arg(text).arg("EX").arg(kept_for);
+            command
+                .arg(key(prefix, &name))
+                .arg(text)
+                .arg("EX")
+                .arg(kept_for);
             commands.push(command);
         }
         self.bytes -= bytes;
@@ -78,8 +94,18 @@ impl TextRequest {
     }
 
     pub(super) fn answer(self, answer: &Value) {
-        let bytes = |value: &Value| if let Value::BulkString(bytes) = value { Some(bytes.clone()) } else { None };
-        let found = if let Value::Array(values) = answer { values.iter().map(bytes).collect() } else { Vec::new() };
+        let bytes = |value: &Value| {
+            if let Value::BulkString(bytes) = value {
+                Some(bytes.clone())
+            } else {
+                None
+            }
+        };
+        let found = if let Value::Array(values) = answer {
+            values.iter().map(bytes).collect()
+        } else {
+            Vec::new()
+        };
         // If nobody waits any more, nobody needs the texts.
         self.answer.send(found).ok();
     }
@@ -105,8 +131,14 @@ impl Store {
     pub(super) async fn find_texts(&self, names: Vec<String>) -> Vec<Lookup<Vec<u8>>> {
         let mut all = Vec::with_capacity(names.len());
         for some in names.chunks(AT_ONCE) {
-            let Some(found) = self.core.ask_texts(some).await else { break };
-            all.extend(found.into_iter().map(|text| text.map_or(Lookup::Absent, Lookup::There)));
+            let Some(found) = self.core.ask_texts(some).await else {
+                break;
+            };
+            all.extend(
+                found
+                    .into_iter()
+                    .map(|text| text.map_or(Lookup::Absent, Lookup::There)),
+            );
         }
         all.resize(names.len(), Lookup::Unasked);
         all
@@ -117,7 +149,10 @@ impl Core {
     /// Asks for a few texts at once. Returns `None` if no answer comes in time.
     async fn ask_texts(&self, names: &[String]) -> Option<Vec<Option<Vec<u8>>>> {
         let (answer, heard) = oneshot::channel();
-        let request = TextRequest { names: names.to_vec(), answer };
+        let request = TextRequest {
+            names: names.to_vec(),
+            answer,
+        };
         self.post(|inbox| {
             let is_asked = inbox.state != StoreState::Down;
             is_asked.then(|| inbox.texts.push_back(request))
@@ -142,5 +177,9 @@ pub(super) fn hash(words: &[&str]) -> String {
         sha.update((part.len() as u64).to_be_bytes());
         sha.update(part);
     }
-    sha.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    sha.finalize()
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }

@@ -16,15 +16,29 @@ const KEPT_FOR: u64 = 6 * 3600;
 impl Store {
     /// Stores the thoughts that led to a call. Returns at once.
     pub fn keep(&self, key: &str, family: Family, call: &str, thoughts: &[Thought<'_>]) {
-        self.keep_text(StoredText { name: name(key, family, call), text: written(thoughts), kept_for: KEPT_FOR });
+        self.keep_text(StoredText {
+            name: name(key, family, call),
+            text: written(thoughts),
+            kept_for: KEPT_FOR,
+        });
     }
 
     /// Returns the thoughts that led to these calls, as far as they arrive in time. Each comes with
     /// the place of its call.
-    pub async fn find(&self, key: &str, calls: &[(Family, &str)]) -> Vec<(usize, Vec<Thought<'static>>)> {
-        let names: Vec<String> = calls.iter().take(AT_ONCE).map(|(family, call)| name(key, *family, call)).collect();
+    pub async fn find(
+        &self,
+        key: &str,
+        calls: &[(Family, &str)],
+    ) -> Vec<(usize, Vec<Thought<'static>>)> {
+        let names: Vec<String> = calls
+            .iter()
+            .take(AT_ONCE)
+            .map(|(family, call)| name(key, *family, call))
+            .collect();
         let found = self.find_texts(names).await.into_iter().enumerate();
-        found.filter_map(|(place, text)| Some((place, read(&text)?))).collect()
+        found
+            .filter_map(|(place, text)| Some((place, read(&text)?)))
+            .collect()
     }
 }
 
@@ -37,7 +51,9 @@ fn written(thoughts: &[Thought<'_>]) -> String {
 }
 
 fn read(text: &Lookup<Vec<u8>>) -> Option<Vec<Thought<'static>>> {
-    let Lookup::There(bytes) = text else { return None };
+    let Lookup::There(bytes) = text else {
+        return None;
+    };
     let all: Vec<seal::WrittenThought> = serde_json::from_slice(bytes).ok()?;
     Some(all.into_iter().map(seal::read).collect())
 }

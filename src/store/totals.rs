@@ -26,7 +26,10 @@ impl Store {
             let awaited: Vec<oneshot::Receiver<Counts>> = self.core.post(|inbox| {
                 let ask = |scope: &Arc<Scope>| {
                     let (answer, totals) = oneshot::channel();
-                    inbox.totals.push_back(TotalsRequest { scope: scope.clone(), answer });
+                    inbox.totals.push_back(TotalsRequest {
+                        scope: scope.clone(),
+                        answer,
+                    });
                     totals
                 };
                 (inbox.state == StoreState::Up).then(|| some.iter().map(ask).collect())
@@ -37,7 +40,9 @@ impl Store {
                 }
                 Some(())
             };
-            tokio::time::timeout(self.core.settings.timeout, heard).await.ok()??;
+            tokio::time::timeout(self.core.settings.timeout, heard)
+                .await
+                .ok()??;
         }
         Some(counted)
     }

@@ -35,13 +35,22 @@ impl Unreadable {
 
     /// Notes that the store has this gateway's counts of a scope.
     pub(super) fn sent(&mut self, scope: &Arc<Scope>) {
-        self.waiting.retain(|other| other.as_ptr() != Arc::as_ptr(scope));
+        self.waiting
+            .retain(|other| other.as_ptr() != Arc::as_ptr(scope));
     }
 
     /// Returns what `/status` shows.
     pub(super) fn report(&self) -> UnreadableReport {
         // A caller that is no longer in the catalog is not sent again.
-        let waiting = self.waiting.iter().filter(|scope| scope.strong_count() > 0).count();
-        UnreadableReport { number: self.number, scope: self.last.clone(), waiting }
+        let waiting = self
+            .waiting
+            .iter()
+            .filter(|scope| scope.strong_count() > 0)
+            .count();
+        UnreadableReport {
+            number: self.number,
+            scope: self.last.clone(),
+            waiting,
+        }
     }
 }

@@ -15,7 +15,8 @@ use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore,
+    SignatureScheme,
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
@@ -55,12 +56,19 @@ impl Trust {
         Trust::of(Vec::new(), Some(UNKNOWN_TO_THE_SYSTEM), alpn)
     }
 
-    fn of(named: Vec<CertificateDer<'static>>, stranger: Option<Stranger>, alpn: &[&[u8]]) -> Trust {
+    fn of(
+        named: Vec<CertificateDer<'static>>,
+        stranger: Option<Stranger>,
+        alpn: &[&[u8]],
+    ) -> Trust {
         let provider = Arc::new(ring::default_provider());
         let verifier = Arc::new(Verifier::new(named, stranger, &provider));
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
         let config =
-            config.expect("ring speaks TLS 1.2 and 1.3").dangerous().with_custom_certificate_verifier(verifier);
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config
+            .expect("ring speaks TLS 1.2 and 1.3")
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
         let mut config = config.with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|protocol| protocol.to_vec()).collect();
         Trust(TlsConnector::from(Arc::new(config)))
@@ -72,9 +80,15 @@ impl Trust {
         host: &str,
         stream: S,
     ) -> Result<TlsStream<S>, Distrust> {
-        let unnameable = |_| Distrust { why: "its name cannot stand in a certificate".to_owned(), lasts: true };
+        let unnameable = |_| Distrust {
+            why: "its name cannot stand in a certificate".to_owned(),
+            lasts: true,
+        };
         let name = ServerName::try_from(host.to_owned()).map_err(unnameable)?;
-        self.0.connect(name, stream).await.map_err(|error| Distrust::of(&error))
+        self.0
+            .connect(name, stream)
+            .await
+            .map_err(|error| Distrust::of(&error))
     }
 }
 
@@ -108,7 +122,10 @@ const TO_COME: &str = "is not valid before ";
 /// Returns the certificates of a PEM file that can be read.
 pub fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
     let readable = |der: &CertificateDer<'_>| x509_parser::parse_x509_certificate(der).is_ok();
-    CertificateDer::pem_slice_iter(pem).filter_map(Result::ok).filter(readable).collect()
+    CertificateDer::pem_slice_iter(pem)
+        .filter_map(Result::ok)
+        .filter(readable)
+        .collect()
 }
 
 /// Returns whether a PEM file has a pin.
@@ -145,12 +162,28 @@ impl Verifier {
         stranger: Option<Stranger>,
         provider: &Arc<CryptoProvider>,
     ) -> Verifier {
-        let authorities: Vec<_> = named.iter().filter(|der| is_authority(der)).cloned().collect();
+        let authorities: Vec<_> = named
+            .iter()
+            .filter(|der| is_authority(der))
+            .cloned()
+            .collect();
         let pins = named.iter().any(is_pin);
-        let mut roots = if pins { RootCertStore::empty() } else { of_the_system().clone() };
+        let mut roots = if pins {
+            RootCertStore::empty()
+        } else {
+            of_the_system().clone()
+        };
         roots.add_parsable_certificates(authorities);
-        let authorities = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().ok();
-        Verifier { named, stranger, authorities, provider: provider.clone() }
+        let authorities =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
+                .build()
+                .ok();
+        Verifier {
+            named,
+            stranger,
+            authorities,
+            provider: provider.clone(),
+        }
     }
 }
 
@@ -175,10 +208,14 @@ impl ServerCertVerifier for Verifier {
         verified.map_err(|error| {
             let unknown = matches!(
                 error,
-                Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::Other(_))
+                Error::InvalidCertificate(
+                    CertificateError::UnknownIssuer | CertificateError::Other(_)
+                )
             );
             let stranger = self.stranger.filter(|_| unknown);
-            stranger.map_or(error, |stranger| CertificateError::Other(OtherError(Arc::new(stranger))).into())
+            stranger.map_or(error, |stranger| {
+                CertificateError::Other(OtherError(Arc::new(stranger))).into()
+            })
         })
     }
 
@@ -188,7 +225,12 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+        verify_tls12_signature(
+            message,
+            cert,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn verify_tls13_signature(
@@ -197,11 +239,18 @@ impl ServerCertVerifier for Verifier {
         cert: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, signed, &self.provider.signature_verification_algorithms)
+        verify_tls13_signature(
+            message,
+            cert,
+            signed,
+            &self.provider.signature_verification_algorithms,
+        )
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.provider
+            .signature_verification_algorithms
+            .supported_schemes()
     }
 }
 
@@ -210,7 +259,8 @@ impl ServerCertVerifier for Verifier {
 struct Stranger(&'static str);
 
 /// An operator who has pinned a certificate does not ask which authority is missing.
-const ANOTHER_ONE: Stranger = Stranger("is not the one in `tls.ca`, and no authority in `tls.ca` has signed it");
+const ANOTHER_ONE: Stranger =
+    Stranger("is not the one in `tls.ca`, and no authority in `tls.ca` has signed it");
 const UNKNOWN_TO_THE_SYSTEM: Stranger = Stranger(
     "has an unknown issuer: no authority of the system has signed it. Add its authority to the system's, and start the \
      gateway again (UnknownIssuer)",
@@ -227,33 +277,59 @@ impl std::error::Error for Stranger {}
 /// Returns whether a certificate may sign others: it says so, or it is a root of version 1, which
 /// has no field for that.
 fn is_authority(der: &CertificateDer<'_>) -> bool {
-    let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { return false };
-    let is_old_root =
-        certificate.version() == X509Version::V1 && certificate.issuer().as_raw() == certificate.subject().as_raw();
-    is_old_root || certificate.basic_constraints().ok().flatten().is_some_and(|constraints| constraints.value.ca)
+    let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else {
+        return false;
+    };
+    let is_old_root = certificate.version() == X509Version::V1
+        && certificate.issuer().as_raw() == certificate.subject().as_raw();
+    is_old_root
+        || certificate
+            .basic_constraints()
+            .ok()
+            .flatten()
+            .is_some_and(|constraints| constraints.value.ca)
 }
 
 /// Returns whether a server can show the certificate as its own: it is not an authority's, or it
 /// names a host. Only such a certificate can be a pin.
 fn is_pin(der: &CertificateDer<'_>) -> bool {
-    let names_host = |name: &GeneralName<'_>| matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_));
-    let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else { return false };
+    let names_host = |name: &GeneralName<'_>| {
+        matches!(name, GeneralName::DNSName(_) | GeneralName::IPAddress(_))
+    };
+    let Ok((_, certificate)) = x509_parser::parse_x509_certificate(der) else {
+        return false;
+    };
     let names = certificate.subject_alternative_name().ok().flatten();
-    !is_authority(der) || names.is_some_and(|names| names.value.general_names.iter().any(names_host))
+    !is_authority(der)
+        || names.is_some_and(|names| names.value.general_names.iter().any(names_host))
 }
 
 fn is_in_time(der: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
-    let (_, certificate) = x509_parser::parse_x509_certificate(der).map_err(|_| CertificateError::BadEncoding)?;
+    let (_, certificate) =
+        x509_parser::parse_x509_certificate(der).map_err(|_| CertificateError::BadEncoding)?;
     // No certificate was valid before 1970.
     let time = |time: x509_parser::time::ASN1Time| {
-        UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(time.timestamp()).unwrap_or_default()))
+        UnixTime::since_unix_epoch(Duration::from_secs(
+            u64::try_from(time.timestamp()).unwrap_or_default(),
+        ))
     };
-    let (not_before, not_after) = (time(certificate.validity().not_before), time(certificate.validity().not_after));
+    let (not_before, not_after) = (
+        time(certificate.validity().not_before),
+        time(certificate.validity().not_after),
+    );
     if now < not_before {
-        return Err(CertificateError::NotValidYetContext { time: now, not_before }.into());
+        return Err(CertificateError::NotValidYetContext {
+            time: now,
+            not_before,
+        }
+        .into());
     }
     if now > not_after {
-        return Err(CertificateError::ExpiredContext { time: now, not_after }.into());
+        return Err(CertificateError::ExpiredContext {
+            time: now,
+            not_after,
+        }
+        .into());
     }
     Ok(())
 }
@@ -274,7 +350,10 @@ impl Distrust {
     /// Returns the reason that rustls gives, with its own word for it.
     fn by_tls(error: &Error) -> Distrust {
         if let Error::InvalidCertificate(wrong) = error {
-            return Distrust { why: certificate(wrong), lasts: true };
+            return Distrust {
+                why: certificate(wrong),
+                lasts: true,
+            };
         }
         if matches!(error, Error::InvalidMessage(_)) {
             return Distrust {
@@ -283,27 +362,51 @@ impl Distrust {
             };
         }
         if let Error::AlertReceived(alert) = error {
-            return Distrust { why: format!("the server ended the TLS handshake: {alert:?}"), lasts: false };
+            return Distrust {
+                why: format!("the server ended the TLS handshake: {alert:?}"),
+                lasts: false,
+            };
         }
-        let lasts = matches!(error, Error::PeerIncompatible(_) | Error::NoCertificatesPresented);
-        Distrust { why: error.to_string(), lasts }
+        let lasts = matches!(
+            error,
+            Error::PeerIncompatible(_) | Error::NoCertificatesPresented
+        );
+        Distrust {
+            why: error.to_string(),
+            lasts,
+        }
     }
 }
 
 /// Returns the words for what is wrong with a certificate.
 fn certificate(wrong: &CertificateError) -> String {
-    let since = |time: &UnixTime| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()));
+    let since =
+        |time: &UnixTime| rfc3339(SystemTime::UNIX_EPOCH + Duration::from_secs(time.as_secs()));
     if let CertificateError::ExpiredContext { not_after, .. } = wrong {
         return format!("{OF_CERTIFICATE}{EXPIRED}{}", since(not_after));
     }
     if let CertificateError::NotValidYetContext { not_before, .. } = wrong {
         return format!("{OF_CERTIFICATE}{TO_COME}{}", since(not_before));
     }
-    if let CertificateError::NotValidForNameContext { expected, presented } = wrong {
-        let names = presented.iter().map(|name| plain(name)).collect::<Vec<_>>().join(", ");
-        let names =
-            if names.is_empty() { "names no host (in subjectAltName)".to_owned() } else { format!("is for {names}") };
-        return format!("the certificate is not valid for name {}: it {names}", expected.to_str());
+    if let CertificateError::NotValidForNameContext {
+        expected,
+        presented,
+    } = wrong
+    {
+        let names = presented
+            .iter()
+            .map(|name| plain(name))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let names = if names.is_empty() {
+            "names no host (in subjectAltName)".to_owned()
+        } else {
+            format!("is for {names}")
+        };
+        return format!(
+            "the certificate is not valid for name {}: it {names}",
+            expected.to_str()
+        );
     }
     if *wrong == CertificateError::UnknownIssuer {
         return "the certificate has an unknown issuer: no authority of the system and none in `tls.ca` has signed it (UnknownIssuer)"
@@ -325,14 +428,18 @@ fn certificate(wrong: &CertificateError) -> String {
             .to_owned();
     }
     if told.contains("EndEntityUsedAsCa") {
-        return "the certificate is signed by a certificate that is not a CA (EndEntityUsedAsCa)".to_owned();
+        return "the certificate is signed by a certificate that is not a CA (EndEntityUsedAsCa)"
+            .to_owned();
     }
     format!("the certificate is not valid: {told}")
 }
 
 /// Returns the name in a text that webpki writes, such as `DnsName("a.test")`.
 fn plain(told: &str) -> &str {
-    let inner = told.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')')).unwrap_or(told);
+    let inner = told
+        .split_once('(')
+        .and_then(|(_, rest)| rest.strip_suffix(')'))
+        .unwrap_or(told);
     inner.trim_matches('"')
 }
 

@@ -36,15 +36,27 @@ pub(super) struct AttributeName(pub(super) &'static [u8]);
 /// Makes the name of an attribute.
 macro_rules! name {
     ($name:literal) => {
-        AttributeName(&const { $crate::traces::attributes::template::<{ $name.len() + $crate::traces::attributes::AROUND }>($name) })
+        AttributeName(
+            &const {
+                $crate::traces::attributes::template::<
+                    { $name.len() + $crate::traces::attributes::AROUND },
+                >($name)
+            },
+        )
     };
 }
 pub(super) use name;
 
 /// Makes the template of a name.
-#[expect(clippy::indexing_slicing, reason = "the compiler runs it, and a wrong index does not compile")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the compiler runs it, and a wrong index does not compile"
+)]
 pub(super) const fn template<const N: usize>(name: &str) -> [u8; N] {
-    assert!(N < MORE as usize && N == name.len() + AROUND, "the name is too long");
+    assert!(
+        N < MORE as usize && N == name.len() + AROUND,
+        "the name is too long"
+    );
     let mut template = [0; N];
     template[0] = field::ATTRIBUTES << 3 | LENGTH;
     template[2] = field::KEY << 3 | LENGTH;
@@ -86,7 +98,10 @@ impl Attributes<'_> {
     #[cold]
     fn begin_long(&mut self, name: AttributeName, value: usize) {
         let name = name.name();
-        self.0.begin(field::ATTRIBUTES, field_length(name.len()) + field_length(value));
+        self.0.begin(
+            field::ATTRIBUTES,
+            field_length(name.len()) + field_length(value),
+        );
         self.0.bytes(field::KEY, name);
         self.0.begin(field::VALUE, value);
     }
@@ -139,7 +154,11 @@ impl Attributes<'_> {
             return;
         }
         let mut list = Message::default();
-        texts.for_each(|text| list.short(field::ENTRY, |value| value.bytes(field::TEXT, text.as_bytes())));
+        texts.for_each(|text| {
+            list.short(field::ENTRY, |value| {
+                value.bytes(field::TEXT, text.as_bytes())
+            })
+        });
         let list = list.written();
         self.begin(name, field_length(list.len()));
         self.0.bytes(field::LIST, list);
@@ -150,7 +169,9 @@ impl Attributes<'_> {
 pub(super) fn put_text(message: &mut Message, field: u8, name: &str, text: &str) {
     message.short(field, |attribute| {
         attribute.bytes(field::KEY, name.as_bytes());
-        attribute.short(field::VALUE, |value| value.bytes(field::TEXT, text.as_bytes()));
+        attribute.short(field::VALUE, |value| {
+            value.bytes(field::TEXT, text.as_bytes())
+        });
     });
 }
 
@@ -180,7 +201,11 @@ mod tests {
     fn a_text_of_each_length_is_read_as_it_is() {
         for length in (0..300).chain([16_383, 16_384, 70_000]) {
             let text = "x".repeat(length);
-            assert_eq!(written(|a| a.text(NAME, &text)), Some(Value::StringValue(text)), "{length}");
+            assert_eq!(
+                written(|a| a.text(NAME, &text)),
+                Some(Value::StringValue(text)),
+                "{length}"
+            );
         }
         assert_eq!(written(|a| a.optional(NAME, None)), None);
     }
@@ -191,8 +216,14 @@ mod tests {
             let read = written(|a| a.number(NAME, Some(number.unsigned_abs())));
             assert_eq!(read, Some(Value::IntValue(number)));
         }
-        assert_eq!(written(|a| a.number(NAME, Some(u64::MAX))), Some(Value::IntValue(i64::MAX)));
-        assert_eq!(written(|a| a.double(NAME, Some(-0.5))), Some(Value::DoubleValue(-0.5)));
+        assert_eq!(
+            written(|a| a.number(NAME, Some(u64::MAX))),
+            Some(Value::IntValue(i64::MAX))
+        );
+        assert_eq!(
+            written(|a| a.double(NAME, Some(-0.5))),
+            Some(Value::DoubleValue(-0.5))
+        );
         assert_eq!(written(|a| a.truth(NAME)), Some(Value::BoolValue(true)));
         for address in ["192.0.2.10", "2001:db8::1"] {
             let read = written(|a| a.address(NAME, address.parse().ok()));
@@ -206,9 +237,17 @@ mod tests {
         for length in [1, 2, 200] {
             let texts: Vec<_> = (0..length).map(|place| place.to_string()).collect();
             let read = written(|a| a.texts(NAME, texts.iter().map(|text| &**text)));
-            let Some(Value::ArrayValue(list)) = read else { panic!("{read:?}") };
+            let Some(Value::ArrayValue(list)) = read else {
+                panic!("{read:?}")
+            };
             let read = list.values.into_iter().map(|value| value.value.unwrap());
-            assert_eq!(read.collect::<Vec<_>>(), texts.into_iter().map(Value::StringValue).collect::<Vec<_>>());
+            assert_eq!(
+                read.collect::<Vec<_>>(),
+                texts
+                    .into_iter()
+                    .map(Value::StringValue)
+                    .collect::<Vec<_>>()
+            );
         }
     }
 }

@@ -24,11 +24,16 @@ pub async fn keep(traces: &Traces, backends: &Backends, instance: &str) {
     loop {
         let batch = traces.queue.batch().await;
         let count = batch.count;
-        let body = [spans::preamble(traces, instance, batch.bytes.len()).into(), batch.bytes.into()];
+        let body = [
+            spans::preamble(traces, instance, batch.bytes.len()).into(),
+            batch.bytes.into(),
+        ];
         let posted = send(traces, &receiver, &body).await;
         drop(body);
         // Before the batch is over: the process may end then.
-        if let Some((level, what)) = outage.note(&posted, count, traces.queue.overflown(), Instant::now()) {
+        if let Some((level, what)) =
+            outage.note(&posted, count, traces.queue.overflown(), Instant::now())
+        {
             log::log!(level, "{what}");
         }
         let (reason, lost) = match &posted {
@@ -55,7 +60,9 @@ async fn send(traces: &Traces, receiver: &Receiver<'_>, body: &[Bytes]) -> Poste
         };
         tries += 1;
         let wait = match &posted {
-            Posted::Later { wait, .. } => Some(*wait).filter(|wait| tries < TRIES && *wait <= LONGEST_WAIT),
+            Posted::Later { wait, .. } => {
+                Some(*wait).filter(|wait| tries < TRIES && *wait <= LONGEST_WAIT)
+            }
             Posted::Taken { .. } | Posted::Refused(_) | Posted::Failed(_) | Posted::Ended => None,
         };
         let Some(wait) = wait else { return posted };

@@ -43,8 +43,9 @@ impl Outage {
                 (lost, what)
             }
             Posted::Later { why, .. } | Posted::Refused(why) | Posted::Failed(why) => {
-                let what =
-                    format!("spans cannot be sent to `traces.endpoint` ({why}): they are dropped until they can be");
+                let what = format!(
+                    "spans cannot be sent to `traces.endpoint` ({why}): they are dropped until they can be"
+                );
                 (count, what)
             }
         };
@@ -54,9 +55,14 @@ impl Outage {
     }
 
     fn good(&mut self, now: Instant) -> Option<(log::Level, String)> {
-        let (lost, _) = self.lost.take_if(|(_, last)| now.duration_since(*last) >= QUIET)?;
+        let (lost, _) = self
+            .lost
+            .take_if(|(_, last)| now.duration_since(*last) >= QUIET)?;
         let were = if lost == 1 { "was" } else { "were" };
-        Some((log::Level::Info, format!("no more spans are lost; {lost} {were} dropped")))
+        Some((
+            log::Level::Info,
+            format!("no more spans are lost; {lost} {were} dropped"),
+        ))
     }
 }
 
@@ -89,15 +95,27 @@ mod tests {
 
     #[test]
     fn an_outage_has_two_lines() {
-        let batches = good(1).chain([failed(), failed()]).chain(good(70)).chain([failed(), (Posted::Ended, 0)]);
+        let batches = good(1)
+            .chain([failed(), failed()])
+            .chain(good(70))
+            .chain([failed(), (Posted::Ended, 0)]);
         let ends = "no more spans are lost; 20 were dropped";
         let lines = said(&batches.collect::<Vec<_>>());
-        assert_eq!(lines, [(1, BEGINS.to_owned()), (62, ends.to_owned()), (73, BEGINS.to_owned())]);
+        assert_eq!(
+            lines,
+            [
+                (1, BEGINS.to_owned()),
+                (62, ends.to_owned()),
+                (73, BEGINS.to_owned())
+            ]
+        );
     }
 
     #[test]
     fn a_receiver_that_fails_now_and_then_is_one_outage() {
-        let batches = (0..300).flat_map(|_| [failed()].into_iter().chain(good(1))).chain(good(70));
+        let batches = (0..300)
+            .flat_map(|_| [failed()].into_iter().chain(good(1)))
+            .chain(good(70));
         let lines = said(&batches.collect::<Vec<_>>());
         let ends = "no more spans are lost; 3000 were dropped";
         assert_eq!(lines, [(0, BEGINS.to_owned()), (658, ends.to_owned())]);
@@ -105,29 +123,58 @@ mod tests {
 
     #[test]
     fn no_more_is_lost_than_there_was() {
-        let batches = [(Posted::Taken { rejected: usize::MAX }, 0)].into_iter().chain(good(70));
+        let batches = [(
+            Posted::Taken {
+                rejected: usize::MAX,
+            },
+            0,
+        )]
+        .into_iter()
+        .chain(good(70));
         let lines = said(&batches.collect::<Vec<_>>());
-        assert!(lines[0].1.contains("rejects 10 of 10:") && lines[1].1.ends_with("; 10 were dropped"), "{lines:?}");
-        let one = [(Posted::Taken { rejected: 1 }, 0)].into_iter().chain(good(70));
-        assert!(said(&one.collect::<Vec<_>>())[1].1.ends_with("; 1 was dropped"));
+        assert!(
+            lines[0].1.contains("rejects 10 of 10:") && lines[1].1.ends_with("; 10 were dropped"),
+            "{lines:?}"
+        );
+        let one = [(Posted::Taken { rejected: 1 }, 0)]
+            .into_iter()
+            .chain(good(70));
+        assert!(
+            said(&one.collect::<Vec<_>>())[1]
+                .1
+                .ends_with("; 1 was dropped")
+        );
     }
 
     #[test]
     fn spans_that_are_lost_among_others_are_told_once_too() {
-        for (bad, words, lost) in
-            [((Posted::Taken { rejected: 3 }, 0), "rejects 3 of 10", 6), ((GOOD, 7), "no room in the queue", 14)]
-        {
+        for (bad, words, lost) in [
+            ((Posted::Taken { rejected: 3 }, 0), "rejects 3 of 10", 6),
+            ((GOOD, 7), "no room in the queue", 14),
+        ] {
             let mut batches = vec![bad];
             batches.extend((0..20).map(|_| (GOOD, 0)));
             batches.push(match &batches[0] {
-                (Posted::Taken { rejected }, full) => (Posted::Taken { rejected: *rejected }, *full),
+                (Posted::Taken { rejected }, full) => (
+                    Posted::Taken {
+                        rejected: *rejected,
+                    },
+                    *full,
+                ),
                 _ => panic!("only these"),
             });
             batches.extend((0..70).map(|_| (GOOD, 0)));
             let lines = said(&batches);
-            assert_eq!(lines.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [0, 81], "{lines:?}");
+            assert_eq!(
+                lines.iter().map(|(second, _)| *second).collect::<Vec<_>>(),
+                [0, 81],
+                "{lines:?}"
+            );
             assert!(lines[0].1.contains(words), "{lines:?}");
-            assert!(lines[1].1.ends_with(&format!("; {lost} were dropped")), "{lines:?}");
+            assert!(
+                lines[1].1.ends_with(&format!("; {lost} were dropped")),
+                "{lines:?}"
+            );
         }
     }
 }

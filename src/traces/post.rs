@@ -60,7 +60,11 @@ impl<'r> Receiver<'r> {
     pub(super) fn new(traces: &'r Traces, backends: &'r Backends) -> Receiver<'r> {
         let settings = &traces.settings;
         let place = Arc::new(Place::apart(account(settings), &backends.server.proxies));
-        Receiver { backends, settings, place }
+        Receiver {
+            backends,
+            settings,
+            place,
+        }
     }
 
     /// Tries once to post this body. Of the address and of what the receiver says, an error has the
@@ -72,7 +76,10 @@ impl<'r> Receiver<'r> {
         let mut posted = Err(Failure::Stale);
         // A connection that was kept may be gone.
         for fresh in [false, true] {
-            if posted.as_ref().is_err_and(|failure| *failure == Failure::Stale) {
+            if posted
+                .as_ref()
+                .is_err_and(|failure| *failure == Failure::Stale)
+            {
                 posted = self.once(body, fresh, due).await;
             }
         }
@@ -93,12 +100,29 @@ impl<'r> Receiver<'r> {
             fresh,
         };
         let mut alarm = Alarm::default();
-        let permit = self.place.state.admit().map(Arc::new).ok_or(Failure::NoRoom)?;
-        let mut attempt = Attempt::begin(&self.backends.upstream, &self.place, permit, &outgoing, &mut alarm).await?;
-        let (status, headers) = alarm.until(due, pin!(attempt.head())).await.ok_or(Failure::TotalTimeout)??;
+        let permit = self
+            .place
+            .state
+            .admit()
+            .map(Arc::new)
+            .ok_or(Failure::NoRoom)?;
+        let mut attempt = Attempt::begin(
+            &self.backends.upstream,
+            &self.place,
+            permit,
+            &outgoing,
+            &mut alarm,
+        )
+        .await?;
+        let (status, headers) = alarm
+            .until(due, pin!(attempt.head()))
+            .await
+            .ok_or(Failure::TotalTimeout)??;
         let wait = quota::retry_after(|name| headers.text(name), SystemTime::now());
         // Some receivers answer with JSON all the same.
-        let is_protobuf = headers.text("content-type").is_some_and(|kind| kind.starts_with(PROTOBUF));
+        let is_protobuf = headers
+            .text("content-type")
+            .is_some_and(|kind| kind.starts_with(PROTOBUF));
         let why = format!("it answers {}", status.as_u16());
         // A body that is too long, too slow or cut changes nothing: the status is known. Its
         // connection is not used again.
@@ -107,12 +131,17 @@ impl<'r> Receiver<'r> {
             attempt.finish().await;
         }
         Ok(match (status.as_u16(), wait) {
-            (200..=299, _) => {
-                Posted::Taken { rejected: rest.ok().filter(|_| is_protobuf).map_or(0, |body| rejected(&body)) }
-            }
+            (200..=299, _) => Posted::Taken {
+                rejected: rest
+                    .ok()
+                    .filter(|_| is_protobuf)
+                    .map_or(0, |body| rejected(&body)),
+            },
             (429 | 502..=504, Some(wait)) => Posted::Later { why, wait },
             (401 | 403, _) => Posted::Refused(format!("{why}: look at `traces.headers`")),
-            (404 | 405, _) => Posted::Refused(format!("{why}: look at the path in `traces.endpoint`")),
+            (404 | 405, _) => {
+                Posted::Refused(format!("{why}: look at the path in `traces.endpoint`"))
+            }
             _ => Posted::Refused(why),
         })
     }
@@ -135,13 +164,18 @@ struct PartialSuccess {
 /// Returns how many spans a receiver did not take, as it says.
 fn rejected(body: &[u8]) -> usize {
     let answer = ReceiverAnswer::decode(body).unwrap_or_default();
-    answer.partial.and_then(|partial| usize::try_from(partial.rejected).ok()).unwrap_or(0)
+    answer
+        .partial
+        .and_then(|partial| usize::try_from(partial.rejected).ok())
+        .unwrap_or(0)
 }
 
 /// Returns the receiver as an account: it is called like any other.
 fn account(settings: &config::Traces) -> Account {
     let mut account = told("traces", &settings.endpoint, PROTOBUF);
-    account.headers.push((header::ACCEPT, HeaderValue::from_static(PROTOBUF)));
+    account
+        .headers
+        .push((header::ACCEPT, HeaderValue::from_static(PROTOBUF)));
     account.headers.extend(settings.headers.iter().cloned());
     account.network.ca.clone_from(&settings.ca);
     account
@@ -155,33 +189,59 @@ fn words(failure: &Failure) -> String {
         Failure::Unreachable(why) => format!("it cannot be reached: {why}"),
         Failure::Tls { why, .. } => format!("TLS failed: {why}"),
         Failure::Proxy { why, .. } => why.clone(),
-        Failure::ConnectTimeout => format!("it cannot be reached: no connection within {} s", in_time / 2),
-        Failure::Reset | Failure::Stale | Failure::Cut => "it closed the connection without an answer".to_owned(),
+        Failure::ConnectTimeout => format!(
+            "it cannot be reached: no connection within {} s",
+            in_time / 2
+        ),
+        Failure::Reset | Failure::Stale | Failure::Cut => {
+            "it closed the connection without an answer".to_owned()
+        }
         Failure::SendTimeout => "it stopped reading what is sent".to_owned(),
-        Failure::FirstByteTimeout | Failure::FirstTokenTimeout | Failure::IdleTimeout | Failure::TotalTimeout => {
+        Failure::FirstByteTimeout
+        | Failure::FirstTokenTimeout
+        | Failure::IdleTimeout
+        | Failure::TotalTimeout => {
             format!("it does not answer within {in_time} s")
         }
         Failure::NoRoom => "the gateway may hold no more in memory".to_owned(),
-        Failure::NoDescriptors => "the gateway has no file descriptor for another connection".to_owned(),
-        Failure::Nonsense(_) => "what answers there is no HTTP server".to_owned(),
-        Failure::Unsigned(_) | Failure::BrokenCall(_) | Failure::Status { .. } | Failure::InAnswer(_) => {
-            failure.name().to_owned()
+        Failure::NoDescriptors => {
+            "the gateway has no file descriptor for another connection".to_owned()
         }
+        Failure::Nonsense(_) => "what answers there is no HTTP server".to_owned(),
+        Failure::Unsigned(_)
+        | Failure::BrokenCall(_)
+        | Failure::Status { .. }
+        | Failure::InAnswer(_) => failure.name().to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use opentelemetry_proto::tonic::collector::trace::v1::{ExportTracePartialSuccess, ExportTraceServiceResponse};
+    use opentelemetry_proto::tonic::collector::trace::v1::{
+        ExportTracePartialSuccess, ExportTraceServiceResponse,
+    };
 
     #[test]
     fn what_a_receiver_says_is_read_with_care() {
         let answer = |rejected_spans| {
-            let partial_success = Some(ExportTracePartialSuccess { rejected_spans, error_message: "no".to_owned() });
+            let partial_success = Some(ExportTracePartialSuccess {
+                rejected_spans,
+                error_message: "no".to_owned(),
+            });
             ExportTraceServiceResponse { partial_success }.encode_to_vec()
         };
-        assert_eq!([rejected(&answer(3)), rejected(&answer(-3)), rejected(&answer(0))], [3, 0, 0]);
-        assert_eq!([rejected(b""), rejected(b"{}"), rejected(&[0xff; 40])], [0, 0, 0]);
+        assert_eq!(
+            [
+                rejected(&answer(3)),
+                rejected(&answer(-3)),
+                rejected(&answer(0))
+            ],
+            [3, 0, 0]
+        );
+        assert_eq!(
+            [rejected(b""), rejected(b"{}"), rejected(&[0xff; 40])],
+            [0, 0, 0]
+        );
     }
 }

@@ -180,11 +180,20 @@ mod tests {
         // The examples of the format's own documentation.
         assert_eq!(written(|m| m.number(1, 150)), [0x08, 0x96, 0x01]);
         assert_eq!(written(|m| m.bytes(2, b"testing")), b"\x12\x07testing");
-        assert_eq!(written(|m| m.short(3, |m| m.number(1, 150))), [0x1a, 0x03, 0x08, 0x96, 0x01]);
-        assert_eq!(written(|m| m.number(1, u64::MAX)), [8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]);
+        assert_eq!(
+            written(|m| m.short(3, |m| m.number(1, 150))),
+            [0x1a, 0x03, 0x08, 0x96, 0x01]
+        );
+        assert_eq!(
+            written(|m| m.number(1, u64::MAX)),
+            [8, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1]
+        );
         assert_eq!(written(|m| m.fixed64(7, 1)), [0x39, 1, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(written(|m| m.fixed32(16, 0x101)), [0x85, 0x01, 1, 1, 0, 0]);
-        assert_eq!(written(|m| m.double(4, 1.0)), [0x21, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
+        assert_eq!(
+            written(|m| m.double(4, 1.0)),
+            [0x21, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]
+        );
     }
 
     #[test]
@@ -215,7 +224,11 @@ mod tests {
     fn the_length_of_a_number_is_known_before_it_is_written() {
         for bits in 0..64 {
             for number in [1 << bits, (1_u64 << bits) - 1, u64::MAX] {
-                assert_eq!(written(|m| m.varint(number)).len(), varint_length(number), "{number}");
+                assert_eq!(
+                    written(|m| m.varint(number)).len(),
+                    varint_length(number),
+                    "{number}"
+                );
             }
         }
     }

@@ -13,7 +13,10 @@ const MOST: usize = 2_048;
 /// The most spans that are sent together, but for those of one exchange.
 pub(super) const BATCH: usize = 512;
 // Beside the attempts of slices that are kept, there is room for those that ended in other ways.
-const _: () = assert!(PARTS as usize <= MOST / 2, "an exchange of many slices does not fit");
+const _: () = assert!(
+    PARTS as usize <= MOST / 2,
+    "an exchange of many slices does not fit"
+);
 /// The longest time that a span waits before it is sent.
 const WAIT: Duration = Duration::from_secs(5);
 
@@ -150,7 +153,10 @@ impl SpanQueue {
         }
         let left = std::mem::take(&mut state.sending) + std::mem::take(&mut state.spans);
         state.batches.clear();
-        Unfinished { left, before: state.given_up }
+        Unfinished {
+            left,
+            before: state.given_up,
+        }
     }
 }
 
@@ -158,12 +164,19 @@ impl Waiting {
     /// Adds the spans of an exchange to the last batch, or begins another one. An exchange is never
     /// cut.
     fn add(&mut self, count: usize, bytes: &[u8]) {
-        match self.batches.back_mut().filter(|batch| batch.count + count <= BATCH) {
+        match self
+            .batches
+            .back_mut()
+            .filter(|batch| batch.count + count <= BATCH)
+        {
             Some(batch) => {
                 batch.count += count;
                 batch.bytes.extend_from_slice(bytes);
             }
-            None => self.batches.push_back(Batch { count, bytes: bytes.to_vec() }),
+            None => self.batches.push_back(Batch {
+                count,
+                bytes: bytes.to_vec(),
+            }),
         }
     }
 
@@ -228,7 +241,10 @@ mod tests {
     #[test]
     fn the_end_waits_for_what_is_being_sent_and_not_for_ever() {
         let queue = SpanQueue::default();
-        assert_eq!(queue.finish(Duration::from_secs(60)), Unfinished { left: 0, before: 0 });
+        assert_eq!(
+            queue.finish(Duration::from_secs(60)),
+            Unfinished { left: 0, before: 0 }
+        );
         put(&queue, 1);
         assert_eq!(take(&queue), 1);
         std::thread::scope(|scope| {
@@ -252,6 +268,9 @@ mod tests {
         assert_eq!(unfinished, Unfinished { left: 6, before: 0 });
         // The task comes too late to count its batch, and nothing is left for it.
         assert!(!queue.sent(4));
-        assert_eq!(queue.finish(Duration::ZERO), Unfinished { left: 0, before: 0 });
+        assert_eq!(
+            queue.finish(Duration::ZERO),
+            Unfinished { left: 0, before: 0 }
+        );
     }
 }

@@ -54,13 +54,17 @@ impl Sampler {
 
     /// Decides at the end of an exchange. `now` is in milliseconds of Unix time.
     pub(super) fn keeps(&self, settled: &Settled, now: u64) -> bool {
-        let Some(context) = &settled.trace else { return false };
-        let is_bound = context.parent.is_some() && self.settings.follows_parent && self.settings.share < 1.0;
+        let Some(context) = &settled.trace else {
+            return false;
+        };
+        let is_bound =
+            context.parent.is_some() && self.settings.follows_parent && self.settings.share < 1.0;
         let most = self.settings.extra_per_second;
         let is_mistake = settled.blame() == Some(Blame::Caller);
         // Who has no key may not ask for anything.
         if settled.sender.key.is_none() {
-            let is_wanted = (context.is_sampled && !is_bound) || is_mistake || self.is_noteworthy(settled);
+            let is_wanted =
+                (context.is_sampled && !is_bound) || is_mistake || self.is_noteworthy(settled);
             return is_wanted && self.strangers.take(STRANGERS.min(most), now);
         }
         // Of those that a caller asks for, only what the share leaves out counts as more than it.
@@ -77,7 +81,11 @@ impl Sampler {
     fn is_noteworthy(&self, settled: &Settled) -> bool {
         settled.blame().is_some()
             || self.settings.slow.is_some_and(|slow| settled.total >= slow)
-            || settled.attempts.trail.iter().any(|tried| is_failure(tried.outcome))
+            || settled
+                .attempts
+                .trail
+                .iter()
+                .any(|tried| is_failure(tried.outcome))
     }
 }
 
@@ -116,18 +124,36 @@ mod tests {
 
     fn sampler(share: f64, extra_per_second: u32) -> Sampler {
         let slow = Some(Duration::from_secs(5));
-        Sampler::new(Sampling { share, follows_parent: true, slow, extra_per_second })
+        Sampler::new(Sampling {
+            share,
+            follows_parent: true,
+            slow,
+            extra_per_second,
+        })
     }
 
     fn parent(is_sampled: bool) -> Option<Parent> {
-        Some(Parent { span: [1; 8], is_sampled, state: None })
+        Some(Parent {
+            span: [1; 8],
+            is_sampled,
+            state: None,
+        })
     }
 
     /// A good exchange of a caller with a key.
     fn settled(sampler: &Sampler, parent: Option<Parent>) -> Settled {
         let is_sampled = sampler.begins(parent.as_ref());
-        let trace = TraceContext { trace: [1; 16], parent, is_sampled, at: None };
-        let mut settled = Settled { trace: Some(Arc::new(trace)), outcome: Outcome::Ok, ..Settled::default() };
+        let trace = TraceContext {
+            trace: [1; 16],
+            parent,
+            is_sampled,
+            at: None,
+        };
+        let mut settled = Settled {
+            trace: Some(Arc::new(trace)),
+            outcome: Outcome::Ok,
+            ..Settled::default()
+        };
         settled.sender.key = Some("k".into());
         settled
     }
@@ -136,7 +162,9 @@ mod tests {
     fn a_share_of_those_without_a_parent_is_kept() {
         let kept = |share| {
             let sampler = sampler(share, 0);
-            (0..2_000).filter(|_| sampler.keeps(&settled(&sampler, None), NOW)).count()
+            (0..2_000)
+                .filter(|_| sampler.keeps(&settled(&sampler, None), NOW))
+                .count()
         };
         assert_eq!((kept(0.0), kept(1.0)), (0, 2_000));
         let tenth = kept(0.1);
@@ -147,14 +175,24 @@ mod tests {
     fn a_parent_decides_and_asks_for_no_more_than_it_may() {
         let kept = |sampler: &Sampler, flag, second: u64| {
             let one = settled(sampler, parent(flag));
-            (0..2_000).filter(|_| sampler.keeps(&one, NOW + second * 1_000)).count()
+            (0..2_000)
+                .filter(|_| sampler.keeps(&one, NOW + second * 1_000))
+                .count()
         };
         let none = sampler(0.0, 3);
-        let asked = [kept(&none, true, 0), kept(&none, true, 0), kept(&none, true, 1), kept(&none, false, 2)];
+        let asked = [
+            kept(&none, true, 0),
+            kept(&none, true, 0),
+            kept(&none, true, 1),
+            kept(&none, false, 2),
+        ];
         assert_eq!(asked, [3, 0, 3, 0]);
         let half = sampler(0.5, 3);
         let (asked, unasked) = (kept(&half, true, 0), kept(&half, false, 1));
-        assert!((800..1_200).contains(&asked) && unasked == 0, "{asked} {unasked}");
+        assert!(
+            (800..1_200).contains(&asked) && unasked == 0,
+            "{asked} {unasked}"
+        );
         // What all may have, a caller may ask for.
         let sampler = sampler(1.0, 0);
         assert!(sampler.keeps(&settled(&sampler, parent(true)), NOW));
@@ -168,7 +206,10 @@ mod tests {
         one.sender.key = None;
         assert!(!sampler.keeps(&one, NOW));
         // Also of a full sample, few are kept.
-        let full = Sampler::new(Sampling { share: 1.0, ..sampler.settings });
+        let full = Sampler::new(Sampling {
+            share: 1.0,
+            ..sampler.settings
+        });
         let mut stranger = settled(&full, None);
         (stranger.sender.key, stranger.outcome) = (None, Outcome::Unauthorized);
         assert_eq!((0..50).filter(|_| full.keeps(&stranger, NOW)).count(), 9);
@@ -178,15 +219,27 @@ mod tests {
     fn what_failed_fell_over_or_was_slow_is_kept_and_bounded() {
         let sampler = sampler(0.0, 2);
         let good = || settled(&sampler, None);
-        let tried = |outcome| Tried { outcome, ..Tried::default() };
+        let tried = |outcome| Tried {
+            outcome,
+            ..Tried::default()
+        };
         let mut hedged = good();
         hedged.attempts.trail = ["slower", "ok"].map(tried).into();
         let mut fell_over = good();
         fell_over.attempts.trail = ["unreachable", "ok"].map(tried).into();
-        let failed = Settled { outcome: Outcome::UpstreamCut, ..good() };
-        let slow = Settled { total: Duration::from_secs(5), ..good() };
+        let failed = Settled {
+            outcome: Outcome::UpstreamCut,
+            ..good()
+        };
+        let slow = Settled {
+            total: Duration::from_secs(5),
+            ..good()
+        };
         let unasked = settled(&sampler, parent(false));
-        let unasked = Settled { outcome: Outcome::Internal, ..unasked };
+        let unasked = Settled {
+            outcome: Outcome::Internal,
+            ..unasked
+        };
         for (second, (one, expected)) in (0..).zip([
             (good(), false),
             (hedged, false),
@@ -195,13 +248,28 @@ mod tests {
             (slow, true),
             (unasked, true),
         ]) {
-            assert_eq!(sampler.keeps(&one, NOW + second * 1_000), expected, "{second}");
+            assert_eq!(
+                sampler.keeps(&one, NOW + second * 1_000),
+                expected,
+                "{second}"
+            );
         }
         // Mistakes of callers do not use up what real failures need.
-        let mistake = Settled { outcome: Outcome::Refused, ..good() };
-        let failed = Settled { outcome: Outcome::UpstreamError, ..good() };
+        let mistake = Settled {
+            outcome: Outcome::Refused,
+            ..good()
+        };
+        let failed = Settled {
+            outcome: Outcome::UpstreamError,
+            ..good()
+        };
         for one in [mistake, failed] {
-            assert_eq!((0..50).filter(|_| sampler.keeps(&one, NOW + 60_000)).count(), 2);
+            assert_eq!(
+                (0..50)
+                    .filter(|_| sampler.keeps(&one, NOW + 60_000))
+                    .count(),
+                2
+            );
         }
     }
 }

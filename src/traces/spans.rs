@@ -72,10 +72,14 @@ const ERROR: u64 = 2;
 pub(super) fn preamble(traces: &Traces, instance: &str, spans: usize) -> Vec<u8> {
     let [mut gateway, mut scope, mut preamble] = [(); 3].map(|()| Message::default());
     gateway.short(field::RESOURCE, |resource| {
-        let mut add = |name: &str, value: &str| put_text(resource, field::RESOURCE_ATTRIBUTES, name, value);
+        let mut add =
+            |name: &str, value: &str| put_text(resource, field::RESOURCE_ATTRIBUTES, name, value);
         let settings = &traces.settings.resource;
         settings.iter().for_each(|(name, value)| add(name, value));
-        for (name, value) in [("service.version", env!("CARGO_PKG_VERSION")), ("service.instance.id", instance)] {
+        for (name, value) in [
+            ("service.version", env!("CARGO_PKG_VERSION")),
+            ("service.instance.id", instance),
+        ] {
             if !settings.contains_key(name) {
                 add(name, value);
             }
@@ -105,16 +109,28 @@ pub(super) fn of_exchange(
     ids: &mut dyn FnMut() -> SpanId,
     all: &mut Message,
 ) -> usize {
-    let Some(context) = &settled.trace else { return 0 };
+    let Some(context) = &settled.trace else {
+        return 0;
+    };
     let id = ids();
-    all.long(field::SPANS, |span| server(traces, settled, context, id, span));
+    all.long(field::SPANS, |span| {
+        server(traces, settled, context, id, span)
+    });
     let mut attempt = |tried: &Tried, nth, is_paid| {
         let account = catalog.and_then(|catalog| catalog.account(&tried.account));
         // Slices of a request are no retries.
         let resends = if settled.attempts.is_sliced { 0 } else { nth };
-        let one = OfAttempt { settled, tried, account, resends, is_paid };
+        let one = OfAttempt {
+            settled,
+            tried,
+            account,
+            resends,
+            is_paid,
+        };
         let ids = (tried.span.unwrap_or_else(&mut *ids), id);
-        all.long(field::SPANS, |span| one.write(traces.settings.gen_ai, context, ids, span));
+        all.long(field::SPANS, |span| {
+            one.write(traces.settings.gen_ai, context, ids, span)
+        });
     };
     // Nearly all exchanges have one attempt.
     if let [only] = &*settled.attempts.trail
@@ -173,11 +189,32 @@ impl Beginning<'_> {
 }
 
 /// Writes the span of the gateway itself.
-fn server(traces: &Traces, settled: &Settled, context: &TraceContext, id: SpanId, span: &mut Message) {
-    let Settled { sender, request, answer, served, attempts, times, spending, outcome, total, .. } = settled;
-    let (method, route) = (words::method(&request.method), words::route(request.door, &request.path));
+fn server(
+    traces: &Traces,
+    settled: &Settled,
+    context: &TraceContext,
+    id: SpanId,
+    span: &mut Message,
+) {
+    let Settled {
+        sender,
+        request,
+        answer,
+        served,
+        attempts,
+        times,
+        spending,
+        outcome,
+        total,
+        ..
+    } = settled;
+    let (method, route) = (
+        words::method(&request.method),
+        words::route(request.door, &request.path),
+    );
     // What is the caller's own doing is no error of this server.
-    let is_error = settled.blame().is_some_and(|blame| blame != Blame::Caller) || answer.status >= 500;
+    let is_error =
+        settled.blame().is_some_and(|blame| blame != Blame::Caller) || answer.status >= 500;
     let parent = context.parent.as_ref().map(|parent| parent.span);
     let is_known = method != words::OTHER_METHOD;
     let beginning = Beginning {
@@ -200,9 +237,14 @@ fn server(traces: &Traces, settled: &Settled, context: &TraceContext, id: SpanId
     attributes.text(http_::METHOD, method);
     attributes.optional(http_::ROUTE, route);
     attributes.text(http_::PATH, &request.path);
-    let is_secure = context.at.is_some_and(|at| speaks_tls(&traces.listeners, at));
+    let is_secure = context
+        .at
+        .is_some_and(|at| speaks_tls(&traces.listeners, at));
     attributes.text(http_::SCHEME, if is_secure { "https" } else { "http" });
-    attributes.number(http_::STATUS, Some(answer.status.into()).filter(|status| *status > 0));
+    attributes.number(
+        http_::STATUS,
+        Some(answer.status.into()).filter(|status| *status > 0),
+    );
     attributes.address(http_::SERVER, context.at.map(|at| at.ip()));
     attributes.number(http_::PORT, context.at.map(|at| at.port().into()));
     attributes.address(http_::CLIENT, sender.address);
@@ -213,10 +255,18 @@ fn server(traces: &Traces, settled: &Settled, context: &TraceContext, id: SpanId
     attributes.text(own::OUTCOME, outcome.name());
     attributes.number(own::ATTEMPTS, Some(attempts.count().into()));
     attributes.number(own::OWN_TIME, Some(micros(times.own)));
-    attributes.number(own::QUEUED, Some(millis(times.queued)).filter(|_| !times.queued.is_zero()));
-    let limited = spending.limited.map(|(level, kind)| format!("{} {}", level.name(), kind.name()));
+    attributes.number(
+        own::QUEUED,
+        Some(millis(times.queued)).filter(|_| !times.queued.is_zero()),
+    );
+    let limited = spending
+        .limited
+        .map(|(level, kind)| format!("{} {}", level.name(), kind.name()));
     attributes.optional(own::LIMITED_BY, limited.as_deref());
-    attributes.texts(own::DROPPED, served.losses.names().iter().map(|name| &**name));
+    attributes.texts(
+        own::DROPPED,
+        served.losses.names().iter().map(|name| &**name),
+    );
     if traces.settings.gen_ai {
         attributes.text(gen_ai::KIND, "CHAIN");
     }
@@ -239,19 +289,32 @@ struct OfAttempt<'k> {
 
 impl OfAttempt<'_> {
     /// Writes the span. Its ids are its own, and that of its parent.
-    fn write(&self, gen_ai: bool, context: &TraceContext, (id, parent): (SpanId, SpanId), span: &mut Message) {
+    fn write(
+        &self,
+        gen_ai: bool,
+        context: &TraceContext,
+        (id, parent): (SpanId, SpanId),
+        span: &mut Message,
+    ) {
         let tried = self.tried;
         // A count of tokens asks no model for anything.
-        let operation = (gen_ai && self.settled.request.door != "count").then(|| words::operation(tried));
+        let operation =
+            (gen_ai && self.settled.request.door != "count").then(|| words::operation(tried));
         let is_error = is_failure(tried.outcome);
         let beginning = Beginning {
             context,
             id,
             parent: Some(parent),
             flags: FLAGS,
-            name: operation.as_ref().map_or(["POST", "", ""], |operation| [operation.name, " ", &tried.model]),
+            name: operation.as_ref().map_or(["POST", "", ""], |operation| {
+                [operation.name, " ", &tried.model]
+            }),
             kind: SpanKind::Client,
-            start: self.settled.began_at.saturating_add(tried.at_ms).saturating_mul(MILLI),
+            start: self
+                .settled
+                .began_at
+                .saturating_add(tried.at_ms)
+                .saturating_mul(MILLI),
             took: tried.ms.saturating_mul(MILLI),
             is_error,
         };
@@ -261,18 +324,27 @@ impl OfAttempt<'_> {
             self.model(operation, &mut attributes);
         }
         attributes.text(http_::METHOD, "POST");
-        let resends = u64::try_from(self.resends).ok().filter(|resends| *resends > 0);
+        let resends = u64::try_from(self.resends)
+            .ok()
+            .filter(|resends| *resends > 0);
         attributes.number(http_::RESENDS, resends);
         attributes.number(http_::STATUS, tried.status.map(u64::from));
         // A demo account has no server.
-        if let Some(base) = self.account.map(|account| &account.base).filter(|base| !base.host.is_empty()) {
+        if let Some(base) = self
+            .account
+            .map(|account| &account.base)
+            .filter(|base| !base.host.is_empty())
+        {
             attributes.text(http_::SERVER, &base.host);
             attributes.number(http_::PORT, Some(base.port.into()));
         }
         attributes.text(own::ACCOUNT, &tried.account);
         attributes.text(own::OUTCOME, tried.outcome);
         attributes.number(own::CONNECT, tried.connect_ms);
-        attributes.number(own::ATTEMPTS, Some(tried.times.into()).filter(|times| *times > 1));
+        attributes.number(
+            own::ATTEMPTS,
+            Some(tried.times.into()).filter(|times| *times > 1),
+        );
         if is_error {
             attributes.text(http_::ERROR, tried.outcome);
         }
@@ -285,11 +357,20 @@ impl OfAttempt<'_> {
         let server = self.account.map(|account| words::server(&account.dialect));
         attributes.optional(gen_ai::PROVIDER, server.map(words::provider));
         attributes.text(gen_ai::MODEL, &tried.model);
-        attributes.number(gen_ai::MOST_TOKENS, request.most_tokens.map(|most| most.get().into()));
-        attributes.number(gen_ai::CHOICES, Some(request.choices.into()).filter(|choices| *choices > 1));
+        attributes.number(
+            gen_ai::MOST_TOKENS,
+            request.most_tokens.map(|most| most.get().into()),
+        );
+        attributes.number(
+            gen_ai::CHOICES,
+            Some(request.choices.into()).filter(|choices| *choices > 1),
+        );
         let json = Some("json").filter(|_| request.wants_json);
         attributes.optional(gen_ai::OUTPUT, operation.output.or(json));
-        attributes.optional(gen_ai::OPENAI_TYPE, operation.openai.filter(|_| server == Some("openai")));
+        attributes.optional(
+            gen_ai::OPENAI_TYPE,
+            operation.openai.filter(|_| server == Some("openai")),
+        );
         attributes.optional(gen_ai::CONVERSATION, conversation(self.settled).as_deref());
         if let Some(labels) = &tried.labels {
             attributes.optional(gen_ai::ANSWER, labels.id.as_deref());
@@ -299,7 +380,10 @@ impl OfAttempt<'_> {
         }
         if request.stream {
             attributes.truth(gen_ai::STREAM);
-            attributes.double(gen_ai::FIRST, tried.first_ms.map(|first| first as f64 / 1e3));
+            attributes.double(
+                gen_ai::FIRST,
+                tried.first_ms.map(|first| first as f64 / 1e3),
+            );
         }
         if self.is_paid && tried.outcome == "ok" {
             attributes.texts(gen_ai::REASONS, self.settled.served.reasons.words());
@@ -330,19 +414,31 @@ fn usage(usage: &Usage, attributes: &mut Attributes<'_>) {
 /// same name.
 fn conversation(settled: &Settled) -> Option<String> {
     let caller = settled.sender.caller.as_deref().unwrap_or_default();
-    settled.request.session.as_ref().map(|session| end_user_hash(&[caller, session].join("\n")))
+    settled
+        .request
+        .session
+        .as_ref()
+        .map(|session| end_user_hash(&[caller, session].join("\n")))
 }
 
 /// Returns whether the listener of an address speaks TLS. One at all addresses, such as `0.0.0.0`,
 /// has those that no other listener has.
 fn speaks_tls(listeners: &[(SocketAddr, bool)], at: SocketAddr) -> bool {
     let ip = at.ip().to_canonical();
-    let rank = |listener: IpAddr| (listener.to_canonical() == ip, listener.is_ipv4() == ip.is_ipv4());
+    let rank = |listener: IpAddr| {
+        (
+            listener.to_canonical() == ip,
+            listener.is_ipv4() == ip.is_ipv4(),
+        )
+    };
     let fits = |address: &SocketAddr| {
-        address.port() == at.port() && (address.ip().to_canonical() == ip || address.ip().is_unspecified())
+        address.port() == at.port()
+            && (address.ip().to_canonical() == ip || address.ip().is_unspecified())
     };
     let fitting = listeners.iter().filter(|(address, _)| fits(address));
-    fitting.max_by_key(|(address, _)| rank(address.ip())).is_some_and(|(_, tls)| *tls)
+    fitting
+        .max_by_key(|(address, _)| rank(address.ip()))
+        .is_some_and(|(_, tls)| *tls)
 }
 
 #[cfg(test)]

@@ -28,7 +28,8 @@ pub(super) mod gen_ai {
     pub(crate) const INPUT_TOKENS: AttributeName = name!("gen_ai.usage.input_tokens");
     pub(crate) const OUTPUT_TOKENS: AttributeName = name!("gen_ai.usage.output_tokens");
     pub(crate) const CACHE_READ: AttributeName = name!("gen_ai.usage.cache_read.input_tokens");
-    pub(crate) const CACHE_CREATION: AttributeName = name!("gen_ai.usage.cache_creation.input_tokens");
+    pub(crate) const CACHE_CREATION: AttributeName =
+        name!("gen_ai.usage.cache_creation.input_tokens");
     pub(crate) const REASONING: AttributeName = name!("gen_ai.usage.reasoning.output_tokens");
     /// It is in no convention, but several receivers read it: US dollars.
     pub(crate) const COST: AttributeName = name!("gen_ai.usage.cost");
@@ -76,7 +77,10 @@ pub(super) mod own {
 /// Returns whether exchanges at this door have spans. Lists, and what a key or a browser asks, are
 /// no work.
 pub(super) fn is_traced(door: &str) -> bool {
-    !matches!(door, "models" | "model" | "key" | "usage" | "welcome" | "hello" | "preflight")
+    !matches!(
+        door,
+        "models" | "model" | "key" | "usage" | "welcome" | "hello" | "preflight"
+    )
 }
 
 /// Returns the path of a door, without what differs between requests.
@@ -168,11 +172,17 @@ pub(super) fn operation(tried: &Tried) -> Operation {
         Endpoint::Embeddings => ("embeddings", None, None),
         Endpoint::Images | Endpoint::Edits => ("generate_content", Some("image"), None),
         Endpoint::Speech => ("generate_content", Some("speech"), None),
-        Endpoint::Transcriptions | Endpoint::Translations => ("generate_content", Some("text"), None),
+        Endpoint::Transcriptions | Endpoint::Translations => {
+            ("generate_content", Some("text"), None)
+        }
         Endpoint::Rerank => ("rerank", None, None),
         Endpoint::Moderations => ("moderations", None, None),
     };
-    Operation { name, output, openai }
+    Operation {
+        name,
+        output,
+        openai,
+    }
 }
 
 #[cfg(test)]
@@ -184,16 +194,27 @@ mod tests {
     #[test]
     fn each_door_for_a_model_has_a_route() {
         for front in DOORS {
-            let route = route(front.name, "").unwrap_or_else(|| panic!("{} has no route", front.name));
-            assert!(is_traced(front.name) && route.starts_with("/v1"), "{}", front.name);
+            let route =
+                route(front.name, "").unwrap_or_else(|| panic!("{} has no route", front.name));
+            assert!(
+                is_traced(front.name) && route.starts_with("/v1"),
+                "{}",
+                front.name
+            );
         }
-        assert_eq!(route("count", "/v1beta/models/x:countTokens"), Some("/v1beta/models/{model}:countTokens"));
+        assert_eq!(
+            route("count", "/v1beta/models/x:countTokens"),
+            Some("/v1beta/models/{model}:countTokens")
+        );
         assert_eq!(route("none", "/v1/nothing"), None);
     }
 
     #[test]
     fn each_dialect_has_the_name_of_its_provider() {
-        let names: Vec<_> = upstream::ALL.iter().map(|protocol| provider(protocol.name)).collect();
+        let names: Vec<_> = upstream::ALL
+            .iter()
+            .map(|protocol| provider(protocol.name))
+            .collect();
         assert_eq!(
             names,
             [
@@ -212,6 +233,9 @@ mod tests {
 
     #[test]
     fn a_method_that_nobody_knows_is_not_shown() {
-        assert_eq!([method("POST"), method("sk-secret"), method("")], ["POST", "_OTHER", "_OTHER"]);
+        assert_eq!(
+            [method("POST"), method("sk-secret"), method("")],
+            ["POST", "_OTHER", "_OTHER"]
+        );
     }
 }

@@ -30,9 +30,16 @@ fn errors() {
         if !folder.is_dir() {
             continue;
         }
-        let name = folder.file_name().expect("a name").to_string_lossy().into_owned();
+        let name = folder
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         let dialect = Dialect::from(Protocol::find(&name).expect("a dialect"));
-        for file in inside(&folder).into_iter().filter(|file| file.extension().is_none()) {
+        for file in inside(&folder)
+            .into_iter()
+            .filter(|file| file.extension().is_none())
+        {
             let found = failed(&dialect, &fs::read_to_string(&file).expect("text"));
             differences.compare(&file.with_extension("out"), Some(&found));
         }
@@ -42,8 +49,10 @@ fn errors() {
 
 /// What is in a folder, in order.
 fn inside(folder: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<_> =
-        fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    let mut found: Vec<_> = fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     found.sort();
     found
 }
@@ -58,12 +67,26 @@ fn failed(dialect: &Dialect, recorded: &str) -> String {
         .and_then(|status| status.parse().ok())
         .expect("a status");
     let headers: Vec<_> = lines.filter_map(|line| line.split_once(": ")).collect();
-    let header = |name: &str| headers.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
-    let head = ErrorHead { status: seen, content_type: header("content-type"), error_type: header("x-amzn-errortype") };
+    let header = |name: &str| {
+        headers
+            .iter()
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| *value)
+    };
+    let head = ErrorHead {
+        status: seen,
+        content_type: header("content-type"),
+        error_type: header("x-amzn-errortype"),
+    };
     let error = dialect.error(&dialects::front::CHAT, &head, body.trim_end().as_bytes());
     let status = dialect.meant(seen, &error);
     let after = error.retry_after;
-    let failure = Failure::Status { status, seen, error: Box::new(error), retry_after: after };
+    let failure = Failure::Status {
+        status,
+        seen,
+        error: Box::new(error),
+        retry_after: after,
+    };
     let refusal = failure.refusal(1, &[]);
     let row = refusal.what.row();
     let class = match failure.class() {
@@ -75,6 +98,14 @@ fn failed(dialect: &Dialect, recorded: &str) -> String {
         Class::Transient => "transient",
         Class::Ours => "ours",
     };
-    let after = after.map_or(String::new(), |after| format!(" after={}", after.as_secs_f64()));
-    format!("{class} {} {} {}{after}\n{}\n", row.status, row.kind, row.code.unwrap_or("-"), refusal.message)
+    let after = after.map_or(String::new(), |after| {
+        format!(" after={}", after.as_secs_f64())
+    });
+    format!(
+        "{class} {} {} {}{after}\n{}\n",
+        row.status,
+        row.kind,
+        row.code.unwrap_or("-"),
+        refusal.message
+    )
 }

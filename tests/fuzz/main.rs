@@ -4,8 +4,14 @@
 //! So the targets are compiled and their corpus is read with every `cargo test`. `make fuzz` looks
 //! for what is new.
 
-#![allow(unused_attributes, reason = "the targets are crates of their own for cargo-fuzz, and here modules")]
-#![allow(clippy::indexing_slicing, reason = "a test may fail loudly; the lint guards what runs in production")]
+#![allow(
+    unused_attributes,
+    reason = "the targets are crates of their own for cargo-fuzz, and here modules"
+)]
+#![allow(
+    clippy::indexing_slicing,
+    reason = "a test may fail loudly; the lint guards what runs in production"
+)]
 
 // The targets name it so.
 extern crate self as libfuzzer_sys;
@@ -78,13 +84,23 @@ const WORDS: [&[u8]; 24] = [
 
 #[track_caller]
 fn check(name: &str, target: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus").join(name);
-    let mut inputs: Vec<_> =
-        std::fs::read_dir(&folder).expect("a corpus").map(|entry| entry.expect("an entry").path()).collect();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("fuzz/corpus")
+        .join(name);
+    let mut inputs: Vec<_> = std::fs::read_dir(&folder)
+        .expect("a corpus")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     inputs.sort();
     assert!(!inputs.is_empty(), "{}", folder.display());
-    let inputs: Vec<Vec<u8>> = inputs.iter().map(|path| std::fs::read(path).expect("an input")).collect();
-    let rounds = std::env::var("FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(ROUNDS);
+    let inputs: Vec<Vec<u8>> = inputs
+        .iter()
+        .map(|path| std::fs::read(path).expect("an input"))
+        .collect();
+    let rounds = std::env::var("FUZZ_ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(ROUNDS);
     let mut dice = fastrand::Rng::with_seed(0x5eed);
     for input in &inputs {
         run(name, target, input);
@@ -96,9 +112,14 @@ fn check(name: &str, target: fn(&[u8])) {
 
 fn run(name: &str, target: fn(&[u8]), input: &[u8]) {
     if catch_unwind(AssertUnwindSafe(|| target(input))).is_err() {
-        let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{name}-{:08x}", crc32fast::hash(input)));
+        let kept = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("fuzz-{name}-{:08x}", crc32fast::hash(input)));
         std::fs::write(&kept, input).expect("the input is kept");
-        panic!("{name}: the input is in {}: {}", kept.display(), String::from_utf8_lossy(input));
+        panic!(
+            "{name}: the input is in {}: {}",
+            kept.display(),
+            String::from_utf8_lossy(input)
+        );
     }
 }
 
@@ -193,10 +214,26 @@ fn every_target_is_here() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/fuzz_targets");
     let mut names: Vec<String> = std::fs::read_dir(folder)
         .expect("the targets")
-        .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .into_string()
+                .expect("a name")
+        })
         .collect();
     names.sort();
-    let ours =
-        ["answers", "dialects", "envelope", "forms", "frames", "ledger", "normaliser", "requests", "sse", "yaml"];
+    let ours = [
+        "answers",
+        "dialects",
+        "envelope",
+        "forms",
+        "frames",
+        "ledger",
+        "normaliser",
+        "requests",
+        "sse",
+        "yaml",
+    ];
     assert_eq!(names, ours.map(|name| format!("{name}.rs")));
 }

@@ -15,9 +15,18 @@ const AWS: &str = "dialect: bedrock, region: us-east-1, headers: { X-Team: CaNaR
 
 async fn send(gateway: &Gateway, method: &str, more: &[(&str, &str)], body: &[u8]) -> Response {
     let host = gateway.admin.to_string();
-    let fields = [&[("host", host.as_str()), ("content-type", "application/json")], more].concat();
+    let fields = [
+        &[
+            ("host", host.as_str()),
+            ("content-type", "application/json"),
+        ],
+        more,
+    ]
+    .concat();
     let mut connection = Connection::plain(gateway.admin, None).await;
-    connection.send(request(method, "/explain", &fields, body)).await;
+    connection
+        .send(request(method, "/explain", &fields, body))
+        .await;
     let response = connection.response().await;
     canary::check("an explanation", &response.body).expect("no secret in it");
     response
@@ -33,10 +42,18 @@ async fn ask(gateway: &Gateway, question: &Value) -> Value {
 /// ones get older, they change.
 fn without_source(mut report: Value) -> Value {
     for one in report["candidates"].as_array_mut().expect("candidates") {
-        let does = one["does"].as_str().map(|does| does.split(", whole answer").next().unwrap_or_default().to_owned());
+        let does = one["does"].as_str().map(|does| {
+            does.split(", whole answer")
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        });
         one["does"] = does.into();
     }
-    report["facts"].as_array_mut().expect("facts").retain(|fact| fact["about"] != "running");
+    report["facts"]
+        .as_array_mut()
+        .expect("facts")
+        .retain(|fact| fact["about"] != "running");
     report
 }
 
@@ -48,7 +65,11 @@ fn the_listener_and_the_command_agree() {
             .account("a", &mock)
             .account_with("b", &mock, "dialect: anthropic")
             .account_with("aws", &mock, AWS)
-            .model_with("m", &["a=x", "b=claude-sonnet-4-5"], "aliases: [other, \"x-*\"], fallbacks: [signed]")
+            .model_with(
+                "m",
+                &["a=x", "b=claude-sonnet-4-5"],
+                "aliases: [other, \"x-*\"], fallbacks: [signed]",
+            )
             .model_with("turns", &["a", "b=claude-sonnet-4-5"], "strategy: weighted")
             .model("signed", &["aws=anthropic.claude-sonnet-4-5-v1:0"])
             .caller_with(
@@ -59,8 +80,7 @@ fn the_listener_and_the_command_agree() {
         let gateway = Gateway::start(catalog).await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         let status = format!("http://{}/status", gateway.admin);
-        let long =
-            json!({"model": "m", "messages": [{"role": "user", "content": "x".repeat(10_000)}], "max_tokens": 9});
+        let long = json!({"model": "m", "messages": [{"role": "user", "content": "x".repeat(10_000)}], "max_tokens": 9});
         for body in [
             chat("m"),
             chat_stream("other"),
@@ -89,7 +109,12 @@ fn the_listener_and_the_command_agree() {
         let question = json!({"key": "acme/prod", "door": "gemini", "path_model": "m", "stream": true,
             "headers": {"x-portcullis-timeout": "3s"}, "body": {"contents": [{"parts": [{"text": "hello"}]}]}});
         let answer = ask(&gateway, &question).await;
-        assert!(answer["candidates"][0]["request"]["deadlines"].to_string().contains("3s"), "{answer:#}");
+        assert!(
+            answer["candidates"][0]["request"]["deadlines"]
+                .to_string()
+                .contains("3s"),
+            "{answer:#}"
+        );
     });
 }
 
@@ -97,8 +122,10 @@ fn the_listener_and_the_command_agree() {
 fn an_explanation_changes_nothing() {
     run(async {
         let (one, two) = (Mock::start().await, Mock::start().await);
-        let catalog =
-            Catalog::new().account("a", &one).account("b", &two).model_with("m", &["a", "b"], "strategy: weighted");
+        let catalog = Catalog::new()
+            .account("a", &one)
+            .account("b", &two)
+            .model_with("m", &["a", "b"], "strategy: weighted");
         let catalog = catalog.caller_with(
             "tight",
             "limits: { requests_per_minute: 1, concurrency: 1 }",
@@ -114,11 +141,23 @@ fn an_explanation_changes_nothing() {
             }
             let metrics = gateway.admin("/metrics").1;
             let steady = |line: &&str| {
-                ["requests", "attempts", "tokens", "in_flight", "waiting", "state", "breaker"]
-                    .iter()
-                    .any(|word| line.contains(word))
+                [
+                    "requests",
+                    "attempts",
+                    "tokens",
+                    "in_flight",
+                    "waiting",
+                    "state",
+                    "breaker",
+                ]
+                .iter()
+                .any(|word| line.contains(word))
             };
-            let mut metrics: Vec<String> = metrics.lines().filter(steady).map(ToOwned::to_owned).collect();
+            let mut metrics: Vec<String> = metrics
+                .lines()
+                .filter(steady)
+                .map(ToOwned::to_owned)
+                .collect();
             metrics.sort();
             (
                 status["accounts"].clone(),
@@ -138,10 +177,18 @@ fn an_explanation_changes_nothing() {
         // What is used of a limit counts, and is not used up by questions.
         let question = json!({"key": "tight/k", "body": chat("m")});
         let says = |report: &Value| {
-            report["facts"].as_array().unwrap().iter().map(|fact| fact["says"].to_string()).collect::<String>()
+            report["facts"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|fact| fact["says"].to_string())
+                .collect::<String>()
         };
         let free = ask(&gateway, &question).await;
-        assert!(says(&free).contains("requests_per_minute 0 of 1") && free["verdict"]["tried"] == true, "{free:#}");
+        assert!(
+            says(&free).contains("requests_per_minute 0 of 1") && free["verdict"]["tried"] == true,
+            "{free:#}"
+        );
         // It is the other one's turn, as if nobody had asked.
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         assert_eq!((one.count(), two.count()), (1, 1));
@@ -149,8 +196,15 @@ fn an_explanation_changes_nothing() {
         let sent = crate::support::client::post_as("sk-CaNaRy-tight-0123456789", &chat("m"));
         assert_eq!(gateway.raw(sent).await.status, 200);
         let used = ask(&gateway, &question).await;
-        assert_eq!((&used["verdict"]["tried"], &used["verdict"]["status"]), (&json!(false), &json!(429)), "{used:#}");
-        assert!(says(&used).contains("requests_per_minute 1 of 1"), "{used:#}");
+        assert_eq!(
+            (&used["verdict"]["tried"], &used["verdict"]["status"]),
+            (&json!(false), &json!(429)),
+            "{used:#}"
+        );
+        assert!(
+            says(&used).contains("requests_per_minute 1 of 1"),
+            "{used:#}"
+        );
         assert_eq!(used["limits"][0]["used"]["requests_per_minute"], 1);
     });
 }
@@ -161,14 +215,34 @@ fn a_question_is_small_and_readable_and_from_the_page() {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
         let question = |size: usize| {
-            let empty = json!({"key": "acme/prod", "model": "m", "text": ""}).to_string().len();
+            let empty = json!({"key": "acme/prod", "model": "m", "text": ""})
+                .to_string()
+                .len();
             json!({"key": "acme/prod", "model": "m", "text": "x".repeat(size - empty)}).to_string()
         };
-        assert_eq!(send(&gateway, "POST", &[], question(256 << 10).as_bytes()).await.status, 200);
+        assert_eq!(
+            send(&gateway, "POST", &[], question(256 << 10).as_bytes())
+                .await
+                .status,
+            200
+        );
         let large = question((256 << 10) + 1);
-        assert_eq!(send(&gateway, "POST", &[], large.as_bytes()).await.status, 413);
+        assert_eq!(
+            send(&gateway, "POST", &[], large.as_bytes()).await.status,
+            413
+        );
         let chunked = format!("{:x}\r\n{large}\r\n0\r\n\r\n", large.len());
-        assert_eq!(send(&gateway, "POST", &[("transfer-encoding", "chunked")], chunked.as_bytes()).await.status, 413);
+        assert_eq!(
+            send(
+                &gateway,
+                "POST",
+                &[("transfer-encoding", "chunked")],
+                chunked.as_bytes()
+            )
+            .await
+            .status,
+            413
+        );
         let deep = format!("{{\"key\":\"acme/prod\",\"body\":{}}}", "[".repeat(100_000));
         for (wrong, about) in [
             ("", "line 1"),
@@ -176,29 +250,64 @@ fn a_question_is_small_and_readable_and_from_the_page() {
             ("[]", "line 1"),
             (&*deep, "line 1"),
             (r#"{"key":"acme/prod"}"#, "write `body`"),
-            (r#"{"key":"acme/prod","body":{},"text":"x"}"#, "write `body`"),
-            (r#"{"key":"acme/prod","door":"messages","text":"x","model":"m"}"#, "write `body`"),
+            (
+                r#"{"key":"acme/prod","body":{},"text":"x"}"#,
+                "write `body`",
+            ),
+            (
+                r#"{"key":"acme/prod","door":"messages","text":"x","model":"m"}"#,
+                "write `body`",
+            ),
             (r#"{"key":"acme/prod","door":"back","body":{}}"#, "door: "),
-            (r#"{"key":"acme/prod","headers":{"authorization":"sk-CaNaRy"},"body":{}}"#, "headers: "),
+            (
+                r#"{"key":"acme/prod","headers":{"authorization":"sk-CaNaRy"},"body":{}}"#,
+                "headers: ",
+            ),
             (r#"{"key":"acme/prod","body":{},"sk-CaNaRy":1}"#, "line 1"),
             (&format!(r#"{{"key":"{KEY}","body":{{}}}}"#), "key: "),
         ] {
             let response = send(&gateway, "POST", &[], wrong.as_bytes()).await;
-            assert!(response.status == 400 && response.text().contains(about), "{wrong:.80}: {}", response.text());
+            assert!(
+                response.status == 400 && response.text().contains(about),
+                "{wrong:.80}: {}",
+                response.text()
+            );
         }
-        let (body, host) = (json!({"key": "acme/prod", "body": chat("m")}).to_string(), gateway.admin.to_string());
+        let (body, host) = (
+            json!({"key": "acme/prod", "body": chat("m")}).to_string(),
+            gateway.admin.to_string(),
+        );
         let own = format!("http://{host}");
         for (fields, status) in [
-            (vec![("origin", "https://evil.example"), ("x-portcullis-admin", "1")], 403),
+            (
+                vec![
+                    ("origin", "https://evil.example"),
+                    ("x-portcullis-admin", "1"),
+                ],
+                403,
+            ),
             (vec![("origin", own.as_str())], 403),
-            (vec![("origin", own.as_str()), ("x-portcullis-admin", "1")], 200),
+            (
+                vec![("origin", own.as_str()), ("x-portcullis-admin", "1")],
+                200,
+            ),
         ] {
-            assert_eq!(send(&gateway, "POST", &fields, body.as_bytes()).await.status, status, "{fields:?}");
+            assert_eq!(
+                send(&gateway, "POST", &fields, body.as_bytes())
+                    .await
+                    .status,
+                status,
+                "{fields:?}"
+            );
         }
         assert_eq!(send(&gateway, "GET", &[], b"").await.status, 405);
         // A name that is not a name comes back as data.
         let hostile = "<img src=x onerror=alert(1)>";
-        let answer = ask(&gateway, &json!({"key": "acme/prod", "model": hostile, "text": hostile})).await;
+        let answer = ask(
+            &gateway,
+            &json!({"key": "acme/prod", "model": hostile, "text": hostile}),
+        )
+        .await;
         assert_eq!(answer["verdict"]["tried"], false, "{answer}");
     });
 }
@@ -209,7 +318,10 @@ fn a_question_that_does_not_come_is_told_so() {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
         let mut connection = Connection::plain(gateway.admin, None).await;
-        let head = format!("POST /explain HTTP/1.1\r\nhost: {}\r\ncontent-length: 100\r\n\r\n{{", gateway.admin);
+        let head = format!(
+            "POST /explain HTTP/1.1\r\nhost: {}\r\ncontent-length: 100\r\n\r\n{{",
+            gateway.admin
+        );
         connection.send(head).await;
         let answer = connection.response().await;
         assert_eq!(
@@ -224,8 +336,13 @@ fn explain_tight(gateway: &Gateway, status: &str) -> (Option<i32>, String) {
     let file = gateway.conf.with_file_name("tight.json");
     std::fs::write(&file, chat("m").to_string()).unwrap();
     let [conf, file] = [gateway.conf.to_str().unwrap(), file.to_str().unwrap()];
-    let output = portcullis(&["explain", "--key", "tight/k", "--conf", conf, "--status", status, file]);
-    (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    let output = portcullis(&[
+        "explain", "--key", "tight/k", "--conf", conf, "--status", status, file,
+    ]);
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+    )
 }
 
 #[test]
@@ -233,8 +350,11 @@ fn the_command_knows_what_is_used_of_the_limits() {
     const TIGHT: &str = "sk-CaNaRy-tight-0123456789";
     run(async {
         let mock = Mock::start().await;
-        let catalog =
-            Catalog::over(&mock).caller_with("tight", "limits: { requests_per_minute: 1 }", &[("k", TIGHT, "")]);
+        let catalog = Catalog::over(&mock).caller_with(
+            "tight",
+            "limits: { requests_per_minute: 1 }",
+            &[("k", TIGHT, "")],
+        );
         let gateway = Gateway::start(catalog).await;
         let status = format!("http://{}/status", gateway.admin);
         assert_eq!(explain_tight(&gateway, &status).0, Some(0));
@@ -255,7 +375,11 @@ fn the_command_knows_what_is_used_of_the_limits() {
 fn a_gateway_that_does_not_say_what_is_used_is_told() {
     run(async {
         let mock = Mock::start().await;
-        let catalog = Catalog::over(&mock).caller_with("tight", "", &[("k", "sk-CaNaRy-tight-0123456789", "")]);
+        let catalog = Catalog::over(&mock).caller_with(
+            "tight",
+            "",
+            &[("k", "sk-CaNaRy-tight-0123456789", "")],
+        );
         let gateway = Gateway::start(catalog).await;
         let page = gateway.status().to_string();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -263,7 +387,10 @@ fn a_gateway_that_does_not_say_what_is_used_is_told() {
         let older = std::thread::spawn(move || {
             for (begin, answer) in [
                 ("GET /status ", format!("HTTP/1.0 200 OK\r\n\r\n{page}")),
-                ("POST /explain ", "HTTP/1.0 404 Not Found\r\n\r\n".to_owned()),
+                (
+                    "POST /explain ",
+                    "HTTP/1.0 404 Not Found\r\n\r\n".to_owned(),
+                ),
             ] {
                 let (mut stream, _) = listener.accept().unwrap();
                 let mut asked = vec![0; 64 << 10];
@@ -275,7 +402,10 @@ fn a_gateway_that_does_not_say_what_is_used_is_told() {
         let (code, told) = explain_tight(&gateway, &status);
         older.join().unwrap();
         assert_eq!(code, Some(3), "{told}");
-        assert!(told.contains("what is used of them is not known") && told.contains("404"), "{told}");
+        assert!(
+            told.contains("what is used of them is not known") && told.contains("404"),
+            "{told}"
+        );
     });
 }
 
@@ -284,7 +414,11 @@ fn a_gateway_that_does_not_say_what_is_used_is_told() {
 fn a_gateway_that_does_not_show_its_state_is_told() {
     run(async {
         let mock = Mock::start().await;
-        let catalog = Catalog::over(&mock).caller_with("tight", "", &[("k", "sk-CaNaRy-tight-0123456789", "")]);
+        let catalog = Catalog::over(&mock).caller_with(
+            "tight",
+            "",
+            &[("k", "sk-CaNaRy-tight-0123456789", "")],
+        );
         let gateway = Gateway::with(catalog)
             .server("admin: { address: \"{admin}\", key: { env: ADMIN_KEY } }")
             .env("ADMIN_KEY", canary::ADMIN_KEY)
@@ -294,7 +428,10 @@ fn a_gateway_that_does_not_show_its_state_is_told() {
         let check = |status: &str, why: &str| {
             let (code, told) = explain_tight(&gateway, status);
             assert_eq!(code, Some(3), "{why}: {told}");
-            assert!(told.starts_with("perhaps: the request would be sent to a (m)"), "{told}");
+            assert!(
+                told.starts_with("perhaps: the request would be sent to a (m)"),
+                "{told}"
+            );
             for text in [
                 "the state is not known: every account is assumed healthy and idle",
                 why,
@@ -312,7 +449,9 @@ fn a_gateway_that_does_not_show_its_state_is_told() {
                 let mut asked = vec![0; 64 << 10];
                 let read = stream.read(&mut asked).unwrap();
                 assert!(asked[..read].starts_with(b"GET /status "));
-                stream.write_all(format!("HTTP/1.0 {code} Not You\r\n\r\n").as_bytes()).unwrap();
+                stream
+                    .write_all(format!("HTTP/1.0 {code} Not You\r\n\r\n").as_bytes())
+                    .unwrap();
             });
             check(&status, &format!("answers with HTTP {code}, not 200"));
             other.join().unwrap();
@@ -320,7 +459,16 @@ fn a_gateway_that_does_not_show_its_state_is_told() {
         // What the files refuse is refused, whatever the state.
         let file = gateway.conf.with_file_name("tight.json");
         let status = format!("http://{}/status", gateway.admin);
-        let explain = ["explain", "--key", "acme/none", "--conf", conf, "--status", &status, file.to_str().unwrap()];
+        let explain = [
+            "explain",
+            "--key",
+            "acme/none",
+            "--conf",
+            conf,
+            "--status",
+            &status,
+            file.to_str().unwrap(),
+        ];
         assert_eq!(portcullis(&explain).status.code(), Some(1));
     });
 }

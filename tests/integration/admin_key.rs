@@ -19,13 +19,23 @@ const SOON: Duration = Duration::from_millis(800);
 fn send(address: SocketAddr, method: &str, path: &str, headers: &str) -> (u16, String) {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).expect("the admin listener");
     stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-    let host = if headers.to_lowercase().contains("host:") { String::new() } else { format!("host: {address}\r\n") };
+    let host = if headers.to_lowercase().contains("host:") {
+        String::new()
+    } else {
+        format!("host: {address}\r\n")
+    };
     let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}connection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
-    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-    (status.unwrap_or_else(|| panic!("{request:?}: {answer:?}")), answer)
+    let status = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    (
+        status.unwrap_or_else(|| panic!("{request:?}: {answer:?}")),
+        answer,
+    )
 }
 
 fn bearer(key: &str) -> String {
@@ -47,7 +57,12 @@ async fn locked(mock: &Mock) -> Gateway {
 
 /// Runs the program, which must end by itself.
 fn portcullis(args: &[&str], environment: &[(&str, &str)]) -> Output {
-    Command::new(BINARY).args(args).env_remove("ADMIN_KEY").envs(environment.iter().copied()).output().expect("it runs")
+    Command::new(BINARY)
+        .args(args)
+        .env_remove("ADMIN_KEY")
+        .envs(environment.iter().copied())
+        .output()
+        .expect("it runs")
 }
 
 #[test]
@@ -55,8 +70,22 @@ fn with_a_key_nobody_else_sees_anything() {
     run(async {
         let mock = Mock::start().await;
         let gateway = locked(&mock).await;
-        for path in ["/", "/status", "/metrics", "/usage", "/limits", "/catalog", "/nowhere", "/accounts/a/reset"] {
-            for headers in [String::new(), bearer("x"), basic("admin", "x"), bearer(&ADMIN_KEY[1..])] {
+        for path in [
+            "/",
+            "/status",
+            "/metrics",
+            "/usage",
+            "/limits",
+            "/catalog",
+            "/nowhere",
+            "/accounts/a/reset",
+        ] {
+            for headers in [
+                String::new(),
+                bearer("x"),
+                basic("admin", "x"),
+                bearer(&ADMIN_KEY[1..]),
+            ] {
                 for method in ["GET", "POST", "HEAD", "DELETE"] {
                     // A few of the wrong ones are slow, and this test has many.
                     if !headers.is_empty() && (method != "GET" || path != "/status") {
@@ -65,25 +94,53 @@ fn with_a_key_nobody_else_sees_anything() {
                     let (status, answer) = send(gateway.admin, method, path, &headers);
                     let answer = answer.to_lowercase();
                     assert_eq!(status, 401, "{method} {path} {headers}: {answer}");
-                    assert!(answer.contains("www-authenticate: basic realm=\"portcullis\""), "{answer}");
-                    assert!(answer.contains("cache-control: no-store") && !answer.contains("acme"), "{answer}");
+                    assert!(
+                        answer.contains("www-authenticate: basic realm=\"portcullis\""),
+                        "{answer}"
+                    );
+                    assert!(
+                        answer.contains("cache-control: no-store") && !answer.contains("acme"),
+                        "{answer}"
+                    );
                 }
             }
         }
-        for headers in [bearer(ADMIN_KEY), basic("", ADMIN_KEY), basic("admin", ADMIN_KEY)] {
+        for headers in [
+            bearer(ADMIN_KEY),
+            basic("", ADMIN_KEY),
+            basic("admin", ADMIN_KEY),
+        ] {
             for path in ["/", "/status", "/metrics", "/usage", "/limits", "/catalog"] {
-                assert_eq!(send(gateway.admin, "GET", path, &headers).0, 200, "{path} {headers}");
+                assert_eq!(
+                    send(gateway.admin, "GET", path, &headers).0,
+                    200,
+                    "{path} {headers}"
+                );
             }
             assert_eq!(send(gateway.admin, "GET", "/nowhere", &headers).0, 404);
-            assert_eq!(send(gateway.admin, "POST", "/accounts/a/reset", &headers).0, 204);
+            assert_eq!(
+                send(gateway.admin, "POST", "/accounts/a/reset", &headers).0,
+                204
+            );
         }
         // Probes never carry a key.
         for (method, path) in [("GET", "/livez"), ("HEAD", "/readyz"), ("OPTIONS", "/")] {
-            assert_eq!(send(gateway.admin, method, path, "").0, 200, "{method} {path}");
-            assert_eq!(send(gateway.admin, method, path, &bearer("x")).0, 200, "{method} {path}");
+            assert_eq!(
+                send(gateway.admin, method, path, "").0,
+                200,
+                "{method} {path}"
+            );
+            assert_eq!(
+                send(gateway.admin, method, path, &bearer("x")).0,
+                200,
+                "{method} {path}"
+            );
         }
         // The name is looked at before the key.
-        assert_eq!(send(gateway.admin, "GET", "/status", "host: rebound.example\r\n").0, 421);
+        assert_eq!(
+            send(gateway.admin, "GET", "/status", "host: rebound.example\r\n").0,
+            421
+        );
         let named = format!("host: rebound.example\r\n{}", bearer(ADMIN_KEY));
         let (status, says) = send(gateway.admin, "GET", "/status", &named);
         assert!(status == 421 && says.contains("leave its `key`"), "{says}");
@@ -98,21 +155,36 @@ fn wrong_keys_are_slow_and_lock_nobody_out() {
         let mock = Mock::start().await;
         let gateway = locked(&mock).await;
         let start = Instant::now();
-        assert_eq!(send(gateway.admin, "GET", "/status", &bearer("wrong")).0, 401);
-        assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+        assert_eq!(
+            send(gateway.admin, "GET", "/status", &bearer("wrong")).0,
+            401
+        );
+        assert!(
+            start.elapsed() >= Duration::from_secs(1),
+            "{:?}",
+            start.elapsed()
+        );
         // The machine may stand still beside some of them.
         let mut times = Vec::new();
         for _ in 0..5 {
             let strangers: Vec<_> = (0..200)
                 .map(|_| {
-                    let mut stream = TcpStream::connect_timeout(&gateway.admin, PATIENCE).expect("a connection");
-                    let request = format!("GET /status HTTP/1.1\r\nhost: {}\r\n{}\r\n", gateway.admin, bearer("wrong"));
+                    let mut stream =
+                        TcpStream::connect_timeout(&gateway.admin, PATIENCE).expect("a connection");
+                    let request = format!(
+                        "GET /status HTTP/1.1\r\nhost: {}\r\n{}\r\n",
+                        gateway.admin,
+                        bearer("wrong")
+                    );
                     stream.write_all(request.as_bytes()).expect("sent");
                     stream
                 })
                 .collect();
             let start = Instant::now();
-            assert_eq!(send(gateway.admin, "GET", "/status", &bearer(ADMIN_KEY)).0, 200);
+            assert_eq!(
+                send(gateway.admin, "GET", "/status", &bearer(ADMIN_KEY)).0,
+                200
+            );
             assert_eq!(send(gateway.admin, "GET", "/livez", "").0, 200);
             times.push(start.elapsed());
             for mut stream in strangers {
@@ -135,22 +207,53 @@ fn commands_send_the_key() {
         let status = format!("http://{}/status", gateway.admin);
         std::fs::write(gateway.conf.join("request.json"), chat("m").to_string()).unwrap();
         let request = gateway.conf.join("request.json");
-        let explain = ["explain", "--conf", conf, "--key", "acme/prod", "--status", &status, request.to_str().unwrap()];
+        let explain = [
+            "explain",
+            "--conf",
+            conf,
+            "--key",
+            "acme/prod",
+            "--status",
+            &status,
+            request.to_str().unwrap(),
+        ];
         let new = |name: &str, environment: &[(&str, &str)]| {
-            let made = portcullis(&["key", "new", "--conf", conf, "--caller", "acme", "--name", name], environment);
+            let made = portcullis(
+                &[
+                    "key", "new", "--conf", conf, "--caller", "acme", "--name", name,
+                ],
+                environment,
+            );
             String::from_utf8_lossy(&made.stderr).into_owned()
         };
-        for known in [("ADMIN_KEY", ADMIN_KEY), ("PORTCULLIS_ADMIN_KEY", ADMIN_KEY)] {
+        for known in [
+            ("ADMIN_KEY", ADMIN_KEY),
+            ("PORTCULLIS_ADMIN_KEY", ADMIN_KEY),
+        ] {
             let explained = portcullis(&explain, &[known]);
-            assert_eq!(explained.status.code(), Some(0), "{}", String::from_utf8_lossy(&explained.stderr));
+            assert_eq!(
+                explained.status.code(),
+                Some(0),
+                "{}",
+                String::from_utf8_lossy(&explained.stderr)
+            );
             let told = new(&known.0.to_lowercase().replace('_', "-"), &[known]);
-            assert!(told.contains("the running gateway uses the change"), "{told}");
+            assert!(
+                told.contains("the running gateway uses the change"),
+                "{told}"
+            );
         }
         let explained = portcullis(&explain, &[]);
         let told = String::from_utf8_lossy(&explained.stdout).into_owned();
-        assert!(explained.status.code() == Some(3) && told.contains("set PORTCULLIS_ADMIN_KEY"), "{told}");
+        assert!(
+            explained.status.code() == Some(3) && told.contains("set PORTCULLIS_ADMIN_KEY"),
+            "{told}"
+        );
         let told = new("third", &[]);
-        assert!(told.contains("unknown whether a gateway runs") && told.contains("wants its key"), "{told}");
+        assert!(
+            told.contains("unknown whether a gateway runs") && told.contains("wants its key"),
+            "{told}"
+        );
         let told = new("fourth", &[("PORTCULLIS_ADMIN_KEY", "wrong\r\nx: y")]);
         assert!(told.contains("wants its key"), "{told}");
         std::fs::remove_file(request).unwrap();
@@ -166,7 +269,10 @@ fn a_key_that_can_be_guessed_is_refused() {
     };
     for key in ["short", &"x".repeat(31), &"x y".repeat(20), &"ü".repeat(40)] {
         let (status, output) = setup(key).refuse();
-        assert!(!status.success() && output.contains("openssl rand -base64 32"), "{output}");
+        assert!(
+            !status.success() && output.contains("openssl rand -base64 32"),
+            "{output}"
+        );
         assert!(!output.contains(key), "{output}");
     }
 }
@@ -180,7 +286,9 @@ fn an_open_listener_on_the_network_changes_nothing() {
             .server("admin: { address: \"0.0.0.0:{admin_port}\", hosts: [a.example] }")
             .start()
             .await;
-        gateway.logged("is not a loopback address, and there is no `admin.key`").await;
+        gateway
+            .logged("is not a loopback address, and there is no `admin.key`")
+            .await;
         gateway.post(&chat("m")).await;
         let (status, says) = send(gateway.admin, "POST", "/accounts/a/reset", "");
         let port = gateway.admin.port();
@@ -192,7 +300,10 @@ fn an_open_listener_on_the_network_changes_nothing() {
         assert_eq!(send(gateway.admin, "GET", "/", "").0, 200);
         let checked = portcullis(&["check", "--conf", gateway.conf.to_str().unwrap()], &[]);
         let told = String::from_utf8_lossy(&checked.stderr).into_owned();
-        assert!(checked.status.success() && told.contains("admin.address: is not a loopback address"), "{told}");
+        assert!(
+            checked.status.success() && told.contains("admin.address: is not a loopback address"),
+            "{told}"
+        );
     });
 }
 
@@ -203,28 +314,61 @@ fn the_page_is_kept_by_browsers_and_can_be_switched_off() {
         let gateway = Gateway::over(&mock).await;
         let (status, answer) = send(gateway.admin, "GET", "/", "");
         let head = answer.to_lowercase();
-        assert!(status == 200 && head.contains("content-type: text/html"), "{answer}");
-        assert!(head.contains("cache-control: no-cache") && !head.contains("no-store"), "{answer}");
-        assert!(head.contains("content-security-policy: default-src 'none'"), "{answer}");
-        let tag = head.lines().find_map(|line| line.strip_prefix("etag: ")).expect("an etag").to_owned();
-        let (status, answer) = send(gateway.admin, "GET", "/", &format!("if-none-match: {tag}\r\n"));
+        assert!(
+            status == 200 && head.contains("content-type: text/html"),
+            "{answer}"
+        );
+        assert!(
+            head.contains("cache-control: no-cache") && !head.contains("no-store"),
+            "{answer}"
+        );
+        assert!(
+            head.contains("content-security-policy: default-src 'none'"),
+            "{answer}"
+        );
+        let tag = head
+            .lines()
+            .find_map(|line| line.strip_prefix("etag: "))
+            .expect("an etag")
+            .to_owned();
+        let (status, answer) = send(
+            gateway.admin,
+            "GET",
+            "/",
+            &format!("if-none-match: {tag}\r\n"),
+        );
         assert!(status == 304 && answer.ends_with("\r\n\r\n"), "{answer}");
-        assert_eq!(send(gateway.admin, "GET", "/", "if-none-match: \"0\"\r\n").0, 200);
+        assert_eq!(
+            send(gateway.admin, "GET", "/", "if-none-match: \"0\"\r\n").0,
+            200
+        );
         let (status, answer) = send(gateway.admin, "HEAD", "/", "");
         assert!(status == 200 && answer.ends_with("\r\n\r\n"), "{answer}");
-        for (method, path) in
-            [("POST", "/"), ("DELETE", "/status"), ("GET", "/accounts/a/reset"), ("OPTIONS", "/usage")]
-        {
+        for (method, path) in [
+            ("POST", "/"),
+            ("DELETE", "/status"),
+            ("GET", "/accounts/a/reset"),
+            ("OPTIONS", "/usage"),
+        ] {
             let (status, answer) = send(gateway.admin, method, path, "");
-            let allow = if path.ends_with("reset") { "allow: POST" } else { "allow: GET, HEAD" };
+            let allow = if path.ends_with("reset") {
+                "allow: POST"
+            } else {
+                "allow: GET, HEAD"
+            };
             let answer = answer.to_lowercase();
-            assert!(status == 405 && answer.contains(&allow.to_lowercase()), "{method} {path}: {answer}");
+            assert!(
+                status == 405 && answer.contains(&allow.to_lowercase()),
+                "{method} {path}: {answer}"
+            );
         }
         for path in ["/page/", "/page/../status", "/page/x.js", "/favicon.ico"] {
             assert_eq!(send(gateway.admin, "GET", path, "").0, 404, "{path}");
         }
-        let gateway =
-            Gateway::with(Catalog::over(&mock)).server("admin: { address: \"{admin}\", page: false }").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("admin: { address: \"{admin}\", page: false }")
+            .start()
+            .await;
         assert_eq!(send(gateway.admin, "GET", "/", "").0, 404);
         assert_eq!(send(gateway.admin, "OPTIONS", "/", "").0, 200);
         assert_eq!(send(gateway.admin, "POST", "/accounts/a/reset", "").0, 204);

@@ -30,7 +30,10 @@ fn ask(address: SocketAddr, request: &str) -> (u16, String) {
 }
 
 fn get(address: SocketAddr, path: &str, host: &str) -> (u16, String) {
-    ask(address, &format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"))
+    ask(
+        address,
+        &format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"),
+    )
 }
 
 #[test]
@@ -49,20 +52,41 @@ fn a_page_whose_name_was_made_to_mean_this_machine_reads_nothing() {
                 assert_eq!(status, 421, "{path} of {host}: {answer}");
                 let name = host.split(':').next().unwrap();
                 assert!(
-                    answer.contains(&format!("\"{name}\"")) && answer.contains(&format!("hosts: [{name}]")),
+                    answer.contains(&format!("\"{name}\""))
+                        && answer.contains(&format!("hosts: [{name}]")),
                     "{answer}"
                 );
-                assert!(!answer.contains("acme") && !answer.contains("portcullis_"), "{answer}");
+                assert!(
+                    !answer.contains("acme") && !answer.contains("portcullis_"),
+                    "{answer}"
+                );
             }
         }
         let whole = format!("http://rebound.example:{port}/status");
-        assert_eq!(ask(gateway.admin, &format!("GET {whole} HTTP/1.1\r\nhost: rebound.example:{port}\r\n\r\n")).0, 421);
-        let (status, _) =
-            ask(gateway.admin, "POST /accounts/a/reset HTTP/1.1\r\nhost: rebound.example\r\ncontent-length: 0\r\n\r\n");
+        assert_eq!(
+            ask(
+                gateway.admin,
+                &format!("GET {whole} HTTP/1.1\r\nhost: rebound.example:{port}\r\n\r\n")
+            )
+            .0,
+            421
+        );
+        let (status, _) = ask(
+            gateway.admin,
+            "POST /accounts/a/reset HTTP/1.1\r\nhost: rebound.example\r\ncontent-length: 0\r\n\r\n",
+        );
         assert_eq!(status, 421);
         // The operator learns what to write, and not once for each try.
         gateway.logged("hosts: [rebound.example]").await;
-        assert_eq!(gateway.log().matches("the admin listener refuses requests to").count(), 1, "{}", gateway.log());
+        assert_eq!(
+            gateway
+                .log()
+                .matches("the admin listener refuses requests to")
+                .count(),
+            1,
+            "{}",
+            gateway.log()
+        );
     });
 }
 
@@ -92,7 +116,10 @@ fn whoever_may_ask_is_answered() {
             "GW.example.com:9090",
         ] {
             let (status, answer) = get(admin, "/metrics", host);
-            assert!(status == 200 && answer.contains("# EOF"), "{host}: {answer}");
+            assert!(
+                status == 200 && answer.contains("# EOF"),
+                "{host}: {answer}"
+            );
         }
         // The machine's own name.
         let own = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
@@ -142,7 +169,10 @@ fn each_answer_tells_a_browser_to_do_nothing_with_it() {
                 "cross-origin-resource-policy: same-origin",
                 "cache-control: no-store",
             ] {
-                assert!(answer.contains(&format!("\r\n{line}")), "no {line} in {answer}");
+                assert!(
+                    answer.contains(&format!("\r\n{line}")),
+                    "no {line} in {answer}"
+                );
             }
             assert!(!answer.contains("access-control-allow"), "{answer}");
         }
@@ -162,11 +192,23 @@ fn only_a_page_of_our_own_may_reset_an_account() {
         let post = |more: &str| {
             ask(host, &format!("POST /accounts/a/reset HTTP/1.1\r\nhost: {host}\r\n{more}content-length: 0\r\nconnection: close\r\n\r\n")).0
         };
-        assert_eq!(post("origin: https://evil.example\r\nx-portcullis-admin: 1\r\n"), 403);
-        assert_eq!(post(&format!("origin: http://{host}\r\n")), 403, "a form could send that");
+        assert_eq!(
+            post("origin: https://evil.example\r\nx-portcullis-admin: 1\r\n"),
+            403
+        );
+        assert_eq!(
+            post(&format!("origin: http://{host}\r\n")),
+            403,
+            "a form could send that"
+        );
         assert_eq!(post("origin: null\r\nx-portcullis-admin: 1\r\n"), 403);
         assert_eq!(state(), json!("out"));
-        assert_eq!(post(&format!("origin: http://{host}\r\nx-portcullis-admin: 1\r\n")), 204);
+        assert_eq!(
+            post(&format!(
+                "origin: http://{host}\r\nx-portcullis-admin: 1\r\n"
+            )),
+            204
+        );
         assert_eq!(state(), json!("ok"));
     });
 }
@@ -179,18 +221,29 @@ fn connections_that_send_nothing_silence_nobody() {
         for how_many in [64, 500, 600] {
             let idle: Vec<_> = (0..how_many)
                 .map(|number| {
-                    let mut stream = TcpStream::connect_timeout(&gateway.admin, PATIENCE).expect("a connection");
+                    let mut stream =
+                        TcpStream::connect_timeout(&gateway.admin, PATIENCE).expect("a connection");
                     // Some of them begin to say something.
                     if number % 3 == 0 {
-                        stream.write_all(b"GET /status HTTP/1.1\r\nhost: ").expect("sent");
+                        stream
+                            .write_all(b"GET /status HTTP/1.1\r\nhost: ")
+                            .expect("sent");
                     }
                     stream
                 })
                 .collect();
             for path in ["/livez", "/readyz", "/status", "/metrics", "/livez"] {
                 let start = Instant::now();
-                assert_eq!(get(gateway.admin, path, "localhost").0, 200, "{path} beside {how_many}");
-                assert!(start.elapsed() < SOON, "{path} beside {how_many} took {:?}", start.elapsed());
+                assert_eq!(
+                    get(gateway.admin, path, "localhost").0,
+                    200,
+                    "{path} beside {how_many}"
+                );
+                assert!(
+                    start.elapsed() < SOON,
+                    "{path} beside {how_many} took {:?}",
+                    start.elapsed()
+                );
             }
             drop(idle);
         }
@@ -199,6 +252,10 @@ fn connections_that_send_nothing_silence_nobody() {
         idle.set_read_timeout(Some(PATIENCE)).expect("a time");
         let start = Instant::now();
         assert_eq!(idle.read(&mut [0; 1]).expect("it is closed"), 0);
-        assert!(start.elapsed() < Duration::from_millis(9_500), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() < Duration::from_millis(9_500),
+            "{:?}",
+            start.elapsed()
+        );
     });
 }

@@ -13,7 +13,9 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// Starts a gateway whose `/status` is larger than what the system holds between two sockets.
 async fn with_many_accounts(mock: &Mock) -> Gateway {
     let catalog = (0..8_000).fold(Catalog::over(mock), |catalog, n| {
-        catalog.account(&format!("account-{n}"), mock).model(&format!("model-{n}"), &[&format!("account-{n}")])
+        catalog
+            .account(&format!("account-{n}"), mock)
+            .model(&format!("model-{n}"), &[&format!("account-{n}")])
     });
     Gateway::start(catalog).await
 }
@@ -43,10 +45,19 @@ fn a_slow_reader_of_the_admin_listener_gets_all() {
             answer.extend_from_slice(&piece[..read]);
         }
         stream.read_to_end(&mut answer).await.unwrap();
-        let head = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
-        let status: serde_json::Value = serde_json::from_slice(&answer[head..]).expect("the whole page");
+        let head = answer
+            .windows(4)
+            .position(|end| end == b"\r\n\r\n")
+            .unwrap()
+            + 4;
+        let status: serde_json::Value =
+            serde_json::from_slice(&answer[head..]).expect("the whole page");
         assert_eq!(status["accounts"].as_array().map(Vec::len), Some(8_001));
-        assert!(!gateway.log().contains("was cut after"), "{}", gateway.log());
+        assert!(
+            !gateway.log().contains("was cut after"),
+            "{}",
+            gateway.log()
+        );
     });
 }
 
@@ -56,10 +67,19 @@ fn a_reader_of_the_admin_listener_that_has_stopped_is_cut_with_a_line() {
         let mock = Mock::start().await;
         let gateway = with_many_accounts(&mock).await;
         let stream = asked(&gateway).await;
-        let line =
-            || gateway.log().lines().find(|line| line.contains("an answer of the admin listener")).map(str::to_owned);
+        let line = || {
+            gateway
+                .log()
+                .lines()
+                .find(|line| line.contains("an answer of the admin listener"))
+                .map(str::to_owned)
+        };
         let line = eventually_within(PAUSE * 6, "the log has a line", line).await;
-        assert!(line.contains("to /status was cut after") && line.contains("took nothing of it for 10 s"), "{line}");
+        assert!(
+            line.contains("to /status was cut after")
+                && line.contains("took nothing of it for 10 s"),
+            "{line}"
+        );
         drop(stream);
     });
 }

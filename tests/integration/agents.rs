@@ -15,7 +15,10 @@ use crate::support::process::Process;
 use crate::support::said::{self, COMPLETION, PROMPT, Row};
 use crate::support::{Gateway, Mock, SLOWER, Said, Script, join_all, run_within};
 
-const DIALECTS: [Row; 2] = [("openai", "", "gpt-5"), ("anthropic", "", "claude-sonnet-4-5")];
+const DIALECTS: [Row; 2] = [
+    ("openai", "", "gpt-5"),
+    ("anthropic", "", "claude-sonnet-4-5"),
+];
 const THOUGHTS: [&str; 2] = ["Rome: I must look.", "Oslo: I must look."];
 const TEXTS: [&str; 2] = ["It is 18 degrees in Rome.", "It is 7 degrees in Oslo."];
 
@@ -78,12 +81,22 @@ fn vercels_ai() {
 
 fn python(program: &str, quiet: &[&str], forgetful: &[&str]) {
     let mut command = Command::new(installed("python-agents").join("bin/python"));
-    talk(command.arg(format!("tests/sdk/python/agents/{program}")), quiet, forgetful);
+    talk(
+        command.arg(format!("tests/sdk/python/agents/{program}")),
+        quiet,
+        forgetful,
+    );
 }
 
 fn node(program: &str, quiet: &[&str]) {
     let mut command = Command::new("node");
-    talk(command.arg(format!("tests/sdk/node/agents/{program}")).env("SDK", installed("node")), quiet, &[]);
+    talk(
+        command
+            .arg(format!("tests/sdk/node/agents/{program}"))
+            .env("SDK", installed("node")),
+        quiet,
+        &[],
+    );
 }
 
 /// Runs a program in front of both dialects, and compares what it saw with what was said. Its
@@ -97,22 +110,56 @@ fn talk(program: &mut Command, quiet: &[&str], forgetful: &[&str]) {
             (mock, gateway)
         }))
         .await;
-        let urls: Vec<_> = up.iter().map(|(_, gateway)| format!("http://{}", gateway.address)).collect();
-        program.env("BASE_URLS", urls.join(" ")).env("API_KEY", KEY).env("NO_PROXY", "*");
+        let urls: Vec<_> = up
+            .iter()
+            .map(|(_, gateway)| format!("http://{}", gateway.address))
+            .collect();
+        program
+            .env("BASE_URLS", urls.join(" "))
+            .env("API_KEY", KEY)
+            .env("NO_PROXY", "*");
         let mut client = Process::spawn(program.current_dir(env!("CARGO_MANIFEST_DIR")));
         // The mocks run on other threads meanwhile.
-        let status = client.wait(Duration::from_secs(150) * SLOWER).expect("the program comes to an end");
+        let status = client
+            .wait(Duration::from_secs(150) * SLOWER)
+            .expect("the program comes to an end");
         let printed = String::from_utf8_lossy(&client.stdout()).into_owned();
         assert!(status.success(), "{printed}{}", client.stderr());
-        let talks: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).expect("a talk")).collect();
-        assert!(talks.len() >= 4 && talks.len().is_multiple_of(4), "{printed}");
+        let talks: Vec<Value> = printed
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("a talk"))
+            .collect();
+        assert!(
+            talks.len() >= 4 && talks.len().is_multiple_of(4),
+            "{printed}"
+        );
         for talk in &talks {
-            let has_thoughts = !quiet.iter().any(|kind| talk["what"].as_str().unwrap().starts_with(kind));
+            let has_thoughts = !quiet
+                .iter()
+                .any(|kind| talk["what"].as_str().unwrap().starts_with(kind));
             assert_eq!(talk["texts"], json!(TEXTS), "{talk}");
-            assert_eq!(talk["thoughts"], if has_thoughts { json!(THOUGHTS) } else { json!([]) }, "{talk}");
-            assert_eq!(talk["calls"], json!([{"city": "Rome"}, {"city": "Oslo"}]), "{talk}");
+            assert_eq!(
+                talk["thoughts"],
+                if has_thoughts {
+                    json!(THOUGHTS)
+                } else {
+                    json!([])
+                },
+                "{talk}"
+            );
+            assert_eq!(
+                talk["calls"],
+                json!([{"city": "Rome"}, {"city": "Oslo"}]),
+                "{talk}"
+            );
             let usage = talk["usage"].as_array().unwrap();
-            assert!(usage.len() >= 2 && usage.iter().all(|used| *used == json!([PROMPT, COMPLETION])), "{talk}");
+            assert!(
+                usage.len() >= 2
+                    && usage
+                        .iter()
+                        .all(|used| *used == json!([PROMPT, COMPLETION])),
+                "{talk}"
+            );
         }
         for (mock, _) in &up {
             // Two answers a turn: nothing was asked twice.
@@ -121,19 +168,32 @@ fn talk(program: &mut Command, quiet: &[&str], forgetful: &[&str]) {
         // Anthropic gets the thoughts back, in each of the three requests that follow them.
         let is_kept = |talk: &&Value| {
             let what = talk["what"].as_str().unwrap();
-            what.contains(&urls[1]) && !quiet.iter().chain(forgetful).any(|kind| what.starts_with(kind))
+            what.contains(&urls[1])
+                && !quiet
+                    .iter()
+                    .chain(forgetful)
+                    .any(|kind| what.starts_with(kind))
         };
         let requests = up[1].0.requests();
-        let later = requests.iter().map(Request::text).filter(|body| body.contains("measured 18"));
+        let later = requests
+            .iter()
+            .map(Request::text)
+            .filter(|body| body.contains("measured 18"));
         let kept = later.filter(|body| body.contains(THOUGHTS[0])).count();
-        assert!(kept >= talks.iter().filter(is_kept).count() * 3, "{kept} requests have the thoughts: {printed}");
+        assert!(
+            kept >= talks.iter().filter(is_kept).count() * 3,
+            "{kept} requests have the thoughts: {printed}"
+        );
     });
 }
 
 /// Asks for the tool in each turn, and answers from its result.
 fn answer(dialect: &str, request: &Request) -> Script {
     let body = request.text();
-    let nth = ["measured 18", "And in Oslo?", "measured 7"].iter().filter(|mark| body.contains(**mark)).count();
+    let nth = ["measured 18", "And in Oslo?", "measured 7"]
+        .iter()
+        .filter(|mark| body.contains(**mark))
+        .count();
     let city = ["Rome", "Oslo"][nth / 2];
     let said = match nth % 2 {
         0 => Said::thinking(THOUGHTS[nth / 2]).call("weather", json!({"city": city})),

@@ -39,10 +39,23 @@ fn a01_no_credential_is_401() {
         let body = chat("m").to_string();
         is_401(&gateway.raw(list(&[])).await);
         is_401(&gateway.raw(request("GET", "/v1/models/m", &[], b"")).await);
-        is_401(&gateway.raw(request("POST", "/v1/chat/completions", &[JSON], body.as_bytes())).await);
+        is_401(
+            &gateway
+                .raw(request(
+                    "POST",
+                    "/v1/chat/completions",
+                    &[JSON],
+                    body.as_bytes(),
+                ))
+                .await,
+        );
         assert_eq!(mock.connections(), 0);
         for line in gateway.access_lines(3).await {
-            assert_eq!((&line["status"], &line["outcome"]), (&json!(401), &json!("unauthorized")), "{line}");
+            assert_eq!(
+                (&line["status"], &line["outcome"]),
+                (&json!(401), &json!("unauthorized")),
+                "{line}"
+            );
             assert_eq!(
                 (&line["caller"], &line["key"], &line["model"]),
                 (&Value::Null, &Value::Null, &Value::Null),
@@ -96,7 +109,12 @@ fn a06_odd_keys_are_401_and_their_size_is_in_no_log() {
             &[0xff; 20_000],
         ];
         for key in keys {
-            let bytes = [b"GET /v1/models HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ", *key, b"\r\n\r\n"].concat();
+            let bytes = [
+                b"GET /v1/models HTTP/1.1\r\nhost: a\r\nauthorization: Bearer ",
+                *key,
+                b"\r\n\r\n",
+            ]
+            .concat();
             is_401(&gateway.raw(bytes).await);
         }
         for line in gateway.access_lines(keys.len()).await {
@@ -105,9 +123,15 @@ fn a06_odd_keys_are_401_and_their_size_is_in_no_log() {
         assert!(gateway.log().len() < 20_000, "the log holds what was sent");
         // A head of 1 MB is over the limit before anybody looks at the key in it; a NUL is no
         // header to Pingora's parser.
-        gateway.raw(list_as(&"k".repeat(1_000_000))).await.is_error(431, "headers_too_large");
+        gateway
+            .raw(list_as(&"k".repeat(1_000_000)))
+            .await
+            .is_error(431, "headers_too_large");
         assert_eq!(
-            gateway.raw(b"GET /v1/models HTTP/1.1\r\nhost: a\r\nauthorization: Bearer a\0b\r\n\r\n").await.status,
+            gateway
+                .raw(b"GET /v1/models HTTP/1.1\r\nhost: a\r\nauthorization: Bearer a\0b\r\n\r\n")
+                .await
+                .status,
             400
         );
         assert_eq!(gateway.raw(list_as(KEY)).await.status, 200);
@@ -135,11 +159,18 @@ fn a07_malformed_schemes_are_401() {
             &format!("Bearer \"{KEY}\""),
             &format!("Bearer {KEY} x"),
         ] {
-            assert_eq!(is_401(&gateway.raw(list(&[("authorization", value)])).await), said, "{value}");
+            assert_eq!(
+                is_401(&gateway.raw(list(&[("authorization", value)])).await),
+                said,
+                "{value}"
+            );
         }
         for scheme in ["Bearer", "bearer", "BEARER", "bEaReR"] {
             assert_eq!(
-                gateway.raw(list(&[("authorization", &format!("{scheme} {KEY}"))])).await.status,
+                gateway
+                    .raw(list(&[("authorization", &format!("{scheme} {KEY}"))]))
+                    .await
+                    .status,
                 200,
                 "{scheme}"
             );
@@ -163,7 +194,11 @@ fn a08_what_is_disabled_or_expired_is_told_the_same_as_unknown() {
                     ("off", &key("key-off"), "enabled: false"),
                     ("gone", &key("key-gone"), gone),
                     ("elsewhere", &key("elsewhere"), "allow_ips: [192.0.2.0/24]"),
-                    ("good", &key("good"), "expires: 2099-01-01T00:00:00Z, allow_ips: [127.0.0.0/8]"),
+                    (
+                        "good",
+                        &key("good"),
+                        "expires: 2099-01-01T00:00:00Z, allow_ips: [127.0.0.0/8]",
+                    ),
                 ],
             );
         let gateway = Gateway::start(catalog).await;
@@ -183,25 +218,39 @@ fn a09_a_forbidden_model_is_told_as_an_unknown_one() {
     run(async {
         let mock = Mock::start().await;
         let (narrow, none) = ("sk-CaNaRy-caller-narrow", "sk-CaNaRy-caller-none");
-        let catalog = Catalog::over(&mock).model_with("hidden", &["a"], "aliases: [hidden-too]").caller_with(
-            "beta",
-            "models: [\"m*\"]",
-            &[("narrow", narrow, "models: [\"*\"]"), ("none", none, "models: []")],
-        );
+        let catalog = Catalog::over(&mock)
+            .model_with("hidden", &["a"], "aliases: [hidden-too]")
+            .caller_with(
+                "beta",
+                "models: [\"m*\"]",
+                &[
+                    ("narrow", narrow, "models: [\"*\"]"),
+                    ("none", none, "models: []"),
+                ],
+            );
         let gateway = Gateway::start(catalog).await;
         for key in [narrow, none] {
             let ids = ids(&gateway.raw(list_as(key)).await);
             assert_eq!(ids, if key == narrow { vec!["m"] } else { vec![] });
             for model in ["hidden", "hidden-too"] {
-                let told =
-                    |answer: Response, id: &str| answer.is_error(404, "model_not_found").to_string().replace(id, "…");
+                let told = |answer: Response, id: &str| {
+                    answer
+                        .is_error(404, "model_not_found")
+                        .to_string()
+                        .replace(id, "…")
+                };
                 let ask = |id: &str| post_as(key, &chat(id));
                 assert_eq!(
                     told(gateway.raw(ask(model)).await, model),
                     told(gateway.raw(ask("unheard-of")).await, "unheard-of")
                 );
                 let one = |id: &str| {
-                    request("GET", &format!("/v1/models/{id}"), &[("authorization", &format!("Bearer {key}"))], b"")
+                    request(
+                        "GET",
+                        &format!("/v1/models/{id}"),
+                        &[("authorization", &format!("Bearer {key}"))],
+                        b"",
+                    )
                 };
                 assert_eq!(
                     told(gateway.raw(one(model)).await, model),
@@ -209,10 +258,17 @@ fn a09_a_forbidden_model_is_told_as_an_unknown_one() {
                 );
             }
         }
-        assert_eq!(ids(&gateway.get("/v1/models").await), ["hidden", "hidden-too", "m"]);
+        assert_eq!(
+            ids(&gateway.get("/v1/models").await),
+            ["hidden", "hidden-too", "m"]
+        );
         assert_eq!(mock.connections(), 0);
         for line in gateway.lines().iter().filter(|line| line["status"] == 404) {
-            assert_eq!((&line["outcome"], &line["model"]), (&json!("refused"), &Value::Null), "{line}");
+            assert_eq!(
+                (&line["outcome"], &line["model"]),
+                (&json!("refused"), &Value::Null),
+                "{line}"
+            );
         }
     });
 }
@@ -273,30 +329,56 @@ fn a10_unknown_paths_are_404_whoever_asks() {
                     told.push(answer.is_error(404, "unknown_url"));
                 }
             }
-            assert!(told.iter().all(|error| *error == told[0]), "{path}: {told:?}");
+            assert!(
+                told.iter().all(|error| *error == told[0]),
+                "{path}: {told:?}"
+            );
         }
         for (path, hint) in [
             ("/v1/v1/chat/completions", "POST /v1/chat/completions"),
             ("/V1/models", "GET /v1/models"),
             ("/v1/model/", "GET /v1/models"),
         ] {
-            let error = gateway.raw(request("GET", path, &[], b"")).await.is_error(404, "unknown_url");
-            assert!(error["message"].as_str().unwrap().contains(hint), "{path}: {error}");
+            let error = gateway
+                .raw(request("GET", path, &[], b""))
+                .await
+                .is_error(404, "unknown_url");
+            assert!(
+                error["message"].as_str().unwrap().contains(hint),
+                "{path}: {error}"
+            );
         }
         // Never an open proxy, however the other host is named.
         let body = chat("m").to_string();
         let host = elsewhere.address().to_string();
         let fields = [("authorization", bearer.as_str()), JSON, ("host", &host)];
-        let answer = gateway.raw(request("POST", "/v1/chat/completions", &fields, body.as_bytes())).await;
+        let answer = gateway
+            .raw(request(
+                "POST",
+                "/v1/chat/completions",
+                &fields,
+                body.as_bytes(),
+            ))
+            .await;
         assert_eq!(answer.status, 200);
-        let answer = gateway.raw(request("POST", &proxied, &fields, body.as_bytes())).await;
-        assert!([200, 400, 404].contains(&answer.status), "{}", answer.status);
+        let answer = gateway
+            .raw(request("POST", &proxied, &fields, body.as_bytes()))
+            .await;
+        assert!(
+            [200, 400, 404].contains(&answer.status),
+            "{}",
+            answer.status
+        );
         assert_eq!(
             (elsewhere.connections(), mock.request(0).await.field("host")),
             (0, Some(mock.address().to_string().as_str()))
         );
         for line in gateway.lines().iter().filter(|line| line["status"] == 404) {
-            assert_eq!((&line["outcome"], &line["caller"]), (&json!("refused"), &Value::Null), "{line}");
+            assert_eq!(
+                (&line["outcome"], &line["caller"]),
+                (&json!("refused"), &Value::Null),
+                "{line}"
+            );
         }
     });
 }
@@ -306,8 +388,10 @@ fn a10_unknown_paths_are_404_whoever_asks() {
 fn a10_slashes_too_many_and_a_missing_version_are_served() {
     run(async {
         let mock = Mock::start().await;
-        let gateway =
-            Gateway::with(Catalog::over(&mock)).server("cors: { origins: [\"https://app.example\"] }").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("cors: { origins: [\"https://app.example\"] }")
+            .start()
+            .await;
         let bearer = format!("Bearer {KEY}");
         let fields = [("authorization", bearer.as_str()), JSON];
         let body = chat("m").to_string();
@@ -319,30 +403,65 @@ fn a10_slashes_too_many_and_a_missing_version_are_served() {
             "/v1//chat/completions?x=1",
         ];
         for (nth, path) in chats.into_iter().enumerate() {
-            let answer = gateway.raw(request("POST", path, &fields, body.as_bytes())).await;
+            let answer = gateway
+                .raw(request("POST", path, &fields, body.as_bytes()))
+                .await;
             assert_eq!(
                 (answer.status, answer.content().as_str()),
                 (200, "Hello from the mock."),
                 "{path}: {}",
                 answer.text()
             );
-            assert_eq!(mock.request(nth).await.target, "/v1/chat/completions", "{path}");
-            gateway.raw(request("POST", path, &[JSON], body.as_bytes())).await.is_error(401, "invalid_api_key");
-            gateway.raw(request("GET", path, &fields, b"")).await.is_error(405, "method_not_supported");
-            let origin = [("origin", "https://app.example"), ("access-control-request-method", "POST")];
+            assert_eq!(
+                mock.request(nth).await.target,
+                "/v1/chat/completions",
+                "{path}"
+            );
+            gateway
+                .raw(request("POST", path, &[JSON], body.as_bytes()))
+                .await
+                .is_error(401, "invalid_api_key");
+            gateway
+                .raw(request("GET", path, &fields, b""))
+                .await
+                .is_error(405, "method_not_supported");
+            let origin = [
+                ("origin", "https://app.example"),
+                ("access-control-request-method", "POST"),
+            ];
             let preflight = gateway.raw(request("OPTIONS", path, &origin, b"")).await;
             assert!(
-                preflight.field("access-control-allow-methods").is_some_and(|methods| methods.contains("POST")),
+                preflight
+                    .field("access-control-allow-methods")
+                    .is_some_and(|methods| methods.contains("POST")),
                 "{path}"
             );
         }
-        for path in ["/models", "/models/", "//models", "/v1/models/", "//v1/models", "/v1//models"] {
+        for path in [
+            "/models",
+            "/models/",
+            "//models",
+            "/v1/models/",
+            "//v1/models",
+            "/v1//models",
+        ] {
             let list = gateway.raw(request("GET", path, &fields, b"")).await;
-            assert_eq!((list.status, ids(&list)), (200, vec!["m".to_owned()]), "{path}");
-            gateway.raw(request("GET", path, &[], b"")).await.is_error(401, "invalid_api_key");
+            assert_eq!(
+                (list.status, ids(&list)),
+                (200, vec!["m".to_owned()]),
+                "{path}"
+            );
+            gateway
+                .raw(request("GET", path, &[], b""))
+                .await
+                .is_error(401, "invalid_api_key");
         }
         for path in ["/models/m", "//v1/models/m", "/v1/models/m/"] {
-            assert_eq!(gateway.raw(request("GET", path, &fields, b"")).await.json()["id"], "m", "{path}");
+            assert_eq!(
+                gateway.raw(request("GET", path, &fields, b"")).await.json()["id"],
+                "m",
+                "{path}"
+            );
         }
         // Of which no access line tells.
         let mut probe = crate::support::client::Connection::plain(gateway.address, None).await;
@@ -361,21 +480,38 @@ fn a11_wrong_methods_are_405_with_allow() {
             (
                 "/v1/chat/completions",
                 "POST",
-                &["GET", "HEAD", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "BREW", "post"][..],
+                &[
+                    "GET", "HEAD", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "BREW", "post",
+                ][..],
             ),
-            ("/v1/models", "GET, HEAD", &["POST", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "PROPFIND", "get"]),
-            ("/v1/models/m", "GET, HEAD", &["POST", "PUT", "DELETE", "TRACE", "OPTIONS"]),
+            (
+                "/v1/models",
+                "GET, HEAD",
+                &[
+                    "POST", "PUT", "PATCH", "DELETE", "TRACE", "OPTIONS", "PROPFIND", "get",
+                ],
+            ),
+            (
+                "/v1/models/m",
+                "GET, HEAD",
+                &["POST", "PUT", "DELETE", "TRACE", "OPTIONS"],
+            ),
             ("/livez", "GET, HEAD", &["POST", "TRACE", "OPTIONS"]),
         ];
         for (path, allow, methods) in doors {
             for method in methods {
-                for fields in
-                    [&[("x-echo", "echo-me")][..], &[("authorization", bearer.as_str()), ("x-echo", "echo-me")]]
-                {
+                for fields in [
+                    &[("x-echo", "echo-me")][..],
+                    &[("authorization", bearer.as_str()), ("x-echo", "echo-me")],
+                ] {
                     let mut connection = gateway.connect().await;
                     connection.send(request(method, path, fields, b"")).await;
                     let answer = connection.try_response(method).await.expect("an answer");
-                    assert_eq!((answer.status, answer.field("allow")), (405, Some(allow)), "{method} {path}");
+                    assert_eq!(
+                        (answer.status, answer.field("allow")),
+                        (405, Some(allow)),
+                        "{method} {path}"
+                    );
                     if *method != "HEAD" {
                         answer.is_error(405, "method_not_supported");
                     }
@@ -399,12 +535,21 @@ fn a11_connect_is_405_and_no_tunnel() {
         let target = mock.address().to_string();
         for target in [target.as_str(), "example.com:443", "gateway.test:80"] {
             let mut connection = gateway.connect().await;
-            connection.send(request("CONNECT", target, &[("host", target)], b"")).await;
-            connection.response().await.is_error(405, "method_not_supported");
+            connection
+                .send(request("CONNECT", target, &[("host", target)], b""))
+                .await;
+            connection
+                .response()
+                .await
+                .is_error(405, "method_not_supported");
         }
         assert_eq!(mock.connections(), 0);
         for line in gateway.access_lines(3).await {
-            assert_eq!((&line["method"], &line["outcome"]), (&json!("CONNECT"), &json!("refused")), "{line}");
+            assert_eq!(
+                (&line["method"], &line["outcome"]),
+                (&json!("CONNECT"), &json!("refused")),
+                "{line}"
+            );
         }
     });
 }
@@ -422,8 +567,14 @@ fn a12_every_protocol_gives_the_same_result() {
             .start()
             .await;
         let good = format!("Bearer {KEY}");
-        let (key, form) = (("authorization", good.as_str()), ("content-type", "text/plain"));
-        let (plain, stream) = (chat("m").to_string(), crate::support::chat_stream("m").to_string());
+        let (key, form) = (
+            ("authorization", good.as_str()),
+            ("content-type", "text/plain"),
+        );
+        let (plain, stream) = (
+            chat("m").to_string(),
+            crate::support::chat_stream("m").to_string(),
+        );
         let unknown = chat("x").to_string();
         let requests: &[(&str, &str, Fields<'_>, &str)] = &[
             ("GET", "/v1/models", &[key], ""),
@@ -439,7 +590,12 @@ fn a12_every_protocol_gives_the_same_result() {
             ("POST", "/v1/chat/completions", &[key, JSON], "{"),
             ("POST", "/v1/chat/completions", &[key, form], &plain),
             ("POST", "/v1/chat/completions", &[JSON], &plain),
-            ("POST", "/v1/chat/completions", &[("authorization", "Bearer wrong"), JSON], &plain),
+            (
+                "POST",
+                "/v1/chat/completions",
+                &[("authorization", "Bearer wrong"), JSON],
+                &plain,
+            ),
         ];
         let (h2c, h2) = (gateway.h2c(1).await, gateway.h2(2, &ca).await);
         for (method, target, fields, body) in requests {
@@ -447,7 +603,8 @@ fn a12_every_protocol_gives_the_same_result() {
             let bytes = request(method, target, fields, body);
             let mut one = gateway.connect().await;
             let mut secure = gateway.connect_tls(2, &ca, &["http/1.1"]).await;
-            let mut both = crate::support::client::Connection::plain(gateway.listeners[1], None).await;
+            let mut both =
+                crate::support::client::Connection::plain(gateway.listeners[1], None).await;
             let mut answers = Vec::new();
             for connection in [&mut one, &mut secure, &mut both] {
                 connection.send(&bytes).await;
@@ -456,24 +613,47 @@ fn a12_every_protocol_gives_the_same_result() {
             answers.push(h2c.exchange(method, target, fields, body).await);
             answers.push(h2.exchange(method, target, fields, body).await);
             let results: Vec<_> = answers.iter().map(result).collect();
-            assert!(results.iter().all(|result| *result == results[0]), "{method} {target}: {results:#?}");
+            assert!(
+                results.iter().all(|result| *result == results[0]),
+                "{method} {target}: {results:#?}"
+            );
         }
     });
 }
 
 /// What must not differ: all but ids, times and the framing.
 fn result(answer: &Response) -> (u16, Vec<(String, String)>, String) {
-    let ours = ["content-type", "content-length", "allow", "www-authenticate", "retry-after", "cache-control"];
-    let fields = answer.fields.iter().map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
-    let mut fields: Vec<_> = fields.filter(|(name, _)| ours.contains(&name.as_str())).collect();
+    let ours = [
+        "content-type",
+        "content-length",
+        "allow",
+        "www-authenticate",
+        "retry-after",
+        "cache-control",
+    ];
+    let fields = answer
+        .fields
+        .iter()
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
+    let mut fields: Vec<_> = fields
+        .filter(|(name, _)| ours.contains(&name.as_str()))
+        .collect();
     fields.sort();
     let text = answer.text();
-    let made = text.split("\"id\":\"chatcmpl-").skip(1).filter_map(|rest| rest.split('"').next());
+    let made = text
+        .split("\"id\":\"chatcmpl-")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next());
     let masked = made.fold(text.clone(), |text, id| text.replace(id, "…"));
-    let created = masked.split("\"created\":").enumerate().map(|(nth, part)| match nth {
-        0 => part.to_owned(),
-        _ => part.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned(),
-    });
+    let created = masked
+        .split("\"created\":")
+        .enumerate()
+        .map(|(nth, part)| match nth {
+            0 => part.to_owned(),
+            _ => part
+                .trim_start_matches(|c: char| c.is_ascii_digit())
+                .to_owned(),
+        });
     (answer.status, fields, created.collect())
 }
 
@@ -490,7 +670,15 @@ fn keys_are_taken_from_where_sdks_put_them() {
             (&[("x-goog-api-key", KEY)], 200),
             (&[("X-Api-Key", KEY)], 200),
             (&[("authorization", &good), ("x-api-key", KEY)], 200),
-            (&[("x-api-key", KEY), ("api-key", KEY), ("x-goog-api-key", KEY), ("authorization", &good)], 200),
+            (
+                &[
+                    ("x-api-key", KEY),
+                    ("api-key", KEY),
+                    ("x-goog-api-key", KEY),
+                    ("authorization", &good),
+                ],
+                200,
+            ),
             (&[("authorization", &good), ("x-api-key", other)], 401),
             (&[("authorization", &good), ("authorization", &bad)], 401),
             (&[("x-api-key", KEY), ("x-api-key", other)], 401),
@@ -503,12 +691,25 @@ fn keys_are_taken_from_where_sdks_put_them() {
         for (fields, status) in cases {
             let answer = gateway.raw(list(fields)).await;
             assert_eq!(answer.status, *status, "{fields:?}");
-            let key = if *status == 200 { json!("acme/prod") } else { Value::Null };
+            let key = if *status == 200 {
+                json!("acme/prod")
+            } else {
+                Value::Null
+            };
             assert_eq!(gateway.line_of(&answer).await["key"], key, "{fields:?}");
         }
         // Not from the query, but for Google's clients: queries end in logs on the way.
         let target = format!("/v1/chat/completions?key={KEY}");
-        is_401(&gateway.raw(request("POST", &target, &[("content-type", "application/json")], b"{}")).await);
+        is_401(
+            &gateway
+                .raw(request(
+                    "POST",
+                    &target,
+                    &[("content-type", "application/json")],
+                    b"{}",
+                ))
+                .await,
+        );
     });
 }
 
@@ -522,7 +723,10 @@ fn addresses_are_believed_from_trusted_proxies_only() {
             "",
             &[("in", key, "allow_ips: [192.0.2.0/24, \"2001:db8::/32\"]")],
         );
-        let behind = Gateway::with(&catalog).server("trusted_proxies: [127.0.0.0/8, 10.9.0.0/16]").start().await;
+        let behind = Gateway::with(&catalog)
+            .server("trusted_proxies: [127.0.0.0/8, 10.9.0.0/16]")
+            .start()
+            .await;
         let direct = Gateway::start(&catalog).await;
         let cases = [
             (&["192.0.2.7"][..], "192.0.2.7", 200),
@@ -548,8 +752,16 @@ fn addresses_are_believed_from_trusted_proxies_only() {
             let mut fields = vec![("authorization", bearer.as_str())];
             fields.extend(hops.iter().map(|hop| ("x-forwarded-for", *hop)));
             let answer = behind.raw(list(&fields)).await;
-            let address = if address.is_empty() { json!(null) } else { json!(address) };
-            assert_eq!((answer.status, &behind.line_of(&answer).await["address"]), (*status, &address), "{hops:?}");
+            let address = if address.is_empty() {
+                json!(null)
+            } else {
+                json!(address)
+            };
+            assert_eq!(
+                (answer.status, &behind.line_of(&answer).await["address"]),
+                (*status, &address),
+                "{hops:?}"
+            );
             let answer = direct.raw(list(&fields)).await;
             assert_eq!(
                 (answer.status, &direct.line_of(&answer).await["address"]),
@@ -573,11 +785,29 @@ fn a_key_that_is_being_rotated_has_several_secrets() {
             hash("old"),
             hash("gone")
         );
-        let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/beta.yaml", hashes).start().await;
-        for (name, key) in [("new", "beta/prod"), ("old", "beta/prod"), ("gone", ""), ("never", "")] {
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .file("catalog.d/beta.yaml", hashes)
+            .start()
+            .await;
+        for (name, key) in [
+            ("new", "beta/prod"),
+            ("old", "beta/prod"),
+            ("gone", ""),
+            ("never", ""),
+        ] {
             let answer = gateway.raw(list_as(&secret(name))).await;
-            assert_eq!(answer.status, if key.is_empty() { 401 } else { 200 }, "{name}");
-            assert_eq!(gateway.line_of(&answer).await["key"].as_str().unwrap_or_default(), key, "{name}");
+            assert_eq!(
+                answer.status,
+                if key.is_empty() { 401 } else { 200 },
+                "{name}"
+            );
+            assert_eq!(
+                gateway.line_of(&answer).await["key"]
+                    .as_str()
+                    .unwrap_or_default(),
+                key,
+                "{name}"
+            );
         }
     });
 }
@@ -589,11 +819,17 @@ fn a_key_may_be_spread_over_files_and_goes_with_its_file() {
         let second = "sk-CaNaRy-caller-second";
         let hash = crate::support::canary::hash(second);
         let text = format!("callers: {{ acme: {{ keys: {{ second: {{ hash: \"{hash}\" }} }} }} }}");
-        let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/more.yaml", text).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .file("catalog.d/more.yaml", text)
+            .start()
+            .await;
         assert_eq!(gateway.raw(list_as(second)).await.status, 200);
         let before = gateway.generation();
         std::fs::remove_file(gateway.conf.join("catalog.d/more.yaml")).unwrap();
-        crate::support::eventually("the key is gone", || (gateway.generation() > before).then_some(())).await;
+        crate::support::eventually("the key is gone", || {
+            (gateway.generation() > before).then_some(())
+        })
+        .await;
         is_401(&gateway.raw(list_as(second)).await);
         assert_eq!(gateway.raw(list_as(KEY)).await.status, 200);
     });

@@ -20,7 +20,10 @@ enum Framing {
 
 /// A request for this model of exactly so many bytes, of which no two stretches are alike.
 fn body(model: &str, size: usize) -> Vec<u8> {
-    let (start, end) = (format!("{{\"model\":\"{model}\",\"messages\":[{{\"role\":\"user\",\"content\":\""), "\"}]}");
+    let (start, end) = (
+        format!("{{\"model\":\"{model}\",\"messages\":[{{\"role\":\"user\",\"content\":\""),
+        "\"}]}",
+    );
     let mut text = start;
     for n in 0..=size / 64 {
         text.push_str(&format!("{n:63} "));
@@ -33,18 +36,33 @@ fn body(model: &str, size: usize) -> Vec<u8> {
 /// Sends it and reads the answer.
 async fn send(gateway: &Gateway, h2: &H2, framing: Framing, body: &[u8]) -> Response {
     let bearer = format!("Bearer {KEY}");
-    let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let fields = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+    ];
     if framing == Framing::H2c {
-        return h2.exchange("POST", "/v1/chat/completions", &fields, body).await;
+        return h2
+            .exchange("POST", "/v1/chat/completions", &fields, body)
+            .await;
     }
     let mut connection = gateway.connect().await;
     let chunked = [&fields[..], &[("transfer-encoding", "chunked")]].concat();
     match framing {
-        Framing::Length => connection.send(request("POST", "/v1/chat/completions", &fields, body)).await,
+        Framing::Length => {
+            connection
+                .send(request("POST", "/v1/chat/completions", &fields, body))
+                .await
+        }
         // A size that divides nothing.
         _ => {
             connection
-                .send([request("POST", "/v1/chat/completions", &chunked, b""), in_chunks(body, 7_777)].concat())
+                .send(
+                    [
+                        request("POST", "/v1/chat/completions", &chunked, b""),
+                        in_chunks(body, 7_777),
+                    ]
+                    .concat(),
+                )
                 .await
         }
     };
@@ -65,30 +83,69 @@ fn in_chunks(body: &[u8], size: usize) -> Vec<u8> {
 #[test]
 fn l01_bodies_of_every_size_reach_the_first_account_and_the_second() {
     run_within(Duration::from_secs(120), async {
-        let sizes = [200, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1, 70_000, MIB, 10 * MIB];
+        let sizes = [
+            200,
+            64 * KIB - 1,
+            64 * KIB,
+            64 * KIB + 1,
+            70_000,
+            MIB,
+            10 * MIB,
+        ];
         let (good, bad) = (Mock::start().await, Mock::start().await);
         bad.always(Script::error(500, "out of order"));
         // An account of its own for each case, since one that has failed rests.
-        let cases: Vec<_> = sizes.iter().flat_map(|size| FRAMINGS.map(|framing| (*size, framing))).collect();
-        let mut catalog = Catalog::new().account("good", &good).model("first", &["good"]);
+        let cases: Vec<_> = sizes
+            .iter()
+            .flat_map(|size| FRAMINGS.map(|framing| (*size, framing)))
+            .collect();
+        let mut catalog = Catalog::new()
+            .account("good", &good)
+            .model("first", &["good"]);
         for nth in 0..cases.len() {
             let bad_one = format!("bad-{nth}");
-            catalog =
-                catalog.account(&bad_one, &bad).model(&format!("second-{nth}"), &[bad_one.as_str(), "good=second"]);
+            catalog = catalog
+                .account(&bad_one, &bad)
+                .model(&format!("second-{nth}"), &[bad_one.as_str(), "good=second"]);
         }
-        let gateway = Gateway::with(catalog).also_listen("h2c: true").start().await;
+        let gateway = Gateway::with(catalog)
+            .also_listen("h2c: true")
+            .start()
+            .await;
         let h2 = gateway.h2c(1).await;
         for (nth, (size, framing)) in cases.into_iter().enumerate() {
             let sent = body("first", size);
-            assert_eq!(send(&gateway, &h2, framing, &sent).await.status, 200, "{size} {framing:?}");
-            same(&good.request(2 * nth).await.body, &sent, &format!("{size} {framing:?}, first try"));
+            assert_eq!(
+                send(&gateway, &h2, framing, &sent).await.status,
+                200,
+                "{size} {framing:?}"
+            );
+            same(
+                &good.request(2 * nth).await.body,
+                &sent,
+                &format!("{size} {framing:?}, first try"),
+            );
 
             let model = format!("second-{nth}");
             let sent = body(&model, size);
-            assert_eq!(send(&gateway, &h2, framing, &sent).await.status, 200, "{size} {framing:?}");
-            same(&bad.request(nth).await.body, &sent, &format!("{size} {framing:?}, the try that failed"));
-            let spliced = String::from_utf8(sent).unwrap().replacen(&model, "second", 1);
-            same(&good.request(2 * nth + 1).await.body, spliced.as_bytes(), &format!("{size} {framing:?}, second try"));
+            assert_eq!(
+                send(&gateway, &h2, framing, &sent).await.status,
+                200,
+                "{size} {framing:?}"
+            );
+            same(
+                &bad.request(nth).await.body,
+                &sent,
+                &format!("{size} {framing:?}, the try that failed"),
+            );
+            let spliced = String::from_utf8(sent)
+                .unwrap()
+                .replacen(&model, "second", 1);
+            same(
+                &good.request(2 * nth + 1).await.body,
+                spliced.as_bytes(),
+                &format!("{size} {framing:?}, second try"),
+            );
         }
     });
 }
@@ -96,13 +153,23 @@ fn l01_bodies_of_every_size_reach_the_first_account_and_the_second() {
 #[test]
 fn l01_a_second_try_sends_the_whole_body_though_the_first_took_a_part() {
     run(async {
-        for first in [Script::new().reset(), Script::new().close(), Script::error(503, "too much")] {
+        for first in [
+            Script::new().reset(),
+            Script::new().close(),
+            Script::error(503, "too much"),
+        ] {
             let (good, bad) = (Mock::start().await, Mock::start().await);
             bad.early(first);
-            let gateway = Gateway::with(Catalog::chain(&[&bad, &good])).also_listen("h2c: true").start().await;
+            let gateway = Gateway::with(Catalog::chain(&[&bad, &good]))
+                .also_listen("h2c: true")
+                .start()
+                .await;
             let h2 = gateway.h2c(1).await;
             let sent = body("m", 4 * MIB);
-            assert_eq!(send(&gateway, &h2, Framing::Length, &sent).await.status, 200);
+            assert_eq!(
+                send(&gateway, &h2, Framing::Length, &sent).await.status,
+                200
+            );
             same(&good.request(0).await.body, &sent, "second try");
         }
     });
@@ -114,7 +181,11 @@ fn same(got: &[u8], wanted: &[u8], what: &str) {
     // Not byte by byte, which takes its time.
     if got != wanted {
         let differ = got.iter().zip(wanted).position(|(a, b)| a != b);
-        panic!("{what}: {} bytes instead of {}, the first other one at {differ:?}", got.len(), wanted.len());
+        panic!(
+            "{what}: {} bytes instead of {}, the first other one at {differ:?}",
+            got.len(),
+            wanted.len()
+        );
     }
 }
 
@@ -124,16 +195,34 @@ fn l01_one_byte_over_the_limit_is_413() {
         let mock = Mock::start().await;
         for limit in [100 * KIB, 64 * KIB, 1000] {
             let server = format!("limits: {{ request_body: {limit}B }}");
-            let gateway = Gateway::with(Catalog::over(&mock)).also_listen("h2c: true").server(&server).start().await;
+            let gateway = Gateway::with(Catalog::over(&mock))
+                .also_listen("h2c: true")
+                .server(&server)
+                .start()
+                .await;
             let h2 = gateway.h2c(1).await;
             for framing in FRAMINGS {
                 let before = mock.count();
-                assert_eq!(send(&gateway, &h2, framing, &body("m", limit)).await.status, 200, "{limit} {framing:?}");
-                same(&mock.request(before).await.body, &body("m", limit), &format!("{limit} {framing:?}"));
+                assert_eq!(
+                    send(&gateway, &h2, framing, &body("m", limit)).await.status,
+                    200,
+                    "{limit} {framing:?}"
+                );
+                same(
+                    &mock.request(before).await.body,
+                    &body("m", limit),
+                    &format!("{limit} {framing:?}"),
+                );
                 for more in [1, limit] {
                     let refused = send(&gateway, &h2, framing, &body("m", limit + more)).await;
                     let error = refused.is_error(413, "request_too_large");
-                    assert!(error["message"].as_str().unwrap().contains(&limit.to_string()), "{error}");
+                    assert!(
+                        error["message"]
+                            .as_str()
+                            .unwrap()
+                            .contains(&limit.to_string()),
+                        "{error}"
+                    );
                     assert_eq!(gateway.line_of(&refused).await["outcome"], "refused");
                 }
                 assert_eq!(mock.count(), before + 1, "{limit} {framing:?}");
@@ -149,16 +238,29 @@ fn l02_a_hundred_declared_megabytes_are_refused_unread() {
         let gateway = Gateway::over(&mock).await;
         let bearer = format!("Bearer {KEY}");
         let declared = (100 * MIB).to_string();
-        let fields =
-            [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", &declared)];
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("content-length", &declared),
+        ];
         for expect in [&[][..], &[("expect", "100-continue")]] {
             let mut connection = gateway.connect().await;
-            connection.send(request("POST", "/v1/chat/completions", &[&fields, expect].concat(), b"")).await;
+            connection
+                .send(request(
+                    "POST",
+                    "/v1/chat/completions",
+                    &[&fields, expect].concat(),
+                    b"",
+                ))
+                .await;
             let answer = connection.response().await;
             answer.is_error(413, "request_too_large");
             assert_eq!(answer.informational, [0_u16; 0]);
             assert_eq!(gateway.line_of(&answer).await["bytes_in"], 0);
-            assert!(connection.closed().await, "by FIN, so that the answer is not lost");
+            assert!(
+                connection.closed().await,
+                "by FIN, so that the answer is not lost"
+            );
         }
         assert_eq!(mock.connections(), 0);
     });
@@ -182,7 +284,9 @@ fn l02_a_hundred_undeclared_megabytes_are_refused_at_the_limit() {
         ];
         let before = gateway.rss();
         let mut connection: Connection = gateway.connect().await;
-        connection.send(request("POST", "/v1/chat/completions", &fields, b"")).await;
+        connection
+            .send(request("POST", "/v1/chat/completions", &fields, b""))
+            .await;
         let megabyte = [format!("{MIB:x}\r\n").as_bytes(), &vec![b' '; MIB], b"\r\n"].concat();
         let mut sent = 0;
         while sent < 100 && connection.send(&megabyte).await {
@@ -194,15 +298,28 @@ fn l02_a_hundred_undeclared_megabytes_are_refused_at_the_limit() {
                 gateway.rss()
             );
         }
-        connection.response().await.is_error(413, "request_too_large");
+        connection
+            .response()
+            .await
+            .is_error(413, "request_too_large");
         connection.closed().await;
 
         let h2 = gateway.h2c(1).await;
         let over_h2 = send(&gateway, &h2, Framing::H2c, &vec![b' '; 100 * MIB]).await;
         over_h2.is_error(413, "request_too_large");
         // Other streams on the connection go on.
-        assert_eq!(send(&gateway, &h2, Framing::H2c, &body("m", 200)).await.status, 200);
-        assert!(gateway.rss() < before + 3 * LIMIT as u64, "{} bytes became {}", before, gateway.rss());
+        assert_eq!(
+            send(&gateway, &h2, Framing::H2c, &body("m", 200))
+                .await
+                .status,
+            200
+        );
+        assert!(
+            gateway.rss() < before + 3 * LIMIT as u64,
+            "{} bytes became {}",
+            before,
+            gateway.rss()
+        );
         assert_eq!(mock.count(), 1);
     });
 }
@@ -218,11 +335,38 @@ fn an_answer_that_finds_no_room_is_a_503_of_ours() {
             .start()
             .await;
         let bearer = format!("Bearer {KEY}");
-        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-        let answer = gateway.raw(request("POST", "/v1/chat/completions", &fields, &body("m", 500_000))).await;
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+        ];
+        let answer = gateway
+            .raw(request(
+                "POST",
+                "/v1/chat/completions",
+                &fields,
+                &body("m", 500_000),
+            ))
+            .await;
         answer.is_error(503, "no_capacity");
-        assert_eq!((mock.count(), gateway.line().await["attempts"][0]["outcome"].as_str()), (1, Some("no_room")));
-        assert_eq!(gateway.raw(request("POST", "/v1/chat/completions", &fields, &body("m", 1_000))).await.status, 200);
+        assert_eq!(
+            (
+                mock.count(),
+                gateway.line().await["attempts"][0]["outcome"].as_str()
+            ),
+            (1, Some("no_room"))
+        );
+        assert_eq!(
+            gateway
+                .raw(request(
+                    "POST",
+                    "/v1/chat/completions",
+                    &fields,
+                    &body("m", 1_000)
+                ))
+                .await
+                .status,
+            200
+        );
     });
 }
 
@@ -235,14 +379,20 @@ fn what_all_requests_hold_together_is_bounded() {
             .start()
             .await;
         let bearer = format!("Bearer {KEY}");
-        let fields =
-            [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-length", "700000")];
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("content-length", "700000"),
+        ];
         // What is announced counts from the head on.
         let whole = body("m", 700_000);
         let (mut idle, refused) = loop {
             let mut idle = gateway.connect().await;
-            idle.send(request("POST", "/v1/chat/completions", &fields, b"")).await;
-            let second = gateway.raw(request("POST", "/v1/chat/completions", &fields, &whole)).await;
+            idle.send(request("POST", "/v1/chat/completions", &fields, b""))
+                .await;
+            let second = gateway
+                .raw(request("POST", "/v1/chat/completions", &fields, &whole))
+                .await;
             // Which of the two was read first, and so found room, is the gateway's to say: until it
             // was the first.
             if second.status != 200 {
@@ -253,7 +403,13 @@ fn what_all_requests_hold_together_is_bounded() {
         assert!(refused.field("retry-after").is_some());
         idle.send(&whole).await;
         assert_eq!(idle.response().await.status, 200);
-        assert_eq!(gateway.raw(request("POST", "/v1/chat/completions", &fields, &whole)).await.status, 200);
+        assert_eq!(
+            gateway
+                .raw(request("POST", "/v1/chat/completions", &fields, &whole))
+                .await
+                .status,
+            200
+        );
     });
 }
 
@@ -276,25 +432,55 @@ fn one_caller_cannot_take_the_memory_of_all() {
         let mut left = Vec::new();
         for n in 0..37 {
             let mut connection = gateway.connect().await;
-            let framing =
-                if n % 2 == 0 { ("content-length", length.as_str()) } else { ("transfer-encoding", "chunked") };
-            let fields = [("authorization", bearer[0].as_str()), ("content-type", "application/json"), framing];
-            connection.send(request("POST", "/v1/chat/completions", &fields, b"")).await;
-            connection.send(if n % 2 == 0 { most } else { &chunk }).await;
+            let framing = if n % 2 == 0 {
+                ("content-length", length.as_str())
+            } else {
+                ("transfer-encoding", "chunked")
+            };
+            let fields = [
+                ("authorization", bearer[0].as_str()),
+                ("content-type", "application/json"),
+                framing,
+            ];
+            connection
+                .send(request("POST", "/v1/chat/completions", &fields, b""))
+                .await;
+            connection
+                .send(if n % 2 == 0 { most } else { &chunk })
+                .await;
             left.push(connection);
         }
         let refused = || {
-            gateway.metrics().sum("portcullis_requests_total", &[("caller", "greedy"), ("outcome", "no_capacity")])
-                as usize
+            gateway.metrics().sum(
+                "portcullis_requests_total",
+                &[("caller", "greedy"), ("outcome", "no_capacity")],
+            ) as usize
         };
-        eventually("it holds as much as it may", || (refused() >= 37 - 16).then_some(())).await;
-        let fields = [("authorization", bearer[1].as_str()), ("content-type", "application/json")];
+        eventually("it holds as much as it may", || {
+            (refused() >= 37 - 16).then_some(())
+        })
+        .await;
+        let fields = [
+            ("authorization", bearer[1].as_str()),
+            ("content-type", "application/json"),
+        ];
         let start = std::time::Instant::now();
         for size in [60, SIZE, 60, SIZE] {
-            let answer = gateway.raw(request("POST", "/v1/chat/completions", &fields, &body("m", size))).await;
+            let answer = gateway
+                .raw(request(
+                    "POST",
+                    "/v1/chat/completions",
+                    &fields,
+                    &body("m", size),
+                ))
+                .await;
             assert_eq!(answer.status, 200, "{size} bytes: {}", answer.text());
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{:?}",
+            start.elapsed()
+        );
         left.into_iter().for_each(Connection::reset);
         gateway.access_lines(41).await;
     });
@@ -312,16 +498,26 @@ fn a_body_in_gzip_is_served_and_bounded_by_what_it_unpacks_to() {
     run(async {
         let mock = Mock::start().await;
         let limits = "limits: { request_body: 2MiB, response_body: 2MiB, buffered_total: 24MiB }";
-        let gateway = Gateway::with(Catalog::over(&mock)).server(limits).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server(limits)
+            .start()
+            .await;
         let bearer = format!("Bearer {KEY}");
-        let fields =
-            [("authorization", bearer.as_str()), ("content-type", "application/json"), ("content-encoding", "gzip")];
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("content-encoding", "gzip"),
+        ];
         let chunked = [&fields[..], &[("transfer-encoding", "chunked")]].concat();
         for (nth, size) in [100, 100 * KIB, 2 * MIB].into_iter().enumerate() {
             let body = body("m", size);
             let packed = gzip(&body);
             let sent = request("POST", "/v1/chat/completions", &fields, &packed);
-            let chunks = [request("POST", "/v1/chat/completions", &chunked, b""), in_chunks(&packed, 777)].concat();
+            let chunks = [
+                request("POST", "/v1/chat/completions", &chunked, b""),
+                in_chunks(&packed, 777),
+            ]
+            .concat();
             for (more, bytes) in [sent, chunks].into_iter().enumerate() {
                 let answer = gateway.raw(bytes).await;
                 assert_eq!(answer.status, 200, "{size}: {}", answer.text());
@@ -338,16 +534,42 @@ fn a_body_in_gzip_is_served_and_bounded_by_what_it_unpacks_to() {
         assert!(bomb.len() < 100 * KIB, "{}", bomb.len());
         let before = gateway.rss();
         for _ in 0..24 {
-            let answer = gateway.raw(request("POST", "/v1/chat/completions", &fields, &bomb)).await;
+            let answer = gateway
+                .raw(request("POST", "/v1/chat/completions", &fields, &bomb))
+                .await;
             answer.is_error(413, "request_too_large");
         }
-        assert!(gateway.rss() < before + 32 * MIB as u64, "{} after {before}", gateway.rss());
-        let answer = gateway.raw(request("POST", "/v1/chat/completions", &fields, b"{\"model\":\"m\"}")).await;
+        assert!(
+            gateway.rss() < before + 32 * MIB as u64,
+            "{} after {before}",
+            gateway.rss()
+        );
+        let answer = gateway
+            .raw(request(
+                "POST",
+                "/v1/chat/completions",
+                &fields,
+                b"{\"model\":\"m\"}",
+            ))
+            .await;
         let error = answer.is_error(400, "");
-        assert!(error["message"].as_str().is_some_and(|said| said.contains("not valid gzip")), "{error}");
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|said| said.contains("not valid gzip")),
+            "{error}"
+        );
         let body = body("m", 2 * MIB);
         assert_eq!(
-            gateway.raw(request("POST", "/v1/chat/completions", &fields, &gzip(&body))).await.status,
+            gateway
+                .raw(request(
+                    "POST",
+                    "/v1/chat/completions",
+                    &fields,
+                    &gzip(&body)
+                ))
+                .await
+                .status,
             200,
             "room was given back"
         );
@@ -363,22 +585,37 @@ fn what_curl_calls_a_form_is_served_if_it_is_json() {
         let bearer = format!("Bearer {KEY}");
         let send = async |kind: &str, body: &[u8]| {
             let fields = [("authorization", bearer.as_str()), ("content-type", kind)];
-            gateway.raw(request("POST", "/v1/chat/completions", &fields, body)).await
+            gateway
+                .raw(request("POST", "/v1/chat/completions", &fields, body))
+                .await
         };
         let form = "application/x-www-form-urlencoded";
         let good = crate::support::chat("m").to_string();
         let answer = send(form, good.as_bytes()).await;
-        assert_eq!((answer.status, answer.content().as_str()), (200, "Hello from the mock."), "{}", answer.text());
-        assert_eq!(mock.request(0).await.field("content-type"), Some("application/json"));
+        assert_eq!(
+            (answer.status, answer.content().as_str()),
+            (200, "Hello from the mock."),
+            "{}",
+            answer.text()
+        );
+        assert_eq!(
+            mock.request(0).await.field("content-type"),
+            Some("application/json")
+        );
         for (kind, body) in [
             (form, "model=m&messages=x"),
             (form, ""),
             ("text/plain", good.as_str()),
             ("multipart/form-data; boundary=x", &good),
         ] {
-            let error = send(kind, body.as_bytes()).await.is_error(415, "unsupported_media_type");
+            let error = send(kind, body.as_bytes())
+                .await
+                .is_error(415, "unsupported_media_type");
             let said = error["message"].as_str().expect("a message");
-            assert!(said.contains("`content-type: application/json`"), "the line to write: {said}");
+            assert!(
+                said.contains("`content-type: application/json`"),
+                "the line to write: {said}"
+            );
         }
         assert_eq!(mock.count(), 1);
     });

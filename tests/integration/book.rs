@@ -15,7 +15,9 @@ fn the_book_quotes_log_lines_as_they_are() {
     let source = source();
     let mut missing = String::new();
     for (place, quote) in quotes("The log says") {
-        let pieces = quote.split(['…', '(', ')']).map(|piece| piece.trim_matches([' ', ':', ',']));
+        let pieces = quote
+            .split(['…', '(', ')'])
+            .map(|piece| piece.trim_matches([' ', ':', ',']));
         for piece in pieces.filter(|piece| piece.len() >= SHORTEST) {
             if !source.contains(piece) {
                 writeln!(missing, "{place}: no text of the source has {piece:?}").unwrap();
@@ -39,9 +41,11 @@ fn the_book_names_codes_as_they_are() {
 
 #[test]
 fn quotes_are_found_in_their_column() {
-    let text =
-        "# A\n| a | The log says |\n|---|---|\n| `b` | `c …` and ``d `e` `` |\n\n| a | b |\n|---|---|\n| `f` | `g` |\n";
-    assert_eq!(quotes_of(text, "The log says"), [(4, "c …".to_owned()), (4, "d `e` ".to_owned())]);
+    let text = "# A\n| a | The log says |\n|---|---|\n| `b` | `c …` and ``d `e` `` |\n\n| a | b |\n|---|---|\n| `f` | `g` |\n";
+    assert_eq!(
+        quotes_of(text, "The log says"),
+        [(4, "c …".to_owned()), (4, "d `e` ".to_owned())]
+    );
     assert_eq!(quotes_of(text, "b"), [(8, "g".to_owned())]);
 }
 
@@ -50,10 +54,21 @@ fn quotes(column: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for path in files_below(&root().join("docs/src"), "md") {
         let text = std::fs::read_to_string(&path).expect("a chapter");
-        let name = path.strip_prefix(root()).unwrap_or(&path).display().to_string();
-        found.extend(quotes_of(&text, column).into_iter().map(|(line, quote)| (format!("{name}:{line}"), quote)));
+        let name = path
+            .strip_prefix(root())
+            .unwrap_or(&path)
+            .display()
+            .to_string();
+        found.extend(
+            quotes_of(&text, column)
+                .into_iter()
+                .map(|(line, quote)| (format!("{name}:{line}"), quote)),
+        );
     }
-    assert!(!found.is_empty(), "no table of the book has a column {column}");
+    assert!(
+        !found.is_empty(),
+        "no table of the book has a column {column}"
+    );
     found
 }
 
@@ -114,7 +129,9 @@ fn source() -> String {
 
 fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    let Ok(entries) = std::fs::read_dir(folder) else { return files };
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return files;
+    };
     for path in entries.map(|entry| entry.expect("an entry").path()) {
         if path.is_dir() {
             files.extend(files_below(&path, ending));

@@ -15,7 +15,8 @@ use crate::support::client::{Connection, End, post};
 use crate::support::script::{self, JSON};
 use crate::support::wire::{Io, position};
 use crate::support::{
-    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, is_about, run, spawn,
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, is_about, run,
+    spawn,
 };
 
 fn ms(n: u64) -> Duration {
@@ -25,19 +26,48 @@ fn ms(n: u64) -> Duration {
 #[test]
 fn e01_a_caller_who_leaves_takes_the_upstream_along_at_once() {
     run(async {
-        let part = || Script::new().head(200, &[JSON, ("transfer-encoding", "chunked")]).body("{\"id\":").stall();
-        let last = || Script::sse().words(0..3).event(script::finish("stop")).stall();
+        let part = || {
+            Script::new()
+                .head(200, &[JSON, ("transfer-encoding", "chunked")])
+                .body("{\"id\":")
+                .stall()
+        };
+        let last = || {
+            Script::sse()
+                .words(0..3)
+                .event(script::finish("stop"))
+                .stall()
+        };
         let cases = [
             ("before the head", chat("m"), Script::silent(), ""),
-            ("before the head of a stream", chat_stream("m"), Script::silent(), ""),
+            (
+                "before the head of a stream",
+                chat_stream("m"),
+                Script::silent(),
+                "",
+            ),
             ("while an answer is being made", chat("m"), part(), ""),
-            ("before the first event", chat_stream("m"), Script::sse().stall(), ""),
-            ("after three events", chat_stream("m"), Script::sse().words(0..3).stall(), "w2 "),
+            (
+                "before the first event",
+                chat_stream("m"),
+                Script::sse().stall(),
+                "",
+            ),
+            (
+                "after three events",
+                chat_stream("m"),
+                Script::sse().words(0..3).stall(),
+                "w2 ",
+            ),
             ("in the last event", chat_stream("m"), last(), "w2 "),
         ];
         let mock = Mock::start().await;
-        let gateway =
-            Gateway::start(Catalog::new().account_with("a", &mock, "concurrency: 1").model("m", &["a"])).await;
+        let gateway = Gateway::start(
+            Catalog::new()
+                .account_with("a", &mock, "concurrency: 1")
+                .model("m", &["a"]),
+        )
+        .await;
         let mut n = 0;
         for (what, body, script, read) in cases {
             for by_reset in [false, true] {
@@ -58,10 +88,17 @@ fn e01_a_caller_who_leaves_takes_the_upstream_along_at_once() {
                     drop(connection)
                 }
                 let left = mock.left(n).await - began;
-                assert!(left < PATIENCE, "{what}: the upstream was left after {left:?}");
+                assert!(
+                    left < PATIENCE,
+                    "{what}: the upstream was left after {left:?}"
+                );
                 n += 1;
                 let line = gateway.access_lines(n).await.pop().unwrap();
-                assert_eq!((&line["outcome"], &line["status"]), (&json!("client_left"), &json!(499)), "{what}: {line}");
+                assert_eq!(
+                    (&line["outcome"], &line["status"]),
+                    (&json!("client_left"), &json!(499)),
+                    "{what}: {line}"
+                );
                 assert_eq!(
                     (trail_of_leaver(&line).as_str(), &line["maybe_billed"]),
                     ("a:client_left", &json!(true)),
@@ -88,11 +125,18 @@ fn e01_a_caller_who_leaves_while_we_connect_is_noticed_too() {
     run(async {
         let deaf = Mock::deaf().await;
         let slow = "timeouts: { connect: 60s }";
-        let gateway = Gateway::start(Catalog::new().account_with("a", &deaf, slow).model("m", &["a"])).await;
+        let gateway = Gateway::start(
+            Catalog::new()
+                .account_with("a", &deaf, slow)
+                .model("m", &["a"]),
+        )
+        .await;
         let mut connection = gateway.connect().await;
         connection.send(post(&chat("m"))).await;
-        eventually("it is in flight", || (gateway.metrics().sum("portcullis_in_flight", &[]) == 1.0).then_some(()))
-            .await;
+        eventually("it is in flight", || {
+            (gateway.metrics().sum("portcullis_in_flight", &[]) == 1.0).then_some(())
+        })
+        .await;
         drop(connection);
         gateway.idle().await;
         assert_eq!(gateway.line().await["outcome"], "client_left");
@@ -104,12 +148,21 @@ fn e01_leaving_in_the_very_moment_of_the_end_settles_once() {
     run(async {
         const TIMES: usize = 20;
         let mock = Mock::start().await;
-        let gateway =
-            Gateway::start(Catalog::new().account_with("a", &mock, "concurrency: 1").model("m", &["a"])).await;
+        let gateway = Gateway::start(
+            Catalog::new()
+                .account_with("a", &mock, "concurrency: 1")
+                .model("m", &["a"]),
+        )
+        .await;
         for n in 0..TIMES {
             let gate = Gate::new();
             mock.push(
-                Script::sse().words(0..3).wait(&gate).event(script::finish("stop")).event(script::usage(3)).done(),
+                Script::sse()
+                    .words(0..3)
+                    .wait(&gate)
+                    .event(script::finish("stop"))
+                    .event(script::usage(3))
+                    .done(),
             );
             let (mut connection, mut answer) = gateway.open(&chat_stream("m")).await;
             while !answer.content().ends_with("w2 ") {
@@ -134,7 +187,10 @@ fn e01_leaving_in_the_very_moment_of_the_end_settles_once() {
 fn e02_half_a_body_never_reaches_an_upstream() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).server("timeouts: { client_read: 500ms }").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("timeouts: { client_read: 500ms }")
+            .start()
+            .await;
         let whole = post(&chat("m"));
         let half = &whole[..whole.len() - 10];
         for (n, by_reset) in [false, true].into_iter().enumerate() {
@@ -146,14 +202,24 @@ fn e02_half_a_body_never_reaches_an_upstream() {
                 drop(connection)
             }
             let line = gateway.access_lines(n + 1).await.pop().unwrap();
-            assert_eq!((&line["outcome"], &line["status"]), (&json!("client_left"), &json!(499)), "{line}");
+            assert_eq!(
+                (&line["outcome"], &line["status"]),
+                (&json!("client_left"), &json!(499)),
+                "{line}"
+            );
         }
         // Silence, and dripping, which is no better.
         for (n, drips) in [false, true].into_iter().enumerate() {
             let mut connection = gateway.connect().await;
-            let declared = String::from_utf8_lossy(&whole).replacen("content-length: ", "content-length: 9", 1);
+            let declared = String::from_utf8_lossy(&whole).replacen(
+                "content-length: ",
+                "content-length: 9",
+                1,
+            );
             let began = Instant::now();
-            connection.send(if drips { declared.as_bytes() } else { half }).await;
+            connection
+                .send(if drips { declared.as_bytes() } else { half })
+                .await;
             let answer = loop {
                 let read = connection.try_response("POST");
                 match drips {
@@ -165,10 +231,17 @@ fn e02_half_a_body_never_reaches_an_upstream() {
                 }
             };
             answer.is_error(408, "request_timeout");
-            assert!(is_about(began.elapsed(), ms(500)), "drips: {drips}: {:?}", began.elapsed());
+            assert!(
+                is_about(began.elapsed(), ms(500)),
+                "drips: {drips}: {:?}",
+                began.elapsed()
+            );
             drop(connection);
             let line = gateway.access_lines(n + 3).await.pop().unwrap();
-            assert_eq!((&line["outcome"], &line["status"]), (&json!("refused"), &json!(408)));
+            assert_eq!(
+                (&line["outcome"], &line["status"]),
+                (&json!("refused"), &json!(408))
+            );
         }
         assert_eq!(mock.count(), 0);
     });
@@ -184,7 +257,10 @@ async fn narrow(address: SocketAddr) -> Connection {
 /// A stream of so many MiB.
 fn long(mib: usize) -> Script {
     let event = script::delta(&"x".repeat(32 * 1024 - 256));
-    (0..mib * 32).fold(Script::sse(), |script, _| script.event(&event)).event(script::finish("stop")).done()
+    (0..mib * 32)
+        .fold(Script::sse(), |script, _| script.event(&event))
+        .event(script::finish("stop"))
+        .done()
 }
 
 #[test]
@@ -193,10 +269,15 @@ fn e04_a_reader_who_stops_holds_the_upstream_back_and_is_cut_off() {
         const STOPPED: usize = 3;
         let mock = Mock::start().await;
         mock.on("long", long(24));
-        let gateway = Gateway::with(Catalog::new().account("a", &mock).model("long", &["a"]).model("m", &["a"]))
-            .server("timeouts: { client_write: 4s }")
-            .start()
-            .await;
+        let gateway = Gateway::with(
+            Catalog::new()
+                .account("a", &mock)
+                .model("long", &["a"])
+                .model("m", &["a"]),
+        )
+        .server("timeouts: { client_write: 4s }")
+        .start()
+        .await;
         // What a first exchange costs is not what is measured.
         gateway.post(&chat_stream("m")).await;
         let before = gateway.rss();
@@ -214,7 +295,10 @@ fn e04_a_reader_who_stops_holds_the_upstream_back_and_is_cut_off() {
             assert_eq!(gateway.post(&chat_stream("m")).await.content(), "w0 w1 w2 ");
             others += 1;
             most = most.max(gateway.rss());
-            assert!(began.elapsed() < 2 * PATIENCE, "a reader who stopped is not cut off");
+            assert!(
+                began.elapsed() < 2 * PATIENCE,
+                "a reader who stopped is not cut off"
+            );
             gateway.access_lines_at_least(1 + others).await;
         }
         assert!(began.elapsed() >= ms(3900), "{:?}", began.elapsed());
@@ -222,13 +306,23 @@ fn e04_a_reader_who_stops_holds_the_upstream_back_and_is_cut_off() {
         assert!(others >= 3, "{others} others were answered meanwhile");
         // A MiB each, and the noise of an unoptimised build.
         let growth = most.saturating_sub(before);
-        assert!(growth < (STOPPED as u64 + 4) << 20, "{} KiB more for {STOPPED} stopped readers", growth >> 10);
+        assert!(
+            growth < (STOPPED as u64 + 4) << 20,
+            "{} KiB more for {STOPPED} stopped readers",
+            growth >> 10
+        );
         for n in 0..STOPPED {
             mock.left(n + 1).await;
         }
         let lines = gateway.lines();
-        let cut: Vec<_> = lines.iter().filter(|line| line["model"] == "long").collect();
-        assert!(cut.iter().all(|line| line["outcome"] == "client_left"), "{cut:#?}");
+        let cut: Vec<_> = lines
+            .iter()
+            .filter(|line| line["model"] == "long")
+            .collect();
+        assert!(
+            cut.iter().all(|line| line["outcome"] == "client_left"),
+            "{cut:#?}"
+        );
     });
 }
 
@@ -237,7 +331,10 @@ fn e04_a_slow_reader_gets_everything() {
     run(async {
         let mock = Mock::start().await;
         mock.push(long(2));
-        let gateway = Gateway::with(Catalog::over(&mock)).server("timeouts: { client_write: 4s }").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("timeouts: { client_write: 4s }")
+            .start()
+            .await;
         let mut connection = narrow(gateway.address).await;
         connection.send(post(&chat_stream("m"))).await;
         let mut answer = connection.head().await.unwrap();
@@ -248,7 +345,10 @@ fn e04_a_slow_reader_gets_everything() {
         assert_eq!(answer.end, Some(End::Whole));
         assert_eq!(answer.events().pop().unwrap(), "[DONE]");
         assert_eq!(answer.content().len(), 64 * (32 * 1024 - 256));
-        assert!(answer.content().bytes().all(|byte| byte == b'x'), "not what the upstream said");
+        assert!(
+            answer.content().bytes().all(|byte| byte == b'x'),
+            "not what the upstream said"
+        );
         drop(connection);
         assert_eq!(gateway.line().await["outcome"], "ok");
     });
@@ -273,8 +373,10 @@ fn e05_idle_and_dripping_connections_hold_nobody_up_and_are_capped() {
         const DRIPPING: usize = 150;
         const CAP: usize = 500;
         let mock = Mock::start().await;
-        let gateway =
-            Gateway::with(Catalog::over(&mock)).server(&format!("limits: {{ connections: {CAP} }}")).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server(&format!("limits: {{ connections: {CAP} }}"))
+            .start()
+            .await;
         usual(&gateway).await;
         let alone = usual(&gateway).await;
         let mut held = Vec::new();
@@ -285,7 +387,11 @@ fn e05_idle_and_dripping_connections_hold_nobody_up_and_are_capped() {
         for _ in 0..DRIPPING {
             let mut stream = TcpStream::connect(gateway.address).await.unwrap();
             drippers.push(spawn(async move {
-                for byte in post(&chat("m")).iter().cycle().take_while(|byte| **byte != b'{') {
+                for byte in post(&chat("m"))
+                    .iter()
+                    .cycle()
+                    .take_while(|byte| **byte != b'{')
+                {
                     if stream.write_all(&[*byte]).await.is_err() {
                         return;
                     }
@@ -297,17 +403,34 @@ fn e05_idle_and_dripping_connections_hold_nobody_up_and_are_capped() {
         // Far less than if each had to wait for a few of those.
         assert!(beside < 4 * alone + ms(300), "{alone:?} became {beside:?}");
         // Beyond the cap a connection is closed at once; those within stay.
-        let callers =
-            || gateway.process.descriptors().connections.iter().filter(|(local, _)| *local == gateway.address).count();
-        eventually("only those are left", || (callers() == IDLE + DRIPPING).then_some(())).await;
+        let callers = || {
+            gateway
+                .process
+                .descriptors()
+                .connections
+                .iter()
+                .filter(|(local, _)| *local == gateway.address)
+                .count()
+        };
+        eventually("only those are left", || {
+            (callers() == IDLE + DRIPPING).then_some(())
+        })
+        .await;
         let mut late = Vec::new();
         for _ in 0..CAP - IDLE - DRIPPING + 30 {
             late.push(TcpStream::connect(gateway.address).await.unwrap());
         }
-        let is_open =
-            |stream: &TcpStream| matches!(stream.try_read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock);
-        let refused = || late.iter().chain(&held).filter(|stream| !is_open(stream)).count();
-        eventually("those beyond the cap are closed", || (refused() >= 30).then_some(())).await;
+        let is_open = |stream: &TcpStream| matches!(stream.try_read(&mut [0]), Err(e) if e.kind() == ErrorKind::WouldBlock);
+        let refused = || {
+            late.iter()
+                .chain(&held)
+                .filter(|stream| !is_open(stream))
+                .count()
+        };
+        eventually("those beyond the cap are closed", || {
+            (refused() >= 30).then_some(())
+        })
+        .await;
         assert_eq!(gateway.admin("/readyz").0, 200);
         assert_eq!((refused(), callers()), (30, CAP));
         for dripper in drippers {
@@ -330,8 +453,16 @@ fn a_caller_who_leaves_while_an_error_is_read_pays_nothing() {
         for pause in [300, 1_000, 3_000] {
             let mock = Mock::start().await;
             // The upstream refuses, and does not end what it says.
-            let head = [("content-type", "application/json"), ("content-length", "1000")];
-            mock.push(Script::new().head(429, &head).body(r#"{"error":{"message":"#).stall());
+            let head = [
+                ("content-type", "application/json"),
+                ("content-length", "1000"),
+            ];
+            mock.push(
+                Script::new()
+                    .head(429, &head)
+                    .body(r#"{"error":{"message":"#)
+                    .stall(),
+            );
             let gateway = Gateway::over(&mock).await;
             let mut connection = gateway.connect().await;
             connection.send(post(&chat("m"))).await;
@@ -343,8 +474,16 @@ fn a_caller_who_leaves_while_an_error_is_read_pays_nothing() {
                 break;
             }
         }
-        assert_eq!((&line["outcome"], &line["maybe_billed"]), (&json!("client_left"), &json!(false)), "{line}");
-        assert_eq!((&line["prompt_tokens"], &line["usage"]), (&json!(0), &json!("none")), "{line}");
+        assert_eq!(
+            (&line["outcome"], &line["maybe_billed"]),
+            (&json!("client_left"), &json!(false)),
+            "{line}"
+        );
+        assert_eq!(
+            (&line["prompt_tokens"], &line["usage"]),
+            (&json!(0), &json!("none")),
+            "{line}"
+        );
     });
 }
 
@@ -379,7 +518,8 @@ fn e07_a_storm_of_connections_leaves_nothing_behind() {
                             let part = [0, 30, whole.len() - 5, whole.len()][(lane + n) % 4];
                             let _ = stream.write_all(&whole[..part]).await;
                             if n % 3 == 0 {
-                                let _ = tokio::time::timeout(ms(5), stream.read(&mut [0; 64])).await;
+                                let _ =
+                                    tokio::time::timeout(ms(5), stream.read(&mut [0; 64])).await;
                             }
                             stream.set_zero_linger().unwrap();
                         }
@@ -392,11 +532,17 @@ fn e07_a_storm_of_connections_leaves_nothing_behind() {
             gateway.idle().await;
             let quiet = || (gateway.status()["exchanges"] == 0 && mock.open() == 0).then_some(());
             eventually("all are gone", quiet).await;
-            eventually("all are closed", || (gateway.process.descriptors().connections.len() < 3).then_some(())).await;
+            eventually("all are closed", || {
+                (gateway.process.descriptors().connections.len() < 3).then_some(())
+            })
+            .await;
             // A connection that was reset is in no table, and its descriptor is open until the
             // gateway sees that.
             let most = counts.first().map_or(few, |(others, ..)| *others);
-            let left = eventually("no descriptor is left", || Some(others()).filter(|left| *left <= most)).await;
+            let left = eventually("no descriptor is left", || {
+                Some(others()).filter(|left| *left <= most)
+            })
+            .await;
             counts.push((left, gateway.process.threads(), gateway.rss() >> 20));
         }
         // Of the memory, the peaks are compared: the allocator gives some back now and then.
@@ -404,7 +550,9 @@ fn e07_a_storm_of_connections_leaves_nothing_behind() {
         let (first, last) = (counts[WARM - 1], counts[2 * WARM - 1]);
         let (before, after) = counts.split_at(WARM);
         assert!(
-            last.0 <= first.0 && last.1 <= first.1 && peak(after) <= peak(before).map(|mib| mib + 4),
+            last.0 <= first.0
+                && last.1 <= first.1
+                && peak(after) <= peak(before).map(|mib| mib + 4),
             "descriptors, threads, MiB: {counts:?}"
         );
     });
@@ -420,7 +568,13 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 fn headers(stream: u32) -> Vec<u8> {
     let bearer = format!("Bearer {KEY}");
     let literal = |name: &str, value: &str| {
-        [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
+        [
+            &[0, name.len() as u8],
+            name.as_bytes(),
+            &[value.len() as u8],
+            value.as_bytes(),
+        ]
+        .concat()
     };
     let fields = [
         literal(":method", "POST"),
@@ -440,18 +594,38 @@ fn e08_floods_of_http2_frames_end_their_connection_and_cost_no_memory() {
     run(async {
         let mock = Mock::start().await;
         mock.on("silent", Script::silent());
-        let catalog = Catalog::new().account("a", &mock).model("m", &["a"]).model("silent", &["a"]);
-        let gateway = Gateway::with(catalog).listen("h2c: true").server("timeouts: { client_read: 5s }").start().await;
+        let catalog = Catalog::new()
+            .account("a", &mock)
+            .model("m", &["a"])
+            .model("silent", &["a"]);
+        let gateway = Gateway::with(catalog)
+            .listen("h2c: true")
+            .server("timeouts: { client_read: 5s }")
+            .start()
+            .await;
         gateway.h2c(0).await.post(&chat("m")).await;
         let before = gateway.rss();
         let reset = |stream| frame(3, 0, stream, &8u32.to_be_bytes());
         let body = chat("silent").to_string();
-        let resets: Vec<u8> = (0..20_000u32).flat_map(|n| [headers(2 * n + 1), reset(2 * n + 1)].concat()).collect();
+        let resets: Vec<u8> = (0..20_000u32)
+            .flat_map(|n| [headers(2 * n + 1), reset(2 * n + 1)].concat())
+            .collect();
         let started: Vec<u8> = (0..5_000u32)
-            .flat_map(|n| [headers(2 * n + 1), frame(0, 1, 2 * n + 1, body.as_bytes()), reset(2 * n + 1)].concat())
+            .flat_map(|n| {
+                [
+                    headers(2 * n + 1),
+                    frame(0, 1, 2 * n + 1, body.as_bytes()),
+                    reset(2 * n + 1),
+                ]
+                .concat()
+            })
             .collect();
         let empty: Vec<u8> = [headers(1), frame(0, 0, 1, b"").repeat(200_000)].concat();
-        for (what, flood) in [("resets", resets), ("resets of whole requests", started), ("empty data", empty)] {
+        for (what, flood) in [
+            ("resets", resets),
+            ("resets of whole requests", started),
+            ("empty data", empty),
+        ] {
             let mut wire = gateway.connect().await.wire;
             wire.write(PREFACE).await;
             wire.write(&flood).await;
@@ -479,7 +653,10 @@ fn e08_a_thousand_streams_at_once_are_held_to_what_was_agreed() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::silent());
-        let gateway = Gateway::with(Catalog::over(&mock)).listen("h2c: true").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .listen("h2c: true")
+            .start()
+            .await;
         let before = gateway.rss();
         let body = chat("m").to_string();
         let streams: Vec<u8> = (0..1_000u32)
@@ -490,7 +667,9 @@ fn e08_a_thousand_streams_at_once_are_held_to_what_was_agreed() {
         wire.write(&streams).await;
         // It was told how many it may open: who opens ten times as many is disconnected, and its
         // requests with it.
-        tokio::time::timeout(PATIENCE, wire.gone()).await.expect("the connection is closed");
+        tokio::time::timeout(PATIENCE, wire.gone())
+            .await
+            .expect("the connection is closed");
         gateway.idle().await;
         assert!(mock.count() <= 100, "{} streams at once", mock.count());
         let growth = gateway.rss().saturating_sub(before);
@@ -521,12 +700,20 @@ fn a_connection_that_never_sends_a_byte_closes_after_client_read() {
     run(async {
         let mock = Mock::start().await;
         let timeouts = "timeouts: { client_read: 1s, keepalive: 60s }";
-        let gateway = Gateway::with(Catalog::over(&mock)).also_listen("h2c: true").server(timeouts).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .also_listen("h2c: true")
+            .server(timeouts)
+            .start()
+            .await;
         for listener in [0, 1] {
             let began = Instant::now();
             let mut connection = Connection::plain(gateway.listeners[listener], None).await;
             assert!(connection.closed().await);
-            assert!(is_about(began.elapsed(), ms(1_000)), "{listener}: {:?}", began.elapsed());
+            assert!(
+                is_about(began.elapsed(), ms(1_000)),
+                "{listener}: {:?}",
+                began.elapsed()
+            );
         }
         assert_eq!(gateway.lines().len(), 0, "nothing was asked");
     });
@@ -537,7 +724,11 @@ fn a_head_must_come_in_time_and_what_comes_after_may_take_longer() {
     run(async {
         let mock = Mock::start().await;
         let timeouts = "timeouts: { client_read: 1s, keepalive: 60s }";
-        let gateway = Gateway::with(Catalog::over(&mock)).also_listen("h2c: true").server(timeouts).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .also_listen("h2c: true")
+            .server(timeouts)
+            .start()
+            .await;
         // Where HTTP/2 is spoken too, the first bytes are looked at beforehand.
         for listener in [0, 1] {
             let mut connection = Connection::plain(gateway.listeners[listener], None).await;

@@ -34,15 +34,32 @@ fn a_catalog_larger_than_catalog_size_is_refused_at_start_and_by_check() {
         // With the setting that the error names, the same files are served.
         let gateway = setup().server("catalog_size: 1MiB").start().await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
-        let check = || portcullis(&["check", "--no-secrets", "--conf", gateway.conf.to_str().unwrap()]);
+        let check = || {
+            portcullis(&[
+                "check",
+                "--no-secrets",
+                "--conf",
+                gateway.conf.to_str().unwrap(),
+            ])
+        };
         let checked = check();
-        assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+        assert!(
+            checked.status.success(),
+            "{}",
+            String::from_utf8_lossy(&checked.stderr)
+        );
         let server = gateway.conf.join("server.yaml");
-        let small = std::fs::read_to_string(&server).unwrap().replace("catalog_size: 1MiB", "catalog_size: 64KiB");
+        let small = std::fs::read_to_string(&server)
+            .unwrap()
+            .replace("catalog_size: 1MiB", "catalog_size: 64KiB");
         std::fs::write(&server, small).unwrap();
         let checked = check();
         assert!(!checked.status.success());
-        says_all(&format!("{}{}", String::from_utf8_lossy(&checked.stdout), String::from_utf8_lossy(&checked.stderr)));
+        says_all(&format!(
+            "{}{}",
+            String::from_utf8_lossy(&checked.stdout),
+            String::from_utf8_lossy(&checked.stderr)
+        ));
     });
 }
 
@@ -51,10 +68,21 @@ fn a_catalog_that_grows_beyond_catalog_size_is_refused_while_the_old_one_serves(
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::with(Catalog::over(&mock)).server("catalog_size: 64KiB");
-        let gateway = gateway.file("catalog.d/more.yaml", file_of(30)).start().await;
+        let gateway = gateway
+            .file("catalog.d/more.yaml", file_of(30))
+            .start()
+            .await;
         std::fs::write(gateway.conf.join("catalog.d/.new"), file_of(70)).unwrap();
-        std::fs::rename(gateway.conf.join("catalog.d/.new"), gateway.conf.join("catalog.d/more.yaml")).unwrap();
-        let refusals = || gateway.metrics().sum("portcullis_catalog_refusals_total", &[]);
+        std::fs::rename(
+            gateway.conf.join("catalog.d/.new"),
+            gateway.conf.join("catalog.d/more.yaml"),
+        )
+        .unwrap();
+        let refusals = || {
+            gateway
+                .metrics()
+                .sum("portcullis_catalog_refusals_total", &[])
+        };
         eventually("the refusal", || (refusals() > 0.0).then_some(())).await;
         let refusal = gateway.status()["catalog"]["last_refusal"].clone();
         says_all(&refusal["reasons"].to_string());
@@ -65,8 +93,15 @@ fn a_catalog_that_grows_beyond_catalog_size_is_refused_while_the_old_one_serves(
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         // A file that is small enough is taken.
         std::fs::write(gateway.conf.join("catalog.d/.new"), file_of(40)).unwrap();
-        std::fs::rename(gateway.conf.join("catalog.d/.new"), gateway.conf.join("catalog.d/more.yaml")).unwrap();
-        eventually("the new catalog", || (gateway.generation() > 1).then_some(())).await;
+        std::fs::rename(
+            gateway.conf.join("catalog.d/.new"),
+            gateway.conf.join("catalog.d/more.yaml"),
+        )
+        .unwrap();
+        eventually("the new catalog", || {
+            (gateway.generation() > 1).then_some(())
+        })
+        .await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
     });
 }

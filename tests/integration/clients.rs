@@ -51,7 +51,12 @@ pub struct Client {
 
 pub const CLAUDE_CODE: Client = Client {
     program: &["@anthropic-ai/claude-code-linux-x64/claude"],
-    arguments: &["-p", "Run the two commands.", "--allowedTools", "Bash(echo:*)"],
+    arguments: &[
+        "-p",
+        "Run the two commands.",
+        "--allowedTools",
+        "Bash(echo:*)",
+    ],
     more: &[],
     model: "--model",
     variables: &[("ANTHROPIC_BASE_URL", "http://127.0.0.1:9099")],
@@ -62,7 +67,12 @@ pub const CLAUDE_CODE: Client = Client {
 
 pub const CODEX: Client = Client {
     program: &["@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"],
-    arguments: &["exec", "--skip-git-repo-check", "--json", "Run the two commands."],
+    arguments: &[
+        "exec",
+        "--skip-git-repo-check",
+        "--json",
+        "Run the two commands.",
+    ],
     more: &[],
     model: "--model",
     variables: &[],
@@ -76,11 +86,24 @@ pub const CODEX: Client = Client {
 };
 
 pub const GEMINI_CLI: Client = Client {
-    program: &["/usr/bin/env", "node", "@google/gemini-cli/bundle/gemini.js"],
-    arguments: &["-p", "Run the two commands.", "--output-format", "json", "--yolo"],
+    program: &[
+        "/usr/bin/env",
+        "node",
+        "@google/gemini-cli/bundle/gemini.js",
+    ],
+    arguments: &[
+        "-p",
+        "Run the two commands.",
+        "--output-format",
+        "json",
+        "--yolo",
+    ],
     more: &[],
     model: "--model",
-    variables: &[("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9099"), ("GEMINI_CLI_TRUST_WORKSPACE", "true")],
+    variables: &[
+        ("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:9099"),
+        ("GEMINI_CLI_TRUST_WORKSPACE", "true"),
+    ],
     file: (
         ".gemini/settings.json",
         r#"{"security":{"auth":{"selectedType":"gemini-api-key"},"folderTrust":{"enabled":false}},"privacy":{"usageStatisticsEnabled":false},"telemetry":{"enabled":false},"general":{"enableAutoUpdate":false}}"#,
@@ -124,17 +147,30 @@ async fn turn(client: &'static Client, row: Row, model: Option<&str>) {
     mock.by(move |request| answer(name, client.tool, request));
     let gateway = Gateway::start(said::catalog(row, &mock, GLOBS)).await;
     let start = Instant::now();
-    let ran = client.run(gateway.address, model, KEY, move || start.elapsed() < Duration::from_secs(60) * SLOWER).await;
+    let ran = client
+        .run(gateway.address, model, KEY, move || {
+            start.elapsed() < Duration::from_secs(60) * SLOWER
+        })
+        .await;
     let bodies: Vec<String> = mock.requests().iter().map(Request::text).collect();
-    let what = format!("{name}, {model:?}, {} requests: {}", bodies.len(), ran.printed);
+    let what = format!(
+        "{name}, {model:?}, {} requests: {}",
+        bodies.len(),
+        ran.printed
+    );
     assert!(ran.code == Some(0) && ran.printed.contains(LAST), "{what}");
-    let results = bodies.iter().filter(|body| body.contains("first-41") && body.contains("second-42")).count();
+    let results = bodies
+        .iter()
+        .filter(|body| body.contains("first-41") && body.contains("second-42"))
+        .count();
     assert!(results >= 1, "the results of both calls came back: {what}");
     // Codex shows the thinking of a model that it does not know. Claude Code sends it back, and
     // these dialects have a place for it.
     let is_kept = match (client.tool.0, name, model) {
         ("exec_command", _, Some(_)) => ran.printed.contains(THINKING),
-        ("Bash", "anthropic" | "bedrock", _) => bodies.last().is_some_and(|body| body.contains(THINKING)),
+        ("Bash", "anthropic" | "bedrock", _) => {
+            bodies.last().is_some_and(|body| body.contains(THINKING))
+        }
         _ => true,
     };
     assert!(is_kept, "the thinking is there: {what}");
@@ -142,9 +178,14 @@ async fn turn(client: &'static Client, row: Row, model: Option<&str>) {
 
 /// Returns whether this machine lets us make a network namespace; says so if it does not.
 pub fn has_namespaces() -> bool {
-    let made = Command::new("unshare").args(["-n", "true"]).output().is_ok_and(|output| output.status.success());
+    let made = Command::new("unshare")
+        .args(["-n", "true"])
+        .output()
+        .is_ok_and(|output| output.status.success());
     if !made {
-        eprintln!("SKIPPED: `unshare -n` is refused here, so no real client can run without an outside");
+        eprintln!(
+            "SKIPPED: `unshare -n` is refused here, so no real client can run without an outside"
+        );
     }
     made
 }
@@ -174,7 +215,8 @@ impl Client {
     ) -> Ran {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("portcullis-client-{}-{number}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("portcullis-client-{}-{number}", std::process::id()));
         let file = folder.join(self.file.0);
         std::fs::create_dir_all(file.parent().unwrap()).expect("a folder");
         std::fs::write(&file, self.file.1).expect("a file");
@@ -192,7 +234,11 @@ impl Client {
         let packages = installed("node").join("node_modules");
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut command = Command::new("unshare");
-        command.args(["-n", "python3"]).arg(root.join("tests/sdk/clients/inside.py")).arg(&socket).arg("9099");
+        command
+            .args(["-n", "python3"])
+            .arg(root.join("tests/sdk/clients/inside.py"))
+            .arg(&socket)
+            .arg("9099");
         for part in self.program {
             if part.contains('@') {
                 command.arg(packages.join(part))
@@ -200,15 +246,30 @@ impl Client {
                 command.arg(part)
             };
         }
-        command.args(self.arguments).args(self.more).args(model.map(|model| [self.model, model]).into_iter().flatten());
+        command
+            .args(self.arguments)
+            .args(self.more)
+            .args(model.map(|model| [self.model, model]).into_iter().flatten());
         command.current_dir(&folder).env_clear();
-        command.env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", &folder).env("TMPDIR", &folder);
-        command.env(self.key, key).envs(self.variables.iter().copied());
+        command
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+            .env("HOME", &folder)
+            .env("TMPDIR", &folder);
+        command
+            .env(self.key, key)
+            .envs(self.variables.iter().copied());
         let wait = move || {
             let mut process = Process::spawn(&mut command);
             let status = process.wait_while(goes_on);
-            let printed = format!("{}{}", String::from_utf8_lossy(&process.stdout()), process.stderr());
-            Ran { code: status.map(|status| status.code().unwrap_or(-1)), printed }
+            let printed = format!(
+                "{}{}",
+                String::from_utf8_lossy(&process.stdout()),
+                process.stderr()
+            );
+            Ran {
+                code: status.map(|status| status.code().unwrap_or(-1)),
+                printed,
+            }
         };
         let ran = tokio::task::spawn_blocking(wait).await.expect("a run");
         bridge.abort();
@@ -223,20 +284,36 @@ fn answer(dialect: &str, (tool, field): (&str, &str), request: &Request) -> Scri
     let (asked, body) = (request.json(), request.text());
     // Codex offers its tools in an item to models that it knows.
     let is_item = body.contains("\"additional_tools\"");
-    let has_tools =
-        is_item || ["tools", "toolConfig"].iter().any(|key| asked.get(key).is_some_and(|tools| !tools.is_null()));
+    let has_tools = is_item
+        || ["tools", "toolConfig"]
+            .iter()
+            .any(|key| asked.get(key).is_some_and(|tools| !tools.is_null()));
     let said = if body.contains("complexity_score") {
         // Which of its models the client should ask.
-        Said::text(&json!({"complexity_reasoning": "Two commands.", "complexity_score": 9}).to_string())
+        Said::text(
+            &json!({"complexity_reasoning": "Two commands.", "complexity_score": 9}).to_string(),
+        )
     } else if body.contains("second-42") || !has_tools {
         Said::text(LAST)
     } else if is_item || body.contains("\"functions__exec\"") {
         // The tool runs programs, and a command is a call in one.
         let program = |command| json!({"input": format!("text(await tools.{tool}({{{field}: {command:?}}}))")});
-        let name = if is_item { said::FREE } else { "functions__exec" };
-        COMMANDS.iter().fold(Said::thinking(THINKING), |said, command| said.call(name, program(command)))
+        let name = if is_item {
+            said::FREE
+        } else {
+            "functions__exec"
+        };
+        COMMANDS
+            .iter()
+            .fold(Said::thinking(THINKING), |said, command| {
+                said.call(name, program(command))
+            })
     } else {
-        COMMANDS.iter().fold(Said::thinking(THINKING), |said, command| said.call(tool, json!({field: command})))
+        COMMANDS
+            .iter()
+            .fold(Said::thinking(THINKING), |said, command| {
+                said.call(tool, json!({field: command}))
+            })
     };
     said.to(dialect, request)
 }

@@ -40,7 +40,11 @@ fn all_claude_code_and_failures() {
             (Some(Failure::BusyForAny), goes_on, ""),
             (Some(Failure::Down), goes_on, ""),
             (Some(Failure::Overloaded), goes_on, ""),
-            (Some(Failure::TooLong), 1, "Prompt is too long · the request is ~200001 tokens (limit 200000)"),
+            (
+                Some(Failure::TooLong),
+                1,
+                "Prompt is too long · the request is ~200001 tokens (limit 200000)",
+            ),
             (None, 1, NO_KEY),
         ],
     );
@@ -53,7 +57,11 @@ fn all_codex_and_failures() {
         &CODEX,
         ("openai", "", "gpt-4o"),
         [
-            (Some(Failure::Cut), 6, "The upstream ended the answer before it was complete."),
+            (
+                Some(Failure::Cut),
+                6,
+                "The upstream ended the answer before it was complete.",
+            ),
             // Of this status it shows no message, but it would make thirty requests of 503.
             (Some(Failure::Key), 1, "last status: 429"),
             (Some(Failure::Busy), 6, "last status: 429"),
@@ -61,7 +69,11 @@ fn all_codex_and_failures() {
             (Some(Failure::BusyForAny), 6, ""),
             (Some(Failure::Down), 6, "last status: 429"),
             (Some(Failure::Overloaded), 6, "last status: 429"),
-            (Some(Failure::TooLong), 1, "Codex ran out of room in the model's context window."),
+            (
+                Some(Failure::TooLong),
+                1,
+                "Codex ran out of room in the model's context window.",
+            ),
             (None, 6, NO_KEY),
         ],
     );
@@ -81,7 +93,11 @@ fn all_gemini_cli_and_failures() {
             (Some(Failure::BusyForAny), goes_on, ""),
             (Some(Failure::Down), goes_on, ""),
             (Some(Failure::Overloaded), goes_on, ""),
-            (Some(Failure::TooLong), 1, "The input token count (200001) exceeds the maximum number of tokens allowed"),
+            (
+                Some(Failure::TooLong),
+                1,
+                "The input token count (200001) exceeds the maximum number of tokens allowed",
+            ),
             (None, 1, NO_KEY),
         ],
     );
@@ -98,9 +114,11 @@ fn all_claude_code_falls_back_to_its_other_model_if_the_provider_is_overloaded()
         // At a provider that has the callers' format, and at another.
         for dialect in ["anthropic", "gemini"] {
             let mock = Mock::start().await;
-            mock.by(move |request| match request.text().contains("busy-one") || request.target.contains("busy-one") {
-                true => Failure::Overloaded.of(dialect),
-                false => Said::text("The other model answers.").to(dialect, request),
+            mock.by(move |request| {
+                match request.text().contains("busy-one") || request.target.contains("busy-one") {
+                    true => Failure::Overloaded.of(dialect),
+                    false => Said::text("The other model answers.").to(dialect, request),
+                }
             });
             let more = format!("dialect: {dialect}");
             let catalog = Catalog::new()
@@ -110,15 +128,23 @@ fn all_claude_code_falls_back_to_its_other_model_if_the_provider_is_overloaded()
             let gateway = Gateway::start(catalog).await;
             let start = Instant::now();
             let goes_on = move || start.elapsed() < MOST;
-            let ran =
-                CLAUDE_CODE.with(&["--fallback-model", "other"]).run(gateway.address, Some("m"), KEY, goes_on).await;
+            let ran = CLAUDE_CODE
+                .with(&["--fallback-model", "other"])
+                .run(gateway.address, Some("m"), KEY, goes_on)
+                .await;
             let busy = mock
                 .requests()
                 .iter()
                 .filter(|one| one.text().contains("busy-one") || one.target.contains("busy-one"))
                 .count();
-            let what = format!("{dialect}: {busy} requests, code {:?}: {}", ran.code, ran.printed);
-            assert!(ran.code == Some(0) && ran.printed.contains("The other model answers."), "{what}");
+            let what = format!(
+                "{dialect}: {busy} requests, code {:?}: {}",
+                ran.code, ran.printed
+            );
+            assert!(
+                ran.code == Some(0) && ran.printed.contains("The other model answers."),
+                "{what}"
+            );
             assert!((1..=4).contains(&busy), "{what}");
         }
     });
@@ -151,11 +177,18 @@ async fn fail(client: &'static Client, row: Row, (case, most, seen): Expected) {
     };
     let ran = client.run(gateway.address, Some("m"), key, goes_on).await;
     let requests = eventually("the gateway makes no requests of its own", || {
-        let requests = gateway.lines().iter().filter(|line| line["path"] != "/api/hello").count();
+        let requests = gateway
+            .lines()
+            .iter()
+            .filter(|line| line["path"] != "/api/hello")
+            .count();
         (mock.count() <= requests).then_some(requests)
     })
     .await;
-    let what = format!("{case:?}: {requests} requests, code {:?}: {}", ran.code, ran.printed);
+    let what = format!(
+        "{case:?}: {requests} requests, code {:?}: {}",
+        ran.code, ran.printed
+    );
     let least = if seen.is_empty() { 2 } else { 1 };
     assert!((least..=most).contains(&requests), "{what}");
     assert_ne!(ran.code, Some(0), "its user sees a failure: {what}");

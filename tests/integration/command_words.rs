@@ -23,7 +23,12 @@ fn a_wrong_argument_is_named_and_no_secret_is() {
     let told = stderr_of(&["start"]);
     assert!(told.contains("'start'"), "{told}");
     const SECRET: &str = "sk-0123456789abcdefghijklmnop";
-    for arguments in [&["serve", SECRET][..], &[SECRET], &["serve", "--listen", SECRET], &["check", "--conf", SECRET]] {
+    for arguments in [
+        &["serve", SECRET][..],
+        &[SECRET],
+        &["serve", "--listen", SECRET],
+        &["check", "--conf", SECRET],
+    ] {
         let told = stderr_of(arguments);
         assert!(!told.contains("0123456789"), "{told}");
     }
@@ -33,7 +38,10 @@ fn a_wrong_argument_is_named_and_no_secret_is() {
 fn a_folder_that_is_not_there_is_named() {
     for command in ["check", "serve"] {
         let told = stderr_of(&[command, "--conf", "./no-such-folder"]);
-        assert!(told.contains("./no-such-folder: this folder does not exist"), "{told}");
+        assert!(
+            told.contains("./no-such-folder: this folder does not exist"),
+            "{told}"
+        );
     }
 }
 
@@ -43,14 +51,23 @@ fn port_0_is_an_error_of_check() {
     let server = "listen:\n- address: 127.0.0.1:0\n";
     let ran = Folder::new(&[("catalog.yaml", &catalog), ("server.yaml", server)]).run(&["check"]);
     let named = "server.yaml:2 listen[0].address: has port 0";
-    assert!(!ran.status.success() && ran.stderr.contains(named), "{}", ran.stderr);
+    assert!(
+        !ran.status.success() && ran.stderr.contains(named),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]
 fn check_warns_of_what_has_expired_with_its_line() {
     let keys = |caller: &str, more: &str| {
-        let (one, two) = (hash(&format!("sk-{caller}-1")), hash(&format!("sk-{caller}-2")));
-        format!("  {caller}:\n    {more}keys:\n      one: {{ hash: \"{one}\" }}\n      two:\n        hash: \"{two}\"\n")
+        let (one, two) = (
+            hash(&format!("sk-{caller}-1")),
+            hash(&format!("sk-{caller}-2")),
+        );
+        format!(
+            "  {caller}:\n    {more}keys:\n      one: {{ hash: \"{one}\" }}\n      two:\n        hash: \"{two}\"\n"
+        )
     };
     let acme = keys("acme", "") + "        expires: 2020-01-01\n";
     let blue = keys("blue", "expires: 2021-01-01\n    ");

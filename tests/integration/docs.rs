@@ -47,19 +47,34 @@ const AT_ONCE: usize = 3;
 
 #[test]
 fn yaml_of_the_pages_is_accepted() {
-    let blocks: Vec<CodeBlock> = blocks().into_iter().filter(|block| block.kind == "yaml").collect();
+    let blocks: Vec<CodeBlock> = blocks()
+        .into_iter()
+        .filter(|block| block.kind == "yaml")
+        .collect();
     assert!(!blocks.is_empty(), "no YAML in any page");
     for (number, block) in blocks.iter().enumerate() {
         let first = block.text.lines().next().unwrap_or_default();
-        let Some(file) = first.strip_prefix("# conf/").and_then(|rest| rest.split_whitespace().next()) else {
-            panic!("{}: the first line must name the file, as in `# conf/catalog.yaml`", block.place);
+        let Some(file) = first
+            .strip_prefix("# conf/")
+            .and_then(|rest| rest.split_whitespace().next())
+        else {
+            panic!(
+                "{}: the first line must name the file, as in `# conf/catalog.yaml`",
+                block.place
+            );
         };
         let dir = shipped_conf(&format!("docs-{number}"));
         let file = dir.join("conf").join(file);
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, &block.text).unwrap();
-        let output = portcullis(&["check", "--no-secrets", "--conf", dir.join("conf").to_str().unwrap()]);
-        let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+        let output = portcullis(&[
+            "check",
+            "--no-secrets",
+            "--conf",
+            dir.join("conf").to_str().unwrap(),
+        ]);
+        let said =
+            String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{}: {said}", block.place);
         std::fs::remove_dir_all(dir).unwrap();
     }
@@ -86,7 +101,8 @@ async fn works(page: &Page) {
     if !blocks.iter().any(runs) {
         return;
     }
-    let catalog = std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml");
+    let catalog =
+        std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml");
     // Without what an account of the page's would need: none may be put into the folder of what
     // runs.
     let gateway = Gateway::start(catalog).await;
@@ -107,10 +123,19 @@ async fn works(page: &Page) {
             }
             "js" => {
                 let arguments = ["--input-type=module", "-e", &text];
-                program(block, Command::new("node").args(arguments).current_dir(installed("node")));
+                program(
+                    block,
+                    Command::new("node")
+                        .args(arguments)
+                        .current_dir(installed("node")),
+                );
             }
             "rust" => in_an_example(block),
-            "toml" => assert!(block.file_of_home().is_some(), "{}: the first line must name the file", block.place),
+            "toml" => assert!(
+                block.file_of_home().is_some(),
+                "{}: the first line must name the file",
+                block.place
+            ),
             "yaml" | "text" | "json" => {}
             other => panic!("{}: nothing checks a block of kind {other:?}", block.place),
         }
@@ -119,7 +144,8 @@ async fn works(page: &Page) {
 
 /// Returns whether the demo's answer is in what was printed.
 fn is_the_demos(said: &str) -> bool {
-    said.contains("This is the demo account of Portcullis.") || said.contains("The demo called a tool.")
+    said.contains("This is the demo account of Portcullis.")
+        || said.contains("The demo called a tool.")
 }
 
 /// What the first commands say is read, not only looked at for errors: the stream's text is the
@@ -127,43 +153,90 @@ fn is_the_demos(said: &str) -> bool {
 #[test]
 fn the_first_stream_of_the_pages_says_what_the_first_answer_says() {
     run_within(Duration::from_secs(60), async {
-        let gateway =
-            Gateway::start(std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml")).await;
+        let gateway = Gateway::start(
+            std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml"),
+        )
+        .await;
         let blocks = blocks();
         let asks = |block: &&CodeBlock| {
-            block.kind == "sh" && block.text.contains("/v1/chat/completions") && block.text.contains("\"demo\"")
+            block.kind == "sh"
+                && block.text.contains("/v1/chat/completions")
+                && block.text.contains("\"demo\"")
         };
         let is_stream = |block: &&CodeBlock| block.text.contains("\"stream\":true");
-        let buffered = blocks.iter().filter(asks).find(|block| !is_stream(block)).expect("a first answer");
-        let stream = blocks.iter().filter(asks).find(is_stream).expect("a first stream");
+        let buffered = blocks
+            .iter()
+            .filter(asks)
+            .find(|block| !is_stream(block))
+            .expect("a first answer");
+        let stream = blocks
+            .iter()
+            .filter(asks)
+            .find(is_stream)
+            .expect("a first stream");
         let said = |block: &CodeBlock| {
-            let last = block.text.rfind("curl ").and_then(|at| block.text.get(at..)).expect("a command");
+            let last = block
+                .text
+                .rfind("curl ")
+                .and_then(|at| block.text.get(at..))
+                .expect("a command");
             let command = last.replace("127.0.0.1:8080", &gateway.address.to_string());
-            let output = Command::new("sh").args(["-eu", "-c", &command]).env("NO_PROXY", "*").output().expect("curl");
+            let output = Command::new("sh")
+                .args(["-eu", "-c", &command])
+                .env("NO_PROXY", "*")
+                .output()
+                .expect("curl");
             String::from_utf8(output.stdout).expect("text")
         };
         let answer: serde_json::Value = serde_json::from_str(&said(buffered)).expect("an answer");
-        let answer = answer["choices"][0]["message"]["content"].as_str().expect("a text").to_owned();
+        let answer = answer["choices"][0]["message"]["content"]
+            .as_str()
+            .expect("a text")
+            .to_owned();
         let stream = said(stream);
-        let events: Vec<&str> = stream.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).collect();
-        assert_eq!(events.iter().map(|event| content_of(event)).collect::<String>(), answer, "{stream}");
+        let events: Vec<&str> = stream
+            .split("\n\n")
+            .filter_map(|event| event.strip_prefix("data: "))
+            .collect();
+        assert_eq!(
+            events
+                .iter()
+                .map(|event| content_of(event))
+                .collect::<String>(),
+            answer,
+            "{stream}"
+        );
         assert_eq!(events.last(), Some(&"[DONE]"), "{stream}");
         assert!(answer.split(' ').count() > 20, "{answer}");
         // The same by the official clients, as the pages have them.
         for block in &blocks {
-            let text = block.text.replace("127.0.0.1:8080", &gateway.address.to_string());
+            let text = block
+                .text
+                .replace("127.0.0.1:8080", &gateway.address.to_string());
             let mut command = match block.kind.as_str() {
-                "python" if text.contains("stream=True") => Command::new(installed("python-3.52.0").join("bin/python")),
+                "python" if text.contains("stream=True") => {
+                    Command::new(installed("python-3.52.0").join("bin/python"))
+                }
                 "js" if text.contains("stream: true") => Command::new("node"),
                 _ => continue,
             };
             match block.kind.as_str() {
                 "python" => command.args(["-c", &text]),
-                _ => command.args(["--input-type=module", "-e", &text]).current_dir(installed("node")),
+                _ => command
+                    .args(["--input-type=module", "-e", &text])
+                    .current_dir(installed("node")),
             };
-            let output = command.env("NO_PROXY", "*").env("no_proxy", "*").output().expect("a program");
+            let output = command
+                .env("NO_PROXY", "*")
+                .env("no_proxy", "*")
+                .output()
+                .expect("a program");
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert!(said.ends_with(&answer), "{}: {said:?} does not end with {answer:?}", block.place);
+            assert!(
+                said.ends_with(&answer),
+                "{}: {said:?} does not end with {answer:?}",
+                block.place
+            );
         }
     });
 }
@@ -194,20 +267,46 @@ fn the_first_account_of_the_pages_is_served_from_an_empty_folder() {
             .env(VARIABLE, VALUE)
             .output()
             .expect("a shell");
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        assert!(output.status.success() && !said.contains("warning:"), "{}: {said}", block.place);
-        assert!(said.contains("1 account, 1 model, 1 caller, 1 key, 0 warnings"), "{}: {said}", block.place);
+        let said = format!(
+            "{}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert!(
+            output.status.success() && !said.contains("warning:"),
+            "{}: {said}",
+            block.place
+        );
+        assert!(
+            said.contains("1 account, 1 model, 1 caller, 1 key, 0 warnings"),
+            "{}: {said}",
+            block.place
+        );
 
         let first = folder.path().join("first");
-        let mode = std::fs::metadata(first.join("laptop.key")).unwrap().permissions().mode();
+        let mode = std::fs::metadata(first.join("laptop.key"))
+            .unwrap()
+            .permissions()
+            .mode();
         assert_eq!(mode & 0o777, 0o600, "the key is its owner's alone");
         let (address, admin) = (free_port(), free_port());
-        std::fs::write(first.join("conf/server.yaml"), format!("admin: {{ address: \"{admin}\" }}\n")).unwrap();
+        std::fs::write(
+            first.join("conf/server.yaml"),
+            format!("admin: {{ address: \"{admin}\" }}\n"),
+        )
+        .unwrap();
         let mut serve = Command::new(BINARY);
-        serve.args(["serve", "--listen", &address.to_string()]).current_dir(&first).env(VARIABLE, VALUE);
+        serve
+            .args(["serve", "--listen", &address.to_string()])
+            .current_dir(&first)
+            .env(VARIABLE, VALUE);
         let mut process = Process::spawn(&mut serve);
         ready(&mut process, admin).unwrap_or_else(|why| panic!("{}: {why}", asking.place));
-        let ask = asking.text.lines().find(|line| line.starts_with("curl ")).expect("a question");
+        let ask = asking
+            .text
+            .lines()
+            .find(|line| line.starts_with("curl "))
+            .expect("a question");
         let ask = ask.replace("127.0.0.1:8080", &address.to_string());
         let output = Command::new("sh")
             .args(["-eu", "-c", &ask])
@@ -216,7 +315,11 @@ fn the_first_account_of_the_pages_is_served_from_an_empty_folder() {
             .output()
             .expect("curl");
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an answer");
-        assert!(answer["choices"][0]["message"]["content"].is_string(), "{}: {answer}", asking.place);
+        assert!(
+            answer["choices"][0]["message"]["content"].is_string(),
+            "{}: {answer}",
+            asking.place
+        );
         let (asked, authorization) = (mock.request(0).await, format!("Bearer {VALUE}"));
         assert_eq!(
             (asked.model().as_str(), asked.field("authorization")),
@@ -229,8 +332,19 @@ fn shell(gateway: &Gateway, block: &CodeBlock, text: &str) {
     let mut rest = String::new();
     for (line, as_written) in text.lines().zip(block.text.lines()) {
         if let Some(targets) = line.strip_prefix("make ") {
-            let targets: Vec<_> = targets.split('#').next().unwrap_or_default().split_whitespace().collect();
-            program(block, Command::new("make").arg("-n").args(targets).current_dir(root()));
+            let targets: Vec<_> = targets
+                .split('#')
+                .next()
+                .unwrap_or_default()
+                .split_whitespace()
+                .collect();
+            program(
+                block,
+                Command::new("make")
+                    .arg("-n")
+                    .args(targets)
+                    .current_dir(root()),
+            );
         } else if line.starts_with("portcullis serve") {
             serves(block, as_written);
         } else {
@@ -241,7 +355,13 @@ fn shell(gateway: &Gateway, block: &CodeBlock, text: &str) {
     let here = gateway.conf.parent().unwrap();
     let bin = Path::new(BINARY).parent().unwrap().to_str().unwrap();
     let path = format!("{bin}:{}", std::env::var("PATH").unwrap_or_default());
-    program(block, Command::new("sh").args(["-eu", "-c", &rest]).current_dir(here).env("PATH", path));
+    program(
+        block,
+        Command::new("sh")
+            .args(["-eu", "-c", &rest])
+            .current_dir(here)
+            .env("PATH", path),
+    );
 }
 
 /// Runs a program, and returns what it printed.
@@ -252,10 +372,18 @@ fn program(block: &CodeBlock, command: &mut Command) -> String {
         .env("no_proxy", "*")
         .output()
         .unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     let has_error = said.replace("\"error\":null", "").contains("\"error\":");
     let failed = !output.status.success() || has_error;
-    assert_eq!(failed, block.expects_error, "{}: {}\n{said}\n{}", block.place, output.status, block.text);
+    assert_eq!(
+        failed, block.expects_error,
+        "{}: {}\n{said}\n{}",
+        block.place, output.status, block.text
+    );
     said
 }
 
@@ -263,8 +391,10 @@ fn program(block: &CodeBlock, command: &mut Command) -> String {
 fn serves(block: &CodeBlock, line: &str) {
     let dir = shipped_conf(&format!("docs-serve-{}", free_port().port()));
     let (address, admin) = (free_port(), free_port());
-    let moved =
-        |text: &str| text.replace("127.0.0.1:8080", &address.to_string()).replace("127.0.0.1:9090", &admin.to_string());
+    let moved = |text: &str| {
+        text.replace("127.0.0.1:8080", &address.to_string())
+            .replace("127.0.0.1:9090", &admin.to_string())
+    };
     let server = dir.join("conf/server.yaml");
     let text = std::fs::read_to_string(&server).unwrap();
     std::fs::write(&server, moved(&text)).unwrap();
@@ -279,10 +409,25 @@ fn serves(block: &CodeBlock, line: &str) {
 
 fn in_an_example(block: &CodeBlock) {
     let examples = std::fs::read_dir(root().join("examples")).expect("examples/");
-    let texts: Vec<_> = examples.map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
-    let lines: Vec<_> = block.text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let found = texts.iter().any(|text| lines.iter().all(|line| text.lines().any(|l| l.trim() == *line)));
-    assert!(found, "{}: this code stands in no file of examples/", block.place);
+    let texts: Vec<_> = examples
+        .map(|entry| std::fs::read_to_string(entry.unwrap().path()).unwrap())
+        .collect();
+    let lines: Vec<_> = block
+        .text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let found = texts.iter().any(|text| {
+        lines
+            .iter()
+            .all(|line| text.lines().any(|l| l.trim() == *line))
+    });
+    assert!(
+        found,
+        "{}: this code stands in no file of examples/",
+        block.place
+    );
 }
 
 /// A folder of this test's own with a copy of `conf/`.

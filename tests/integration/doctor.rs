@@ -68,8 +68,11 @@ impl Clinic {
     /// Makes a healthy configuration with this catalog. Its gateway is not started.
     fn new(catalog: &str) -> Clinic {
         let folder = Folder::new(&[("catalog.yaml", catalog)]);
-        let clinic =
-            Clinic { folder, before: String::new(), env: vec![("DOCTOR_KEY".to_owned(), ACCOUNT_KEY.to_owned())] };
+        let clinic = Clinic {
+            folder,
+            before: String::new(),
+            env: vec![("DOCTOR_KEY".to_owned(), ACCOUNT_KEY.to_owned())],
+        };
         clinic.server("", "");
         clinic
     }
@@ -86,13 +89,25 @@ impl Clinic {
         let mut text = String::new();
         let path = self.folder.path().join("ledger.sqlite");
         let ours = [
-            ("listen", format!("listen: [{{ address: \"{}\"{listen} }}]\n", free_port())),
-            ("admin", format!("admin: {{ address: \"{}\" }}\n", free_port())),
-            ("limits", "limits: { connections: 50, buffered_total: 64MiB }\n".to_owned()),
+            (
+                "listen",
+                format!("listen: [{{ address: \"{}\"{listen} }}]\n", free_port()),
+            ),
+            (
+                "admin",
+                format!("admin: {{ address: \"{}\" }}\n", free_port()),
+            ),
+            (
+                "limits",
+                "limits: { connections: 50, buffered_total: 64MiB }\n".to_owned(),
+            ),
             ("ledger", format!("ledger: {{ path: {path:?} }}\n")),
         ];
         for (key, line) in ours {
-            if !more.lines().any(|line| line.starts_with(&format!("{key}:"))) {
+            if !more
+                .lines()
+                .any(|line| line.starts_with(&format!("{key}:")))
+            {
                 text.push_str(&line);
             }
         }
@@ -117,7 +132,10 @@ impl Clinic {
             "doctor",
             "--conf",
         ]);
-        command.arg(self.folder.path()).args(arguments).current_dir(self.folder.path());
+        command
+            .arg(self.folder.path())
+            .args(arguments)
+            .current_dir(self.folder.path());
         for name in SURROUNDINGS {
             command.env_remove(name);
         }
@@ -125,9 +143,15 @@ impl Clinic {
     }
 
     fn end(mut process: Process) -> (i32, String) {
-        let status = process.wait(PATIENCE).unwrap_or_else(|| panic!("it does not end: {}", process.stderr()));
-        let (out, err) = (String::from_utf8_lossy(&process.stdout()).into_owned(), process.stderr());
-        canary::check("its output", format!("{out}{err}").as_bytes()).expect("no secret in any output");
+        let status = process
+            .wait(PATIENCE)
+            .unwrap_or_else(|| panic!("it does not end: {}", process.stderr()));
+        let (out, err) = (
+            String::from_utf8_lossy(&process.stdout()).into_owned(),
+            process.stderr(),
+        );
+        canary::check("its output", format!("{out}{err}").as_bytes())
+            .expect("no secret in any output");
         (status.code().unwrap_or(-1), format!("{out}{err}"))
     }
 
@@ -140,7 +164,9 @@ impl Clinic {
             })
         };
         let (code, text) = run(arguments).await.expect("it ends");
-        let (other, json) = run(&[arguments, &["--json"]].concat()).await.expect("it ends");
+        let (other, json) = run(&[arguments, &["--json"]].concat())
+            .await
+            .expect("it ends");
         let json: Value = serde_json::from_str(&json).unwrap_or_else(|why| panic!("{why}: {json}"));
         assert_eq!(code, other, "{text}\n{json}");
         Said { code, text, json }
@@ -167,14 +193,29 @@ impl Said {
                     .is_some_and(|name| name == subject || one["subject"]["kind"] == subject)
                 && one["check"] == check
         };
-        let told =
-            |one: &Value| format!("{} {}", one["seen"].as_str().unwrap(), one["do"].as_str().unwrap_or_default());
-        let found = self.all().iter().filter(is_it).any(|one| words.iter().all(|word| told(one).contains(word)));
-        assert!(found, "no {state} {subject} {check} with {words:?} in\n{}", self.text);
+        let told = |one: &Value| {
+            format!(
+                "{} {}",
+                one["seen"].as_str().unwrap(),
+                one["do"].as_str().unwrap_or_default()
+            )
+        };
+        let found = self
+            .all()
+            .iter()
+            .filter(is_it)
+            .any(|one| words.iter().all(|word| told(one).contains(word)));
+        assert!(
+            found,
+            "no {state} {subject} {check} with {words:?} in\n{}",
+            self.text
+        );
         // The text says it in the same words, whatever its lines are.
         let flat = self.text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(
-            words.iter().all(|word| flat.contains(&word.split_whitespace().collect::<Vec<_>>().join(" "))),
+            words
+                .iter()
+                .all(|word| flat.contains(&word.split_whitespace().collect::<Vec<_>>().join(" "))),
             "{}",
             self.text
         );
@@ -191,11 +232,20 @@ impl Said {
     #[track_caller]
     fn exits(&self, code: i32) -> &Said {
         assert_eq!(self.code, code, "{}", self.text);
-        let count = |state: &str| self.all().iter().filter(|one| one["state"] == state).count();
+        let count = |state: &str| {
+            self.all()
+                .iter()
+                .filter(|one| one["state"] == state)
+                .count()
+        };
         for state in ["ok", "warn", "fail", "skip"] {
             assert_eq!(self.json[state], count(state), "{}", self.text);
         }
-        let expected = if count("fail") > 0 { 2 } else { i32::from(count("warn") > 0) };
+        let expected = if count("fail") > 0 {
+            2
+        } else {
+            i32::from(count("warn") > 0)
+        };
         assert_eq!(code, expected, "{}", self.text);
         self
     }
@@ -203,7 +253,10 @@ impl Said {
 
 /// Returns whether a request has a credential.
 fn has_key(request: &Request) -> bool {
-    request.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+    request
+        .fields
+        .iter()
+        .any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
 }
 
 /// Lets an upstream list these models, with the right time in its head.
@@ -213,11 +266,20 @@ fn lists(mock: &Mock, models: &[&str]) {
 
 /// Does the same with a clock that is ahead.
 fn lists_at(mock: &Mock, models: &[&str], ahead: Duration) {
-    let data: Vec<Value> = models.iter().map(|id| serde_json::json!({ "id": id })).collect();
+    let data: Vec<Value> = models
+        .iter()
+        .map(|id| serde_json::json!({ "id": id }))
+        .collect();
     let list = serde_json::json!({ "object": "list", "data": data });
     mock.by(move |request| {
         // A free look asks for nothing that anybody charges for.
-        assert!(matches!((&*request.method, request.body.as_slice()), ("GET", b"") | ("POST", b"[]")), "{request:?}");
+        assert!(
+            matches!(
+                (&*request.method, request.body.as_slice()),
+                ("GET", b"") | ("POST", b"[]")
+            ),
+            "{request:?}"
+        );
         // Some servers refuse any other id.
         let id = request.field("x-request-id").expect("an id");
         assert!(uuid::Uuid::try_parse(id).is_ok(), "{id}");
@@ -237,7 +299,8 @@ fn lists_at(mock: &Mock, models: &[&str], ahead: Duration) {
 /// Checks that a free look finds a list of models and chat at a server that needs no key.
 pub async fn serves_chat(base_url: &str) {
     let said = Clinic::new(&catalog(&account(base_url, ""))).look().await;
-    said.has(("skip", "a", "credential"), &["is public"]).has(("ok", "a", "endpoints"), &["chat"]);
+    said.has(("skip", "a", "credential"), &["is public"])
+        .has(("ok", "a", "endpoints"), &["chat"]);
 }
 
 const HEALTHY: &str = "\
@@ -267,12 +330,19 @@ fn a_healthy_set_up_is_told_in_these_lines() {
         lists(&mock, &["gpt-test", "gpt-other"]);
         let mut clinic = Clinic::new(&catalog(&account(&mock.base_url(), ", serves: [chat]")));
         let (callers, admin) = (free_port(), free_port());
-        let addresses = format!("listen: [{{ address: \"{callers}\" }}]\nadmin: {{ address: \"{admin}\" }}");
-        clinic.server("", &format!("{addresses}\nledger: {{ path: ledger.sqlite }}"));
+        let addresses =
+            format!("listen: [{{ address: \"{callers}\" }}]\nadmin: {{ address: \"{admin}\" }}");
+        clinic.server(
+            "",
+            &format!("{addresses}\nledger: {{ path: ledger.sqlite }}"),
+        );
         clinic.before = "ulimit -n 1024; ".to_owned();
         let script = format!("{}exec {BINARY} doctor --conf .", clinic.before);
         let mut command = Command::new("sh");
-        command.args(["-c", &script]).current_dir(clinic.folder.path()).envs(clinic.env.iter().cloned());
+        command
+            .args(["-c", &script])
+            .current_dir(clinic.folder.path())
+            .envs(clinic.env.iter().cloned());
         for name in SURROUNDINGS {
             command.env_remove(name);
         }
@@ -284,11 +354,17 @@ fn a_healthy_set_up_is_told_in_these_lines() {
             text = text.replace(&written, &format!("{name:<15}"));
         }
         text = text.replace(&mock.address().to_string(), "UPSTREAM");
-        let machine =
-            ["ok    process          memory", "ok    ledger           disk           16 MiB could be written"];
+        let machine = [
+            "ok    process          memory",
+            "ok    ledger           disk           16 MiB could be written",
+        ];
         let is_of_machine = |line: &&str| machine.iter().any(|begin| line.starts_with(begin));
         assert_eq!(text.lines().filter(is_of_machine).count(), 2, "{text}");
-        let shown: String = text.lines().filter(|line| !is_of_machine(line)).map(|line| format!("{line}\n")).collect();
+        let shown: String = text
+            .lines()
+            .filter(|line| !is_of_machine(line))
+            .map(|line| format!("{line}\n"))
+            .collect();
         assert_eq!((code, &*shown), (0, HEALTHY), "{text}");
     });
 }
@@ -299,17 +375,37 @@ fn the_json_has_these_members() {
     crate::support::run(async {
         let mock = Mock::start().await;
         let said = Clinic::over(&mock).look().await;
-        let members = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
-        assert_eq!(members(&said.json), ["checks", "fail", "ok", "skip", "warn"]);
+        let members = |value: &Value| {
+            value
+                .as_object()
+                .expect("an object")
+                .keys()
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            members(&said.json),
+            ["checks", "fail", "ok", "skip", "warn"]
+        );
         for check in said.all() {
             assert_eq!(members(check), ["check", "do", "seen", "state", "subject"]);
             assert_eq!(members(&check["subject"]), ["kind", "name"]);
         }
-        let kinds: std::collections::BTreeSet<&str> =
-            said.all().iter().map(|check| check["subject"]["kind"].as_str().unwrap()).collect();
+        let kinds: std::collections::BTreeSet<&str> = said
+            .all()
+            .iter()
+            .map(|check| check["subject"]["kind"].as_str().unwrap())
+            .collect();
         assert_eq!(
             kinds.into_iter().collect::<Vec<_>>(),
-            ["account", "clock", "configuration", "ledger", "listener", "process"]
+            [
+                "account",
+                "clock",
+                "configuration",
+                "ledger",
+                "listener",
+                "process"
+            ]
         );
     });
 }

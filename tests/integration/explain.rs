@@ -32,7 +32,11 @@ pub fn explain(gateway: &Gateway, body: &Value, more: &[&str]) -> (Option<i32>, 
 
 #[track_caller]
 fn said(output: &Output) -> String {
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
     canary::check("what explain says", said.as_bytes()).expect("no secret in it");
     said
 }
@@ -40,7 +44,11 @@ fn said(output: &Output) -> String {
 fn explained(gateway: &Gateway, body: &Value, more: &[&str]) -> Value {
     let (code, said) = explain(gateway, body, &[more, &["--json"]].concat());
     let told: Value = serde_json::from_str(&said).unwrap_or_else(|why| panic!("{why} in {said}"));
-    assert_eq!(code, Some(i32::from(told["verdict"]["tried"] != true)), "{told:#}");
+    assert_eq!(
+        code,
+        Some(i32::from(told["verdict"]["tried"] != true)),
+        "{told:#}"
+    );
     told
 }
 
@@ -56,7 +64,9 @@ fn rich(mut body: Value) -> Value {
         "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "integer"}}}}}],
         "temperature": 0.5, "seed": 7, "user": "u-1", "logit_bias": {"1": 2},
     });
-    body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    body.as_object_mut()
+        .expect("an object")
+        .extend(more.as_object().expect("an object").clone());
     body
 }
 
@@ -66,41 +76,73 @@ fn what_is_shown_is_what_goes_up() {
         let header = "headers: { X-Team: CaNaRy-header }";
         let dialects = [
             ("dialect: openai".to_owned(), "gpt-4o-mini"),
-            ("dialect: openai, preset: mistral".to_owned(), "mistral-small"),
+            (
+                "dialect: openai, preset: mistral".to_owned(),
+                "mistral-small",
+            ),
             ("dialect: anthropic".to_owned(), "claude-sonnet-4-5"),
             ("dialect: gemini".to_owned(), "gemini-2.5-pro"),
             (AWS.to_owned(), "anthropic.claude-sonnet-4-5-20250929-v1:0"),
         ];
-        let mocks =
-            [Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await];
-        let catalog =
-            dialects.iter().zip(&mocks).enumerate().fold(Catalog::new(), |catalog, (nth, ((more, model), mock))| {
+        let mocks = [
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        ];
+        let catalog = dialects.iter().zip(&mocks).enumerate().fold(
+            Catalog::new(),
+            |catalog, (nth, ((more, model), mock))| {
                 let id = format!("a{nth}");
                 let target = format!("{id}={model}");
-                catalog.account_with(&id, mock, &format!("{more}, {header}")).model_with(
-                    &format!("m{nth}"),
-                    &[&target],
-                    "defaults: { max_tokens: 99 }",
-                )
-            });
+                catalog
+                    .account_with(&id, mock, &format!("{more}, {header}"))
+                    .model_with(
+                        &format!("m{nth}"),
+                        &[&target],
+                        "defaults: { max_tokens: 99 }",
+                    )
+            },
+        );
         let gateway = Gateway::start(catalog).await;
         for (nth, mock) in mocks.iter().enumerate() {
             let model = format!("m{nth}");
-            for (round, body) in [rich(chat(&model)), rich(chat_stream(&model))].iter().enumerate() {
+            for (round, body) in [rich(chat(&model)), rich(chat_stream(&model))]
+                .iter()
+                .enumerate()
+            {
                 let before = (mock.count(), mock.connections());
                 let told = explained(&gateway, body, &[]);
                 let (_, text) = explain(&gateway, body, &[]);
-                assert_eq!((mock.count(), mock.connections()), before, "nobody was called");
+                assert_eq!(
+                    (mock.count(), mock.connections()),
+                    before,
+                    "nobody was called"
+                );
                 gateway.post(body).await;
                 let came = mock.request(round).await;
                 let shown = &told["candidates"][0]["request"];
-                assert_eq!(shown["body"].as_str().expect("a body").as_bytes(), came.body, "{shown:#}\n{}", came.text());
+                assert_eq!(
+                    shown["body"].as_str().expect("a body").as_bytes(),
+                    came.body,
+                    "{shown:#}\n{}",
+                    came.text()
+                );
                 assert!(text.contains(&format!("\n\n{}\n", came.text())), "{text}");
                 assert_eq!(shown["method"], came.method);
-                assert_eq!(shown["url"], format!("http://{}{}", mock.address(), came.target));
-                let headers: Vec<(String, String)> = serde_json::from_value(shown["headers"].clone()).expect("pairs");
-                let names =
-                    |fields: &[(String, String)]| fields.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+                assert_eq!(
+                    shown["url"],
+                    format!("http://{}{}", mock.address(), came.target)
+                );
+                let headers: Vec<(String, String)> =
+                    serde_json::from_value(shown["headers"].clone()).expect("pairs");
+                let names = |fields: &[(String, String)]| {
+                    fields
+                        .iter()
+                        .map(|(name, _)| name.clone())
+                        .collect::<Vec<_>>()
+                };
                 assert_eq!(names(&headers), names(&came.fields));
                 for ((name, shown), (_, sent)) in headers.iter().zip(&came.fields) {
                     let is_masked = shown.contains('<');
@@ -122,26 +164,46 @@ fn the_running_state_decides_as_it_does_in_the_instance() {
         let url = format!("http://{}/status", gateway.admin);
         let first = |told: &Value| told["candidates"][0]["account"].clone();
         assert_eq!(first(&explained(&gateway, &chat("m"), &[])), "a");
-        assert_eq!(first(&explained(&gateway, &chat("m"), &["--status", &url])), "a");
+        assert_eq!(
+            first(&explained(&gateway, &chat("m"), &["--status", &url])),
+            "a"
+        );
 
-        mocks[0].push(Script::json(429, &json!({"error": {"message": "slow"}})).with("retry-after", "50"));
+        mocks[0].push(
+            Script::json(429, &json!({"error": {"message": "slow"}})).with("retry-after", "50"),
+        );
         gateway.post(&chat("m")).await;
         let told = explained(&gateway, &chat("m"), &["--status", &url]);
         assert_eq!(first(&told), "b");
         assert_eq!(told["candidates"][1]["state"], "resting");
         let why = told["candidates"][1]["why"].as_str().expect("a reason");
-        assert!(why.starts_with("rests for ") && why.ends_with("s more (rate)"), "{why}");
+        assert!(
+            why.starts_with("rests for ") && why.ends_with("s more (rate)"),
+            "{why}"
+        );
 
         // A page that was saved says the same.
         let file = gateway.conf.with_file_name("status.json");
         std::fs::write(&file, gateway.admin("/status").1).expect("written");
-        let saved = explained(&gateway, &chat("m"), &["--status", file.to_str().expect("a path")]);
+        let saved = explained(
+            &gateway,
+            &chat("m"),
+            &["--status", file.to_str().expect("a path")],
+        );
         assert_eq!(saved["candidates"][1]["state"], "resting");
-        assert_eq!(first(&explained(&gateway, &chat("m"), &[])), "a", "without it nothing is known");
+        assert_eq!(
+            first(&explained(&gateway, &chat("m"), &[])),
+            "a",
+            "without it nothing is known"
+        );
 
         let before = (mocks[0].count(), mocks[1].count());
         gateway.post(&chat("m")).await;
-        assert_eq!((mocks[0].count(), mocks[1].count()), (before.0, before.1 + 1), "and so it is");
+        assert_eq!(
+            (mocks[0].count(), mocks[1].count()),
+            (before.0, before.1 + 1),
+            "and so it is"
+        );
     });
 }
 
@@ -161,7 +223,10 @@ fn an_open_breaker_and_a_full_account_are_told() {
             gateway.post(&chat("broken")).await;
         }
         let told = explained(&gateway, &chat("broken"), &["--status", &url]);
-        assert_eq!((&told["candidates"][0]["state"], &told["verdict"]["tried"]), (&json!("last_resort"), &json!(true)));
+        assert_eq!(
+            (&told["candidates"][0]["state"], &told["verdict"]["tried"]),
+            (&json!("last_resort"), &json!(true))
+        );
         let why = told["candidates"][0]["why"].as_str().expect("a reason");
         assert!(why.starts_with("its breaker is open for "), "{why}");
         // What another of its targets does says nothing about this one.
@@ -170,7 +235,10 @@ fn an_open_breaker_and_a_full_account_are_told() {
         let gate = Gate::new();
         full.on("full", Script::sse().event(delta("a")).wait(&gate).done());
         let (open, _) = gateway.open(&chat_stream("full")).await;
-        eventually("it is in flight", || (gateway.status()["accounts"][1]["in_flight"] == 1).then_some(())).await;
+        eventually("it is in flight", || {
+            (gateway.status()["accounts"][1]["in_flight"] == 1).then_some(())
+        })
+        .await;
         let told = explained(&gateway, &chat("full"), &["--status", &url]);
         assert_eq!(told["candidates"][0]["state"], "full");
         assert_eq!(told["verdict"]["status"], 503);
@@ -205,7 +273,14 @@ fn folder() -> Folder {
 #[test]
 fn no_secret_is_read_and_none_is_told() {
     let folder = folder();
-    let file = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
+    let file = |name: &str| {
+        folder
+            .path()
+            .join(name)
+            .to_str()
+            .expect("a path")
+            .to_owned()
+    };
     // `Folder::run` looks for secrets in all output.
     for more in [&["--json"][..], &[]] {
         let ran = folder.run(&[&["explain", "--key", "acme/prod", &file("m.json")], more].concat());
@@ -216,23 +291,61 @@ fn no_secret_is_read_and_none_is_told() {
     }
     for wrong in [
         &["explain", "--key", KEY, &file("m.json")][..],
-        &["explain", "--key", "acme/prod", &file("m.json"), "--header", &format!("authorization: Bearer {KEY}")],
-        &["explain", "--key", "acme/prod", &file("m.json"), "--header", ACCOUNT_KEY],
-        &["explain", "--key", "acme/prod", &file("m.json"), "--status", &format!("http://{KEY}@127.0.0.1:1/status")],
+        &[
+            "explain",
+            "--key",
+            "acme/prod",
+            &file("m.json"),
+            "--header",
+            &format!("authorization: Bearer {KEY}"),
+        ],
+        &[
+            "explain",
+            "--key",
+            "acme/prod",
+            &file("m.json"),
+            "--header",
+            ACCOUNT_KEY,
+        ],
+        &[
+            "explain",
+            "--key",
+            "acme/prod",
+            &file("m.json"),
+            "--status",
+            &format!("http://{KEY}@127.0.0.1:1/status"),
+        ],
     ] {
         let ran = folder.run(wrong);
-        assert_eq!((ran.status.code(), ran.stdout.as_str()), (Some(2), ""), "{}", ran.stderr);
+        assert_eq!(
+            (ran.status.code(), ran.stdout.as_str()),
+            (Some(2), ""),
+            "{}",
+            ran.stderr
+        );
         assert!(!ran.stderr.is_empty());
     }
     folder.write("v.json", chat("v").to_string());
     let ran = folder.run(&["explain", "--key", "acme/prod", &file("v.json")]);
-    assert!(ran.stdout.contains("authorization: Bearer <token, fetched once an hour>\n"), "{}", ran.stdout);
+    assert!(
+        ran.stdout
+            .contains("authorization: Bearer <token, fetched once an hour>\n"),
+        "{}",
+        ran.stdout
+    );
 }
 
 #[test]
 fn the_exit_code_tells_whether_it_would_be_tried() {
     let folder = folder();
-    let file = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
+    let file = |name: &str| {
+        folder
+            .path()
+            .join(name)
+            .to_str()
+            .expect("a path")
+            .to_owned()
+    };
     let check = |arguments: &[&str], code: i32, first: &str| {
         let ran = folder.run(&[&["explain"], arguments].concat());
         let said = format!("{}{}", ran.stdout, ran.stderr);
@@ -256,37 +369,82 @@ fn the_exit_code_tells_whether_it_would_be_tried() {
         "no: the request would be sent to no upstream, and the caller would get 401 invalid_api_key: there is no \
          key acme/prd",
     );
-    check(&["--key", "acme/prod", &file("none.json")], 2, "the file with the request cannot be read: No such file");
     check(
-        &["--key", "acme/prod", &file("m.json"), "--status", &file("m.json")],
+        &["--key", "acme/prod", &file("none.json")],
+        2,
+        "the file with the request cannot be read: No such file",
+    );
+    check(
+        &[
+            "--key",
+            "acme/prod",
+            &file("m.json"),
+            "--status",
+            &file("m.json"),
+        ],
         2,
         "--status: this is not a /status page of this version",
     );
     check(
-        &["--key", "acme/prod", &file("m.json"), "--status", "https://127.0.0.1/status"],
+        &[
+            "--key",
+            "acme/prod",
+            &file("m.json"),
+            "--status",
+            "https://127.0.0.1/status",
+        ],
         2,
         "--status: the URL must begin with http://",
     );
     check(
-        &["--key", "acme/prod", &file("m.json"), "--status", "http://127.0.0.1:1"],
+        &[
+            "--key",
+            "acme/prod",
+            &file("m.json"),
+            "--status",
+            "http://127.0.0.1:1",
+        ],
         2,
         "--status: http://127.0.0.1:1 does not answer",
     );
-    check(&[&file("m.json")], 2, "error: the following required arguments");
+    check(
+        &[&file("m.json")],
+        2,
+        "error: the following required arguments",
+    );
     folder.write("catalog.yaml", "accounts: {}\n");
-    check(&["--key", "acme/prod", &file("m.json")], 2, "catalog.yaml models: is missing");
+    check(
+        &["--key", "acme/prod", &file("m.json")],
+        2,
+        "catalog.yaml models: is missing",
+    );
 }
 
 #[test]
 fn a_request_may_come_from_standard_input() {
     let folder = folder();
     let mut command = Command::new(BINARY);
-    command.args(["explain", "--key", "acme/prod", "-", "--conf"]).arg(folder.path());
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
-    child.stdin.take().expect("piped").write_all(chat("m").to_string().as_bytes()).expect("taken");
+    command
+        .args(["explain", "--key", "acme/prod", "-", "--conf"])
+        .arg(folder.path());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    child
+        .stdin
+        .take()
+        .expect("piped")
+        .write_all(chat("m").to_string().as_bytes())
+        .expect("taken");
     let output = child.wait_with_output().expect("it ends");
-    assert!(output.status.success() && said(&output).starts_with("yes: "), "{}", said(&output));
+    assert!(
+        output.status.success() && said(&output).starts_with("yes: "),
+        "{}",
+        said(&output)
+    );
 }
 
 /// A request in the format of another door is explained as the gateway would treat it.
@@ -307,28 +465,58 @@ fn the_doors_are_explained_too() {
         };
         let explain = |args: &[&str]| {
             let told = portcullis(&[&["explain", "--conf", &conf], args].concat());
-            (told.status.code(), String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned())
+            (
+                told.status.code(),
+                String::from_utf8_lossy(&[told.stdout, told.stderr].concat()).into_owned(),
+            )
         };
-        let messages =
-            json!({"model": "m", "max_tokens": 9, "top_k": 5, "messages": [{"role": "user", "content": "hello"}]});
+        let messages = json!({"model": "m", "max_tokens": 9, "top_k": 5, "messages": [{"role": "user", "content": "hello"}]});
         let contents = json!({"contents": [{"parts": [{"text": "hello"}]}]});
-        let (messages, contents) = (file("messages.json", &messages), file("contents.json", &contents));
+        let (messages, contents) = (
+            file("messages.json", &messages),
+            file("contents.json", &contents),
+        );
         let key = ["--key", "acme/prod"];
-        let (code, said) = explain(&[&key[..], &["--door", "messages", "--json", &messages]].concat());
+        let (code, said) =
+            explain(&[&key[..], &["--door", "messages", "--json", &messages]].concat());
         assert_eq!(code, Some(0), "{said}");
         let told: Value = serde_json::from_str(&said).unwrap();
-        assert_eq!(told["candidates"][0]["request"]["dropped"], json!(["top_k"]), "{said}");
+        assert_eq!(
+            told["candidates"][0]["request"]["dropped"],
+            json!(["top_k"]),
+            "{said}"
+        );
         // To the same format it passes.
-        assert_eq!(told["candidates"][1]["request"]["dropped"], json!([]), "{said}");
+        assert_eq!(
+            told["candidates"][1]["request"]["dropped"],
+            json!([]),
+            "{said}"
+        );
         // Where the body says them, the path has no place for them.
-        let (code, said) = explain(&[&key[..], &["--door", "messages", "--model", "m", &messages]].concat());
-        assert!(code == Some(1) && said.contains("leave out --model, --stream"), "{said}");
-        let (code, said) = explain(&[&key[..], &["--door", "gemini", "--model", "m", "--stream", &contents]].concat());
-        assert!(code == Some(0) && said.contains("a stream") && !said.contains("not a stream"), "{said}");
+        let (code, said) =
+            explain(&[&key[..], &["--door", "messages", "--model", "m", &messages]].concat());
+        assert!(
+            code == Some(1) && said.contains("leave out --model, --stream"),
+            "{said}"
+        );
+        let (code, said) = explain(
+            &[
+                &key[..],
+                &["--door", "gemini", "--model", "m", "--stream", &contents],
+            ]
+            .concat(),
+        );
+        assert!(
+            code == Some(0) && said.contains("a stream") && !said.contains("not a stream"),
+            "{said}"
+        );
         let (code, said) = explain(&[&key[..], &["--door", "gemini", &contents]].concat());
         assert!(code == Some(1) && said.contains("--model MODEL"), "{said}");
         let (code, said) = explain(&[&key[..], &["--door", "soap", &contents]].concat());
-        assert!(code == Some(2) && said.contains("chat, messages, responses, gemini, gemini_array"), "{said}");
+        assert!(
+            code == Some(2) && said.contains("chat, messages, responses, gemini, gemini_array"),
+            "{said}"
+        );
 
         let (code, said) = explain(&["--doors", "m", "--json"]);
         assert_eq!(code, Some(0), "{said}");
@@ -336,21 +524,39 @@ fn the_doors_are_explained_too() {
         let doors = told["doors"].as_array().unwrap();
         assert_eq!(doors.len(), 8, "{said}");
         let at = |door: &str, account: &str| {
-            doors.iter().find(|row| row["door"] == door && row["account"] == account).unwrap().clone()
+            doors
+                .iter()
+                .find(|row| row["door"] == door && row["account"] == account)
+                .unwrap()
+                .clone()
         };
-        let has = |row: &Value, list: &str, name: &str| row[list].as_array().unwrap().contains(&json!(name));
+        let has = |row: &Value, list: &str, name: &str| {
+            row[list].as_array().unwrap().contains(&json!(name))
+        };
         let to_openai = at("messages", "o");
-        assert!(has(&to_openai, "lost", "top_k") && has(&to_openai, "refused", "web search"), "{to_openai}");
+        assert!(
+            has(&to_openai, "lost", "top_k") && has(&to_openai, "refused", "web search"),
+            "{to_openai}"
+        );
         let passed = at("messages", "a");
-        assert!(!has(&passed, "lost", "top_k") && !has(&passed, "refused", "web search"), "{passed}");
+        assert!(
+            !has(&passed, "lost", "top_k") && !has(&passed, "refused", "web search"),
+            "{passed}"
+        );
         // What may be said is what the account allows: containers are a reference.
         assert!(has(&passed, "refused", "container"), "{passed}");
         assert_eq!(at("chat", "o")["lost"], json!([]));
         assert!(has(&at("chat", "a"), "lost", "seed"), "{said}");
         assert!(has(&at("gemini", "o"), "lost", "safetySettings"), "{said}");
-        assert!(has(&at("responses", "a"), "lost", "tools[].web_search"), "{said}");
+        assert!(
+            has(&at("responses", "a"), "lost", "tools[].web_search"),
+            "{said}"
+        );
         let (code, said) = explain(&["--doors", "m"]);
-        assert!(code == Some(0) && said.contains("\nmessages at o (gpt-4o)\n  lost     "), "{said}");
+        assert!(
+            code == Some(0) && said.contains("\nmessages at o (gpt-4o)\n  lost     "),
+            "{said}"
+        );
         assert_eq!(explain(&["--doors", "nothing"]).0, Some(2));
         assert_eq!(mock.count(), 0);
     });

@@ -9,7 +9,9 @@ use crate::routing::target;
 use crate::support::canary::ACCOUNT_KEY;
 use crate::support::client::{Response, post_as};
 use crate::support::script;
-use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, is_about, join_all, run};
+use crate::support::{
+    Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, is_about, join_all, run,
+};
 
 const OTHER_KEY: &str = "sk-CaNaRy-caller-other-0123456789abcdefghijklmnop";
 
@@ -17,14 +19,25 @@ const OTHER_KEY: &str = "sk-CaNaRy-caller-other-0123456789abcdefghijklmnop";
 pub fn trail(line: &Value) -> String {
     let attempts = line["attempts"].as_array().expect("attempts").iter();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    attempts.map(|a| format!("{}:{}", text(&a["account"]), text(&a["outcome"]))).collect::<Vec<_>>().join(" ")
+    attempts
+        .map(|a| format!("{}:{}", text(&a["account"]), text(&a["outcome"])))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// The same of a caller who left at once. On a slow machine that takes longer than a caller must
 /// wait to have given an account up.
 pub fn trail_of_leaver(line: &Value) -> String {
-    let is_slow = line["attempts"].as_array().expect("attempts").iter().any(|a| a["ms"].as_u64() >= Some(1_000));
-    if is_slow { trail(line).replace("given_up", "client_left") } else { trail(line) }
+    let is_slow = line["attempts"]
+        .as_array()
+        .expect("attempts")
+        .iter()
+        .any(|a| a["ms"].as_u64() >= Some(1_000));
+    if is_slow {
+        trail(line).replace("given_up", "client_left")
+    } else {
+        trail(line)
+    }
 }
 
 pub fn retry_after(response: &Response) -> u64 {
@@ -50,12 +63,21 @@ fn targets_are_tried_in_the_order_written_and_no_more_than_attempts() {
                 mock.always(Script::error(500, "out of order"));
             }
             let catalog = Catalog::chain(&mocks.each_ref());
-            let gateway = Gateway::with(catalog).server(&format!("attempts: {attempts}")).start().await;
+            let gateway = Gateway::with(catalog)
+                .server(&format!("attempts: {attempts}"))
+                .start()
+                .await;
             let answer = gateway.post(&chat("m")).await;
             answer.is_error(502, "bad_upstream_response");
-            assert_eq!(answer.field("x-should-retry"), (tried > 1).then_some("false"));
+            assert_eq!(
+                answer.field("x-should-retry"),
+                (tried > 1).then_some("false")
+            );
             let seen: Vec<_> = mocks.iter().map(Mock::count).collect();
-            assert_eq!(seen, (0..5).map(|n| usize::from(n < tried)).collect::<Vec<_>>());
+            assert_eq!(
+                seen,
+                (0..5).map(|n| usize::from(n < tried)).collect::<Vec<_>>()
+            );
             let all = ["a:status", "b:status", "c:status", "d:status", "e:status"];
             assert_eq!(trail(&gateway.line().await), all[..tried].join(" "));
         }
@@ -67,12 +89,15 @@ fn weighted_targets_share_as_their_weights_say() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let catalog = Catalog::new().account("a", &a).account("b", &b);
-        let catalog = catalog.model_with("m", &["a, weight: 8", "b, weight: 2"], "strategy: weighted");
+        let catalog =
+            catalog.model_with("m", &["a, weight: 8", "b, weight: 2"], "strategy: weighted");
         let gateway = Gateway::start(catalog).await;
         let mut connection = gateway.connect().await;
         const ALL: usize = 400;
         for _ in 0..ALL {
-            connection.send(crate::support::client::post(&chat("m"))).await;
+            connection
+                .send(crate::support::client::post(&chat("m")))
+                .await;
             assert_eq!(connection.response().await.status, 200);
         }
         drop(connection);
@@ -89,7 +114,11 @@ fn weighted_targets_stand_in_for_each_other() {
         let (a, b) = (Mock::start().await, Mock::start().await);
         a.always(Script::error(500, "out of order"));
         let catalog = Catalog::new().account("a", &a).account("b", &b);
-        let catalog = catalog.model_with("m", &["a, weight: 1000", "b, weight: 1"], "strategy: weighted");
+        let catalog = catalog.model_with(
+            "m",
+            &["a, weight: 1000", "b, weight: 1"],
+            "strategy: weighted",
+        );
         let gateway = Gateway::start(catalog).await;
         for _ in 0..5 {
             assert_eq!(gateway.post(&chat("m")).await.status, 200);
@@ -109,23 +138,43 @@ fn fallbacks_answer_in_the_name_of_the_model_that_was_asked_for() {
             .model_with("m", &["bad"], "aliases: [alias], fallbacks: [f]")
             .model("f", &["good=upstream-name"]);
         let gateway = Gateway::start(catalog).await;
-        for (asked, body) in
-            [("m", chat("m")), ("alias", chat("alias")), ("m", chat_stream("m")), ("alias", chat_stream("alias"))]
-        {
+        for (asked, body) in [
+            ("m", chat("m")),
+            ("alias", chat("alias")),
+            ("m", chat_stream("m")),
+            ("alias", chat_stream("alias")),
+        ] {
             let answer = gateway.post(&body).await;
-            assert_eq!((answer.status, answer.field("x-portcullis-model")), (200, Some("f")));
+            assert_eq!(
+                (answer.status, answer.field("x-portcullis-model")),
+                (200, Some("f"))
+            );
             match answer.events().first() {
-                Some(event) => assert_eq!(serde_json::from_str::<Value>(event).unwrap()["model"], asked),
+                Some(event) => assert_eq!(
+                    serde_json::from_str::<Value>(event).unwrap()["model"],
+                    asked
+                ),
                 None => assert_eq!(answer.json()["model"], asked),
             }
         }
         assert_eq!(good.request(0).await.model(), "upstream-name");
         let itself = gateway.post(&chat("f")).await;
-        assert_eq!((itself.status, itself.field("x-portcullis-model")), (200, None));
+        assert_eq!(
+            (itself.status, itself.field("x-portcullis-model")),
+            (200, None)
+        );
         let line = gateway.access_lines(5).await.remove(0);
         assert_eq!(
-            (trail(&line).as_str(), &line["account"], &line["upstream_model"]),
-            ("bad:status good:ok", &json!("good"), &json!("upstream-name"))
+            (
+                trail(&line).as_str(),
+                &line["account"],
+                &line["upstream_model"]
+            ),
+            (
+                "bad:status good:ok",
+                &json!("good"),
+                &json!("upstream-name")
+            )
         );
         assert_eq!(line["model"], "m");
     });
@@ -135,12 +184,23 @@ fn fallbacks_answer_in_the_name_of_the_model_that_was_asked_for() {
 fn an_alias_is_no_other_model() {
     run(async {
         let mock = Mock::start().await;
-        let gateway =
-            Gateway::start(Catalog::new().account("a", &mock).model_with("m", &["a"], "aliases: [alias]")).await;
+        let gateway = Gateway::start(Catalog::new().account("a", &mock).model_with(
+            "m",
+            &["a"],
+            "aliases: [alias]",
+        ))
+        .await;
         for body in [chat("alias"), chat_stream("alias")] {
             let answer = gateway.post(&body).await;
-            assert_eq!((answer.status, answer.field("x-portcullis-model")), (200, None));
-            assert!(answer.text().contains("\"model\":\"alias\""), "{}", answer.text());
+            assert_eq!(
+                (answer.status, answer.field("x-portcullis-model")),
+                (200, None)
+            );
+            assert!(
+                answer.text().contains("\"model\":\"alias\""),
+                "{}",
+                answer.text()
+            );
         }
         assert_eq!(mock.request(0).await.model(), "m");
     });
@@ -162,7 +222,10 @@ fn fallbacks_are_for_those_who_may_use_them_and_are_not_followed_further() {
         let gateway = Gateway::start(catalog).await;
         let refused = gateway.raw(post_as(OTHER_KEY, &chat("forbidden"))).await;
         refused.is_error(502, "bad_upstream_response");
-        gateway.post(&chat("deep")).await.is_error(502, "bad_upstream_response");
+        gateway
+            .post(&chat("deep"))
+            .await
+            .is_error(502, "bad_upstream_response");
         assert_eq!((bad.count(), good.count()), (3, 0));
         assert_eq!(gateway.post(&chat("forbidden")).await.status, 200);
         gateway.access_lines(3).await;
@@ -181,13 +244,32 @@ struct Row {
     rests: bool,
 }
 
-fn row(script: Script, shown: (u16, &'static str), outcome: &'static str, next: bool, rests: bool) -> Row {
-    let kind = if next { "upstream_error" } else { "invalid_request_error" };
-    Row { script, shown: (shown.0, shown.1, kind), outcome, next, rests }
+fn row(
+    script: Script,
+    shown: (u16, &'static str),
+    outcome: &'static str,
+    next: bool,
+    rests: bool,
+) -> Row {
+    let kind = if next {
+        "upstream_error"
+    } else {
+        "invalid_request_error"
+    };
+    Row {
+        script,
+        shown: (shown.0, shown.1, kind),
+        outcome,
+        next,
+        rests,
+    }
 }
 
 fn coded(status: u16, kind: &str, code: &str) -> Script {
-    Script::json(status, &json!({"error": {"message": "it said no", "type": kind, "param": "messages", "code": code}}))
+    Script::json(
+        status,
+        &json!({"error": {"message": "it said no", "type": kind, "param": "messages", "code": code}}),
+    )
 }
 
 fn rows() -> Vec<Row> {
@@ -210,20 +292,44 @@ fn rows() -> Vec<Row> {
         ),
         row(error(401), UNAVAILABLE, "credential", true, true),
         row(error(402), UNAVAILABLE, "credential", true, true),
-        row(coded(429, "insufficient_quota", "insufficient_quota"), UNAVAILABLE, "credential", true, true),
+        row(
+            coded(429, "insufficient_quota", "insufficient_quota"),
+            UNAVAILABLE,
+            "credential",
+            true,
+            true,
+        ),
         row(error(403), BAD, "refused", true, false),
         row(error(404), BAD, "refused", true, false),
         row(redirect, BAD, "refused", true, false),
         row(error(304), BAD, "refused", true, false),
         row(error(429), LIMITED, "rate_limited", true, true),
         row(error(529), OVERLOADED, "overloaded", true, true),
-        row(Script::error(503, "The model is overloaded."), OVERLOADED, "overloaded", true, true),
+        row(
+            Script::error(503, "The model is overloaded."),
+            OVERLOADED,
+            "overloaded",
+            true,
+            true,
+        ),
         row(error(500), BAD, "status", true, false),
         row(error(502), BAD, "status", true, false),
         row(error(503), BAD, "status", true, false),
         row(error(504), BAD, "status", true, false),
-        row(Script::text(500, "text/html", "<html>oops</html>"), BAD, "status", true, false),
-        row(Script::text(400, "text/plain", "no"), (400, ""), "callers_fault", false, false),
+        row(
+            Script::text(500, "text/html", "<html>oops</html>"),
+            BAD,
+            "status",
+            true,
+            false,
+        ),
+        row(
+            Script::text(400, "text/plain", "no"),
+            (400, ""),
+            "callers_fault",
+            false,
+            false,
+        ),
     ]
 }
 
@@ -239,13 +345,20 @@ fn d15_d17_failures_follow_the_table_of_classes() {
                 bad.on(&id, row.script.clone());
                 let alone = format!("alone-{id}");
                 catalog = catalog.account(&id, &bad).account(&alone, &bad);
-                catalog = catalog.model(&id, &[&id, "good"]).model_with(&alone, &[&format!("{alone}={id}")], "");
+                catalog = catalog.model(&id, &[&id, "good"]).model_with(
+                    &alone,
+                    &[&format!("{alone}={id}")],
+                    "",
+                );
             }
         }
         let gateway = Gateway::start(catalog).await;
         let mut lines = 0;
         for (n, row) in rows().into_iter().enumerate() {
-            for (kind, body) in [("whole", chat as fn(&str) -> Value), ("stream", chat_stream)] {
+            for (kind, body) in [
+                ("whole", chat as fn(&str) -> Value),
+                ("stream", chat_stream),
+            ] {
                 let id = format!("{kind}-{n}");
                 let (status, code, type_) = row.shown;
                 let what = format!("{id}: {}", row.outcome);
@@ -256,8 +369,16 @@ fn d15_d17_failures_follow_the_table_of_classes() {
                 // Where only the operator can help, nobody is told to wait; else there was one
                 // attempt, and the next may do better.
                 let in_vain = row.outcome == "credential";
-                assert_eq!(alone.field("retry-after").is_some(), [429, 503].contains(&status) && !in_vain, "{what}");
-                assert_eq!(alone.field("x-should-retry"), in_vain.then_some("false"), "{what}");
+                assert_eq!(
+                    alone.field("retry-after").is_some(),
+                    [429, 503].contains(&status) && !in_vain,
+                    "{what}"
+                );
+                assert_eq!(
+                    alone.field("x-should-retry"),
+                    in_vain.then_some("false"),
+                    "{what}"
+                );
                 assert_eq!(alone.field("location"), None);
                 lines += 1;
                 let line = gateway.access_lines(lines).await.pop().unwrap();
@@ -291,12 +412,17 @@ fn d15_the_upstreams_words_are_shown_without_its_keys() {
         let mock = Mock::start().await;
         mock.always(Script::error(
             400,
-            &format!("temperature is 3; your key {ACCOUNT_KEY} and sk-live-0123456789abcdef are good"),
+            &format!(
+                "temperature is 3; your key {ACCOUNT_KEY} and sk-live-0123456789abcdef are good"
+            ),
         ));
         let gateway = Gateway::over(&mock).await;
         let error = gateway.post(&chat("m")).await.is_error(400, "");
         let message = error["message"].as_str().unwrap();
-        assert!(message.contains("temperature is 3") && !message.contains("0123456789abcdef"), "{message}");
+        assert!(
+            message.contains("temperature is 3") && !message.contains("0123456789abcdef"),
+            "{message}"
+        );
         let line = gateway.line().await;
         assert!(!line.to_string().contains("0123456789abcdef"), "{line}");
     });
@@ -313,14 +439,22 @@ fn is_for_the_operator(answer: &Response) {
         answer.text()
     );
     let text = answer.text();
-    assert!(text.contains("operator") && !text.contains("bad key") && !text.contains("401"), "{text}");
+    assert!(
+        text.contains("operator") && !text.contains("bad key") && !text.contains("401"),
+        "{text}"
+    );
 }
 
 #[test]
 fn only_where_all_need_their_operator_is_no_retry_worth_its_while() {
     run(async {
-        let mocks =
-            [Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await, Mock::start().await];
+        let mocks = [
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        ];
         let [a, b, limited, busy, broken] = mocks.each_ref();
         a.always(Script::error(401, "bad key"));
         b.always(Script::error(402, "no money"));
@@ -328,8 +462,13 @@ fn only_where_all_need_their_operator_is_no_retry_worth_its_while() {
         broken.always(Script::error(500, "out of order"));
         let gate = Gate::new();
         busy.push(Script::new().wait(&gate).then_answer("first"));
-        let catalog = Catalog::chain(&mocks.each_ref()).account_with("full", busy, "concurrency: 1");
-        let catalog = catalog.account("a2", a).account("a3", a).account("a4", a).account("a5", a);
+        let catalog =
+            Catalog::chain(&mocks.each_ref()).account_with("full", busy, "concurrency: 1");
+        let catalog = catalog
+            .account("a2", a)
+            .account("a3", a)
+            .account("a4", a)
+            .account("a5", a);
         let catalog = catalog
             .model("both", &["a", "b"])
             .model_with("queued", &["a", "b"], "queue: { wait: 30s }")
@@ -343,20 +482,35 @@ fn only_where_all_need_their_operator_is_no_retry_worth_its_while() {
         let gateway = Gateway::start(catalog).await;
         // Asked for the first time, and when all rest; without a minute in a queue.
         let began = std::time::Instant::now();
-        for (model, code) in [("both", "upstream_unavailable"), ("both", "no_capacity"), ("queued", "no_capacity")] {
+        for (model, code) in [
+            ("both", "upstream_unavailable"),
+            ("both", "no_capacity"),
+            ("queued", "no_capacity"),
+        ] {
             let answer = gateway.post(&chat(model)).await;
             answer.is_error(503, code);
             is_for_the_operator(&answer);
         }
-        assert!(began.elapsed() < Duration::from_secs(29), "nobody waits in the queue: {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < Duration::from_secs(29),
+            "nobody waits in the queue: {:?}",
+            began.elapsed()
+        );
         assert_eq!((a.count(), b.count()), (1, 1));
         // One is back by itself: when it is said.
-        gateway.post(&chat("limited")).await.is_error(429, "upstream_rate_limited");
+        gateway
+            .post(&chat("limited"))
+            .await
+            .is_error(429, "upstream_rate_limited");
         for code in ["upstream_unavailable", "no_capacity"] {
             let answer = gateway.post(&chat("then-limited")).await;
             answer.is_error(503, code);
             assert_eq!(answer.field("x-should-retry"), None, "{}", answer.text());
-            assert!((10..=20).contains(&retry_after(&answer)), "{:?}", answer.fields);
+            assert!(
+                (10..=20).contains(&retry_after(&answer)),
+                "{:?}",
+                answer.fields
+            );
         }
         // One is full: it may be free at any moment.
         let body = chat("full");
@@ -377,7 +531,11 @@ fn only_where_all_need_their_operator_is_no_retry_worth_its_while() {
         answer.is_error(502, "bad_upstream_response");
         let answer = gateway.post(&chat("broken-then")).await;
         answer.is_error(503, "upstream_unavailable");
-        assert!(retry_after(&answer) <= 5 && answer.field("x-should-retry") == Some("false"), "{:?}", answer.fields);
+        assert!(
+            retry_after(&answer) <= 5 && answer.field("x-should-retry") == Some("false"),
+            "{:?}",
+            answer.fields
+        );
         assert!(!answer.text().contains("operator"), "{}", answer.text());
         // While the one with the bad credential rests, the other is worth another try.
         let answer = gateway.post(&chat("then-broken")).await;
@@ -393,17 +551,31 @@ fn behind_an_open_breaker_a_server_that_is_not_there_has_time_to_start() {
     run(async {
         let (nobody, broken) = (Mock::refusing().await, Mock::start().await);
         broken.always(Script::error(500, "out of order"));
-        let catalog = Catalog::new().account_at("a", &nobody.base_url(), "").model("m", &["a"]);
+        let catalog = Catalog::new()
+            .account_at("a", &nobody.base_url(), "")
+            .model("m", &["a"]);
         let gateway = Gateway::start(catalog.account("b", &broken).model("n", &["b"])).await;
         let mut codes = Vec::new();
         for _ in 0..8 {
             let answer = gateway.post(&chat("m")).await;
-            assert!((5..=8).contains(&retry_after(&answer)), "{:?} {}", answer.fields, answer.text());
+            assert!(
+                (5..=8).contains(&retry_after(&answer)),
+                "{:?} {}",
+                answer.fields,
+                answer.text()
+            );
             assert_eq!((answer.status, answer.field("x-should-retry")), (503, None));
-            codes.push(answer.json()["error"]["code"].as_str().unwrap_or_default().to_owned());
+            codes.push(
+                answer.json()["error"]["code"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned(),
+            );
         }
         assert!(
-            ["upstream_unavailable", "no_capacity"].iter().all(|code| codes.iter().any(|one| one == code)),
+            ["upstream_unavailable", "no_capacity"]
+                .iter()
+                .all(|code| codes.iter().any(|one| one == code)),
             "{codes:?}"
         );
         // Who answers with errors may be back at any moment.
@@ -412,7 +584,10 @@ fn behind_an_open_breaker_a_server_that_is_not_there_has_time_to_start() {
             let answer = gateway.post(&chat("n")).await;
             seen.extend((answer.status == 503).then(|| retry_after(&answer)));
         }
-        assert!(!seen.is_empty() && seen.iter().all(|wait| (1..=2).contains(wait)), "{seen:?}");
+        assert!(
+            !seen.is_empty() && seen.iter().all(|wait| (1..=2).contains(wait)),
+            "{seen:?}"
+        );
         gateway.access_lines(16).await;
     });
 }
@@ -422,7 +597,13 @@ fn an_account_with_a_bad_credential_rests_for_a_minute() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::error(401, "bad key"));
-        let gateway = Gateway::start(Catalog::new().account("a", &mock).model("m", &["a"]).model("n", &["a"])).await;
+        let gateway = Gateway::start(
+            Catalog::new()
+                .account("a", &mock)
+                .model("m", &["a"])
+                .model("n", &["a"]),
+        )
+        .await;
         let first = gateway.post(&chat("m")).await;
         first.is_error(503, "upstream_unavailable");
         is_for_the_operator(&first);
@@ -448,9 +629,18 @@ fn an_account_that_refuses_a_model_three_times_rests_for_that_model() {
     run(async {
         let mock = Mock::start().await;
         mock.on("m", Script::error(404, "no such model"));
-        let gateway = Gateway::start(Catalog::new().account("a", &mock).model("m", &["a"]).model("n", &["a"])).await;
+        let gateway = Gateway::start(
+            Catalog::new()
+                .account("a", &mock)
+                .model("m", &["a"])
+                .model("n", &["a"]),
+        )
+        .await;
         for _ in 0..3 {
-            gateway.post(&chat("m")).await.is_error(502, "bad_upstream_response");
+            gateway
+                .post(&chat("m"))
+                .await
+                .is_error(502, "bad_upstream_response");
         }
         let later = gateway.post(&chat("m")).await;
         later.is_error(503, "no_capacity");
@@ -485,7 +675,9 @@ fn refusals_that_an_answer_interrupts_are_not_in_a_row() {
 #[test]
 fn d16_a_rate_limited_account_rests_as_long_as_it_says() {
     run(async {
-        let date = |ahead: u64| httpdate::fmt_http_date(std::time::SystemTime::now() + Duration::from_secs(ahead));
+        let date = |ahead: u64| {
+            httpdate::fmt_http_date(std::time::SystemTime::now() + Duration::from_secs(ahead))
+        };
         let cases = [
             ("seconds", "retry-after", "17", 17),
             ("fraction", "retry-after", "2.5", 3),
@@ -505,7 +697,9 @@ fn d16_a_rate_limited_account_rests_as_long_as_it_says() {
             catalog = catalog.account(name, &mock).model(name, &[name]);
         }
         // From when it is asked.
-        mock.on_by("date", move |_| Script::error(429, "slow down").with("retry-after", &date(23)));
+        mock.on_by("date", move |_| {
+            Script::error(429, "slow down").with("retry-after", &date(23))
+        });
         let gateway = Gateway::start(catalog).await;
         for (name, _, _, wait) in &cases {
             let first = gateway.post(&chat(name)).await;
@@ -513,7 +707,10 @@ fn d16_a_rate_limited_account_rests_as_long_as_it_says() {
             let later = gateway.post(&chat(name)).await;
             for answer in [&first, &later] {
                 let shown = retry_after(answer);
-                assert!(shown <= *wait && shown + 2 >= *wait && shown >= 1, "{name}: {shown} instead of {wait}");
+                assert!(
+                    shown <= *wait && shown + 2 >= *wait && shown >= 1,
+                    "{name}: {shown} instead of {wait}"
+                );
             }
             if *wait > 1 {
                 later.is_error(429, "no_capacity");
@@ -526,26 +723,50 @@ fn d16_a_rate_limited_account_rests_as_long_as_it_says() {
 #[test]
 fn d16_when_all_rest_for_their_rate_the_smallest_wait_is_shown() {
     run(async {
-        let (a, b, c) = (Mock::start().await, Mock::start().await, Mock::start().await);
+        let (a, b, c) = (
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        );
         a.always(Script::error(429, "slow down").with("retry-after", "7"));
         b.always(Script::error(429, "slow down").with("retry-after", "40"));
         c.always(Script::error(401, "bad key"));
         let catalog = Catalog::chain(&[&a, &b, &c]);
-        let catalog = catalog.model("rate", &["a", "b"]).model("mixed", &["a", "c"]);
+        let catalog = catalog
+            .model("rate", &["a", "b"])
+            .model("mixed", &["a", "c"]);
         let gateway = Gateway::start(catalog).await;
         let first = gateway.post(&chat("rate")).await;
         first.is_error(429, "upstream_rate_limited");
-        assert_eq!((first.field("x-should-retry"), a.count(), b.count()), (Some("false"), 1, 1));
-        assert!(retry_after(&first) <= 7, "the smallest wait: {}", retry_after(&first));
+        assert_eq!(
+            (first.field("x-should-retry"), a.count(), b.count()),
+            (Some("false"), 1, 1)
+        );
+        assert!(
+            retry_after(&first) <= 7,
+            "the smallest wait: {}",
+            retry_after(&first)
+        );
         let later = gateway.post(&chat("rate")).await;
         let error = later.is_error(429, "no_capacity");
         assert_eq!(error["type"], "upstream_error");
-        assert!((6..=8).contains(&retry_after(&later)), "{}", retry_after(&later));
+        assert!(
+            (6..=8).contains(&retry_after(&later)),
+            "{}",
+            retry_after(&later)
+        );
         // Not all rest for their rate.
-        gateway.post(&chat("mixed")).await.is_error(503, "upstream_unavailable");
+        gateway
+            .post(&chat("mixed"))
+            .await
+            .is_error(503, "upstream_unavailable");
         let mixed = gateway.post(&chat("mixed")).await;
         mixed.is_error(503, "no_capacity");
-        assert!((5..=8).contains(&retry_after(&mixed)), "{}", retry_after(&mixed));
+        assert!(
+            (5..=8).contains(&retry_after(&mixed)),
+            "{}",
+            retry_after(&mixed)
+        );
         gateway.access_lines(4).await;
     });
 }
@@ -562,11 +783,19 @@ fn d16_an_account_is_used_again_after_its_rest() {
         while a.count() < 2 {
             assert_eq!(gateway.post(&chat("m")).await.status, 200);
             asked += 1;
-            rested = rested.max(target(&gateway, "a", "m")["rest"]["for_ms"].as_u64().unwrap_or_default());
+            rested = rested.max(
+                target(&gateway, "a", "m")["rest"]["for_ms"]
+                    .as_u64()
+                    .unwrap_or_default(),
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // A second at the least, whatever it says, and no more.
-        assert!(is_about(began.elapsed(), Duration::from_secs(1)) && rested <= 1_000, "{:?}", began.elapsed());
+        assert!(
+            is_about(began.elapsed(), Duration::from_secs(1)) && rested <= 1_000,
+            "{:?}",
+            began.elapsed()
+        );
         gateway.access_lines(asked).await;
     });
 }
@@ -576,7 +805,9 @@ fn l05_a_full_account_passes_requests_on_or_refuses_them() {
     run(async {
         let (a, b, gate) = (Mock::start().await, Mock::start().await, Gate::new());
         a.always(Script::new().wait(&gate).then_answer("a"));
-        let catalog = Catalog::new().account_with("a", &a, "concurrency: 1").account("b", &b);
+        let catalog = Catalog::new()
+            .account_with("a", &a, "concurrency: 1")
+            .account("b", &b);
         let catalog = catalog.model("both", &["a", "b"]).model("alone", &["a"]);
         let gateway = Gateway::start(catalog).await;
         let alone = chat("alone");
@@ -603,12 +834,27 @@ fn l05_the_cap_is_exact_under_a_crowd() {
         const CAP: usize = 3;
         const CROWD: usize = 24;
         let mock = Mock::start().await;
-        let gateway =
-            Gateway::start(Catalog::new().account_with("a", &mock, "concurrency: 3").model("m", &["a"])).await;
+        let gateway = Gateway::start(
+            Catalog::new()
+                .account_with("a", &mock, "concurrency: 3")
+                .model("m", &["a"]),
+        )
+        .await;
         let endings: [fn(&Gate) -> Script; 3] = [
             |gate| Script::new().wait(gate).then_answer("ok"),
-            |gate| Script::sse().words(0..1).wait(gate).words(1..2).event(script::finish("stop")).done(),
-            |gate| Script::new().wait(gate).and(Script::error(500, "out of order")),
+            |gate| {
+                Script::sse()
+                    .words(0..1)
+                    .wait(gate)
+                    .words(1..2)
+                    .event(script::finish("stop"))
+                    .done()
+            },
+            |gate| {
+                Script::new()
+                    .wait(gate)
+                    .and(Script::error(500, "out of order"))
+            },
         ];
         let mut lines = 0;
         for (round, ending) in endings.into_iter().enumerate() {
@@ -616,7 +862,11 @@ fn l05_the_cap_is_exact_under_a_crowd() {
             mock.always(ending(&gate));
             let before = mock.count();
             let ask = || async {
-                let body = if round == 1 { chat_stream("m") } else { chat("m") };
+                let body = if round == 1 {
+                    chat_stream("m")
+                } else {
+                    chat("m")
+                };
                 let answer = gateway.post(&body).await;
                 // The last of those that are refused lets the others go on.
                 (answer.status, answer.content())
@@ -624,7 +874,9 @@ fn l05_the_cap_is_exact_under_a_crowd() {
             let refused = std::sync::atomic::AtomicUsize::new(0);
             let asks = (0..CROWD).map(|_| async {
                 let answer = ask().await;
-                if answer.0 == 503 && refused.fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1 == CROWD - CAP {
+                if answer.0 == 503
+                    && refused.fetch_add(1, std::sync::atomic::Ordering::AcqRel) + 1 == CROWD - CAP
+                {
                     gate.open();
                 }
                 answer.0
@@ -645,7 +897,9 @@ fn l05_the_cap_is_exact_under_a_crowd() {
         let before = mock.count();
         for n in 0..CAP {
             let mut connection = gateway.connect().await;
-            connection.send(crate::support::client::post(&chat("m"))).await;
+            connection
+                .send(crate::support::client::post(&chat("m")))
+                .await;
             mock.request(before + n).await;
             drop(connection);
             mock.left(before + n).await;
@@ -653,6 +907,9 @@ fn l05_the_cap_is_exact_under_a_crowd() {
         gateway.idle().await;
         mock.always(Script::answer("ok"));
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
-        eventually("all lines", || (gateway.lines().len() == lines + CAP + 1).then_some(())).await;
+        eventually("all lines", || {
+            (gateway.lines().len() == lines + CAP + 1).then_some(())
+        })
+        .await;
     });
 }

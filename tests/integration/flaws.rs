@@ -12,7 +12,9 @@ use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, ru
 const CALLS: &str = "tool_calls[].function.arguments";
 
 fn with(mut body: Value, more: &Value) -> Value {
-    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    body.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     body
 }
 
@@ -36,7 +38,8 @@ struct Speaker {
 fn openai_buffered(arguments: &str) -> Script {
     let mut answer = completion("");
     let call = json!({"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": arguments}});
-    answer["choices"][0]["message"] = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    answer["choices"][0]["message"] =
+        json!({"role": "assistant", "content": null, "tool_calls": [call]});
     answer["choices"][0]["finish_reason"] = json!("tool_calls");
     Script::json(200, &answer)
 }
@@ -44,10 +47,21 @@ fn openai_buffered(arguments: &str) -> Script {
 fn openai_streamed(fragments: &[&str], gate: Option<&Gate>) -> Script {
     let first = json!({"role": "assistant", "content": null, "tool_calls": [
         {"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": ""}}]});
-    let more = |text: &&str| chunk(&json!({"tool_calls": [{"index": 0, "function": {"arguments": text}}]}), None);
-    let script =
-        fragments.iter().fold(Script::sse().event(chunk(&first, None)), |script, text| script.event(more(text)));
-    held(script, gate).event(finish("tool_calls")).event(usage(5)).done()
+    let more = |text: &&str| {
+        chunk(
+            &json!({"tool_calls": [{"index": 0, "function": {"arguments": text}}]}),
+            None,
+        )
+    };
+    let script = fragments
+        .iter()
+        .fold(Script::sse().event(chunk(&first, None)), |script, text| {
+            script.event(more(text))
+        });
+    held(script, gate)
+        .event(finish("tool_calls"))
+        .event(usage(5))
+        .done()
 }
 
 fn held(script: Script, gate: Option<&Gate>) -> Script {
@@ -56,7 +70,10 @@ fn held(script: Script, gate: Option<&Gate>) -> Script {
 
 fn claude_streamed(fragments: &[&str], gate: Option<&Gate>) -> Script {
     let named = |script: Script, event: Value| {
-        script.body(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
+        script.body(format!(
+            "event: {}\ndata: {event}\n\n",
+            event["type"].as_str().unwrap()
+        ))
     };
     let begin = [
         json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
@@ -71,7 +88,10 @@ fn claude_streamed(fragments: &[&str], gate: Option<&Gate>) -> Script {
         json!({"type": "message_delta", "delta": {"stop_reason": "tool_use", "stop_sequence": null}, "usage": {"output_tokens": 7}}),
         json!({"type": "message_stop"}),
     ];
-    let begun = held(begin.into_iter().chain(deltas).fold(Script::sse(), named), gate);
+    let begun = held(
+        begin.into_iter().chain(deltas).fold(Script::sse(), named),
+        gate,
+    );
     end.into_iter().fold(begun, named).end()
 }
 
@@ -88,19 +108,38 @@ fn cohere_streamed(fragments: &[&str], gate: Option<&Gate>) -> Script {
     let start = json!({"type": "tool-call-start", "index": 0, "delta": {"message": {"tool_calls": {"id": "weather_1", "type": "function",
         "function": {"name": "weather", "arguments": ""}}}}});
     let delta = |text: &&str| json!({"type": "tool-call-delta", "index": 0, "delta": {"message": {"tool_calls": {"function": {"arguments": text}}}}});
-    let begin = [json!({"type": "message-start", "id": "c1", "delta": {"message": {"role": "assistant"}}}), start];
+    let begin = [
+        json!({"type": "message-start", "id": "c1", "delta": {"message": {"role": "assistant"}}}),
+        start,
+    ];
     let end = [
         json!({"type": "tool-call-end", "index": 0}),
         json!({"type": "message-end", "delta": {"finish_reason": "TOOL_CALL", "usage": {"tokens": {"input_tokens": 10, "output_tokens": 7}}}}),
     ];
     let say = |script: Script, event: Value| script.body(format!("data: {event}\n\n"));
-    let begun = held(begin.into_iter().chain(fragments.iter().map(delta)).fold(Script::sse(), say), gate);
+    let begun = held(
+        begin
+            .into_iter()
+            .chain(fragments.iter().map(delta))
+            .fold(Script::sse(), say),
+        gate,
+    );
     end.into_iter().fold(begun, say).end()
 }
 
 const SPEAKERS: [Speaker; 3] = [
-    Speaker { account: "dialect: openai", model: "gpt-x", buffered: Some(openai_buffered), streamed: openai_streamed },
-    Speaker { account: "dialect: anthropic", model: "claude-sonnet-4-5", buffered: None, streamed: claude_streamed },
+    Speaker {
+        account: "dialect: openai",
+        model: "gpt-x",
+        buffered: Some(openai_buffered),
+        streamed: openai_streamed,
+    },
+    Speaker {
+        account: "dialect: anthropic",
+        model: "claude-sonnet-4-5",
+        buffered: None,
+        streamed: claude_streamed,
+    },
     Speaker {
         account: "dialect: cohere",
         model: "command-a-03-2025",
@@ -119,21 +158,37 @@ fn arguments(answer: &Response) -> String {
     }
     let text = |event: &String| {
         let chunk: Value = serde_json::from_str(event).unwrap_or_default();
-        chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"].as_str().unwrap_or_default().to_owned()
+        chunk["choices"][0]["delta"]["tool_calls"][0]["function"]["arguments"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     };
     answer.events().iter().map(text).collect()
 }
 
 fn comments(answer: &Response) -> Vec<String> {
-    answer.text().split("\n\n").filter(|block| block.starts_with(':')).map(ToOwned::to_owned).collect()
+    answer
+        .text()
+        .split("\n\n")
+        .filter(|block| block.starts_with(':'))
+        .map(ToOwned::to_owned)
+        .collect()
 }
 
 #[test]
 fn a_call_that_is_told_as_whole_and_is_broken_is_named_and_passes() {
     run(async {
         let mock = Mock::start().await;
-        for Speaker { account, model, buffered, streamed } in SPEAKERS {
-            let catalog = Catalog::new().account_with("a", &mock, account).model("m", &[&format!("a={model}")]);
+        for Speaker {
+            account,
+            model,
+            buffered,
+            streamed,
+        } in SPEAKERS
+        {
+            let catalog = Catalog::new()
+                .account_with("a", &mock, account)
+                .model("m", &[&format!("a={model}")]);
             let gateway = Gateway::start(catalog).await;
             for (fragments, broken) in [
                 (&["{\"city\":", "\"Rome\"}"][..], false),
@@ -145,7 +200,11 @@ fn a_call_that_is_told_as_whole_and_is_broken_is_named_and_passes() {
                 if let Some(buffered) = buffered {
                     mock.push(buffered(&whole));
                     let answer = gateway.post(&with(chat("m"), &tools())).await;
-                    assert_eq!((answer.status, arguments(&answer)), (200, whole.clone()), "{account}");
+                    assert_eq!(
+                        (answer.status, arguments(&answer)),
+                        (200, whole.clone()),
+                        "{account}"
+                    );
                     assert_eq!(
                         answer.field("x-portcullis-dropped"),
                         broken.then_some(CALLS),
@@ -157,15 +216,25 @@ fn a_call_that_is_told_as_whole_and_is_broken_is_named_and_passes() {
                         (&line["broken_calls"], &line["outcome"]),
                         (&if broken { json!(1) } else { Value::Null }, &json!("ok"))
                     );
-                    assert_eq!(line["dropped"], if broken { json!([CALLS]) } else { Value::Null });
+                    assert_eq!(
+                        line["dropped"],
+                        if broken { json!([CALLS]) } else { Value::Null }
+                    );
                 }
                 mock.push(streamed(fragments, None));
                 let answer = gateway.post(&with(chat_stream("m"), &tools())).await;
-                assert_eq!((answer.status, arguments(&answer)), (200, whole), "{account}: {}", answer.text());
+                assert_eq!(
+                    (answer.status, arguments(&answer)),
+                    (200, whole),
+                    "{account}: {}",
+                    answer.text()
+                );
                 assert_eq!(answer.events().last().unwrap(), "[DONE]");
                 assert!(answer.text().contains("\"finish_reason\":\"tool_calls\""));
-                let said: Vec<String> =
-                    broken.then(|| format!(": x-portcullis-dropped: {CALLS}")).into_iter().collect();
+                let said: Vec<String> = broken
+                    .then(|| format!(": x-portcullis-dropped: {CALLS}"))
+                    .into_iter()
+                    .collect();
                 assert_eq!(comments(&answer), said, "{account}: {}", answer.text());
                 let line = gateway.line_of(&answer).await;
                 assert_eq!(
@@ -175,8 +244,15 @@ fn a_call_that_is_told_as_whole_and_is_broken_is_named_and_passes() {
                 );
             }
             let metrics = gateway.metrics();
-            let counted = metrics.sum("portcullis_dropped_params_total", &[("param", CALLS), ("account", "a")]);
-            assert_eq!(counted, if buffered.is_some() { 6.0 } else { 3.0 }, "{account}");
+            let counted = metrics.sum(
+                "portcullis_dropped_params_total",
+                &[("param", CALLS), ("account", "a")],
+            );
+            assert_eq!(
+                counted,
+                if buffered.is_some() { 6.0 } else { 3.0 },
+                "{account}"
+            );
         }
     });
 }
@@ -185,15 +261,21 @@ fn a_call_that_is_told_as_whole_and_is_broken_is_named_and_passes() {
 fn where_the_catalog_says_so_a_broken_call_is_no_answer() {
     run(async {
         let mock = Mock::start().await;
-        for Speaker { account, model, buffered, streamed } in SPEAKERS {
+        for Speaker {
+            account,
+            model,
+            buffered,
+            streamed,
+        } in SPEAKERS
+        {
             let spare = Mock::start().await;
-            let catalog = Catalog::new().account_with("a", &mock, account).account("b", &spare);
+            let catalog = Catalog::new()
+                .account_with("a", &mock, account)
+                .account("b", &spare);
             let target = format!("a={model}");
-            let catalog = catalog.model_with("m", &[&target, "b"], "on_broken_call: error").model_with(
-                "alone",
-                &[&target],
-                "on_broken_call: error",
-            );
+            let catalog = catalog
+                .model_with("m", &[&target, "b"], "on_broken_call: error")
+                .model_with("alone", &[&target], "on_broken_call: error");
             let gateway = Gateway::start(catalog).await;
             if let Some(buffered) = buffered {
                 mock.push(buffered("{\"city\":"));
@@ -215,16 +297,30 @@ fn where_the_catalog_says_so_a_broken_call_is_no_answer() {
                 assert!(!answer.text().contains("city"), "{}", answer.text());
                 let line = gateway.line_of(&answer).await;
                 assert_eq!(
-                    (trail(&line).as_str(), &line["outcome"], &line["maybe_billed"], &line["broken_calls"]),
-                    ("a:broken_call", &json!("upstream_error"), &json!(true), &json!(1))
+                    (
+                        trail(&line).as_str(),
+                        &line["outcome"],
+                        &line["maybe_billed"],
+                        &line["broken_calls"]
+                    ),
+                    (
+                        "a:broken_call",
+                        &json!("upstream_error"),
+                        &json!(true),
+                        &json!(1)
+                    )
                 );
                 mock.push(buffered("{\"city\":\"Rome\"}"));
-                assert_eq!(arguments(&gateway.post(&with(chat("alone"), &tools())).await), "{\"city\":\"Rome\"}");
+                assert_eq!(
+                    arguments(&gateway.post(&with(chat("alone"), &tools())).await),
+                    "{\"city\":\"Rome\"}"
+                );
             }
             // In pieces, so that the gate is open before the end is seen.
             let gate = Gate::new();
             mock.push(streamed(&["{\"city\":"], Some(&gate)));
-            let (mut connection, mut answer) = gateway.open(&with(chat_stream("m"), &tools())).await;
+            let (mut connection, mut answer) =
+                gateway.open(&with(chat_stream("m"), &tools())).await;
             while !arguments(&answer).ends_with(':') {
                 connection.event(&mut answer).await.expect("the call");
             }
@@ -232,24 +328,58 @@ fn where_the_catalog_says_so_a_broken_call_is_no_answer() {
             connection.rest(&mut answer).await;
             let events = answer.events();
             let error: Value = serde_json::from_str(events.last().unwrap()).unwrap();
-            assert_eq!(error["error"]["code"], "bad_upstream_response", "{account}: {}", answer.text());
-            assert_eq!(events.iter().filter(|event| event.contains("\"error\"")).count(), 1, "{}", answer.text());
+            assert_eq!(
+                error["error"]["code"],
+                "bad_upstream_response",
+                "{account}: {}",
+                answer.text()
+            );
+            assert_eq!(
+                events
+                    .iter()
+                    .filter(|event| event.contains("\"error\""))
+                    .count(),
+                1,
+                "{}",
+                answer.text()
+            );
             assert!(
-                !answer.text().contains("[DONE]") && !answer.text().contains("\"finish_reason\":\""),
+                !answer.text().contains("[DONE]")
+                    && !answer.text().contains("\"finish_reason\":\""),
                 "{}",
                 answer.text()
             );
             let line = gateway.line_of(&answer).await;
             assert_eq!(
-                (trail(&line).as_str(), &line["outcome"], &line["status"], &line["broken_calls"]),
-                ("a:broken_call", &json!("upstream_error"), &json!(200), &json!(1))
+                (
+                    trail(&line).as_str(),
+                    &line["outcome"],
+                    &line["status"],
+                    &line["broken_calls"]
+                ),
+                (
+                    "a:broken_call",
+                    &json!("upstream_error"),
+                    &json!(200),
+                    &json!(1)
+                )
             );
             // What was cut short says so itself.
             if account == "dialect: openai" {
                 let first = json!({"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{\"city"}}]});
-                mock.push(Script::sse().event(chunk(&first, None)).event(finish("length")).done());
+                mock.push(
+                    Script::sse()
+                        .event(chunk(&first, None))
+                        .event(finish("length"))
+                        .done(),
+                );
                 let answer = gateway.post(&with(chat_stream("alone"), &tools())).await;
-                assert_eq!(answer.events().last().unwrap(), "[DONE]", "{}", answer.text());
+                assert_eq!(
+                    answer.events().last().unwrap(),
+                    "[DONE]",
+                    "{}",
+                    answer.text()
+                );
             }
         }
     });
@@ -281,9 +411,24 @@ fn a_format_that_the_upstream_ignored_is_named() {
         };
         type Speak<'s> = &'s dyn Fn(&str) -> Script;
         let speakers: [(&str, &str, Speak<'_>, &str); 4] = [
-            ("dialect: openai", "gpt-x", &|text| Script::answer(text), "response_format"),
-            ("dialect: anthropic", "claude-sonnet-4-5", &claude, "output_config"),
-            ("dialect: gemini", "gemini-2.5-pro", &gemini, "responseJsonSchema"),
+            (
+                "dialect: openai",
+                "gpt-x",
+                &|text| Script::answer(text),
+                "response_format",
+            ),
+            (
+                "dialect: anthropic",
+                "claude-sonnet-4-5",
+                &claude,
+                "output_config",
+            ),
+            (
+                "dialect: gemini",
+                "gemini-2.5-pro",
+                &gemini,
+                "responseJsonSchema",
+            ),
             (
                 "dialect: bedrock, region: us-east-1",
                 "anthropic.claude-sonnet-4-5-20250929-v1:0",
@@ -293,12 +438,18 @@ fn a_format_that_the_upstream_ignored_is_named() {
         ];
         for (account, model, speak, native) in speakers {
             let mock = Mock::start().await;
-            let catalog = Catalog::new().account_with("a", &mock, account).model("m", &[&format!("a={model}")]);
+            let catalog = Catalog::new()
+                .account_with("a", &mock, account)
+                .model("m", &[&format!("a={model}")]);
             let gateway = Gateway::start(catalog).await;
             for (said, ignored) in [("{\"a\":\"b\"}", false), ("Sure! Here you are.", true)] {
                 mock.push(speak(said));
                 let answer = gateway.post(&with(chat("m"), &schema())).await;
-                assert_eq!((answer.status, answer.content().as_str()), (200, said), "{account}");
+                assert_eq!(
+                    (answer.status, answer.content().as_str()),
+                    (200, said),
+                    "{account}"
+                );
                 assert_eq!(
                     answer.field("x-portcullis-dropped"),
                     ignored.then_some("response_format"),
@@ -306,11 +457,19 @@ fn a_format_that_the_upstream_ignored_is_named() {
                     answer.text()
                 );
                 let line = gateway.line_of(&answer).await;
-                assert_eq!(line["not_json"], if ignored { json!(true) } else { Value::Null }, "{account}");
+                assert_eq!(
+                    line["not_json"],
+                    if ignored { json!(true) } else { Value::Null },
+                    "{account}"
+                );
                 // As a stream, made of one answer.
                 mock.push(speak(said));
                 let answer = gateway.post(&with(chat_stream("m"), &schema())).await;
-                assert_eq!((answer.status, answer.content().as_str()), (200, said), "{account}");
+                assert_eq!(
+                    (answer.status, answer.content().as_str()),
+                    (200, said),
+                    "{account}"
+                );
                 assert_eq!(
                     answer.field("x-portcullis-dropped"),
                     ignored.then_some("response_format"),
@@ -326,7 +485,10 @@ fn a_format_that_the_upstream_ignored_is_named() {
             );
             // Who asks for no format gets none, and no word of it.
             mock.push(speak("Sure!"));
-            assert_eq!(gateway.post(&chat("m")).await.field("x-portcullis-dropped"), None);
+            assert_eq!(
+                gateway.post(&chat("m")).await.field("x-portcullis-dropped"),
+                None
+            );
         }
     });
 }
@@ -337,25 +499,48 @@ fn a_stream_says_in_its_last_comment_that_its_format_was_ignored() {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
         let gate = Gate::new();
-        mock.push(Script::sse().words(0..2).wait(&gate).words(2..3).event(finish("stop")).event(usage(3)).done());
+        mock.push(
+            Script::sse()
+                .words(0..2)
+                .wait(&gate)
+                .words(2..3)
+                .event(finish("stop"))
+                .event(usage(3))
+                .done(),
+        );
         let (mut connection, mut answer) = gateway.open(&with(chat_stream("m"), &schema())).await;
-        assert_eq!(answer.field("x-portcullis-dropped"), None, "nobody knows yet");
+        assert_eq!(
+            answer.field("x-portcullis-dropped"),
+            None,
+            "nobody knows yet"
+        );
         while !answer.content().ends_with("w1 ") {
             connection.event(&mut answer).await.expect("a word");
         }
         gate.open();
         connection.rest(&mut answer).await;
         assert_eq!(answer.content(), "w0 w1 w2 ");
-        assert_eq!(comments(&answer), [": x-portcullis-dropped: response_format"], "{}", answer.text());
-        let (before, after) =
-            answer.text().split_once(": x-portcullis-dropped").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        assert_eq!(
+            comments(&answer),
+            [": x-portcullis-dropped: response_format"],
+            "{}",
+            answer.text()
+        );
+        let (before, after) = answer
+            .text()
+            .split_once(": x-portcullis-dropped")
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .unwrap();
         assert!(
             before.contains("w2 ")
                 && after.contains("\"finish_reason\":\"stop\"")
                 && after.ends_with("data: [DONE]\n\n")
         );
         let line = gateway.line().await;
-        assert_eq!((&line["not_json"], &line["dropped"]), (&json!(true), &json!(["response_format"])));
+        assert_eq!(
+            (&line["not_json"], &line["dropped"]),
+            (&json!(true), &json!(["response_format"]))
+        );
     });
 }
 
@@ -403,7 +588,11 @@ fn an_account_says_which_of_the_newer_fields_its_server_reads() {
             mock.always(Script::error(400, "seen"));
             let catalog = Catalog::new()
                 .account_with("own", &mock, account)
-                .account_with("imitation", &mock, &format!("{account}, traits: {{ {traits} }}"))
+                .account_with(
+                    "imitation",
+                    &mock,
+                    &format!("{account}, traits: {{ {traits} }}"),
+                )
                 .model("own", &[&format!("own={model}")])
                 .model("imitation", &[&format!("imitation={model}")]);
             let gateway = Gateway::start(catalog).await;
@@ -412,8 +601,16 @@ fn an_account_says_which_of_the_newer_fields_its_server_reads() {
                 assert_eq!(gateway.post(&with(chat(model), &ask)).await.status, 400);
                 sent.push(mock.request(nth).await.text());
             }
-            assert!(sent[0].contains(unwanted) && !sent[0].contains(wanted), "{account}: {}", sent[0]);
-            assert!(sent[1].contains(wanted) && !sent[1].contains(unwanted), "{account}: {}", sent[1]);
+            assert!(
+                sent[0].contains(unwanted) && !sent[0].contains(wanted),
+                "{account}: {}",
+                sent[0]
+            );
+            assert!(
+                sent[1].contains(wanted) && !sent[1].contains(unwanted),
+                "{account}: {}",
+                sent[1]
+            );
         }
     });
 }
@@ -446,27 +643,55 @@ fn a_call_of_the_tool_that_bedrock_is_given_is_never_seen() {
             "{choice}"
         );
         assert!(choice["message"].get("tool_calls").is_none(), "{choice}");
-        assert_eq!(answer.field("x-portcullis-dropped"), Some("tools"), "what was added is named");
+        assert_eq!(
+            answer.field("x-portcullis-dropped"),
+            Some("tools"),
+            "what was added is named"
+        );
         assert!(mock.request(0).await.text().contains("no_tool"));
         let event = |kind: &str, payload: Value| frames::event(kind, &payload.to_string());
         let bytes = [
             event("messageStart", json!({"role": "assistant"})),
-            event("contentBlockDelta", json!({"contentBlockIndex": 0, "delta": {"text": "Noon."}})),
+            event(
+                "contentBlockDelta",
+                json!({"contentBlockIndex": 0, "delta": {"text": "Noon."}}),
+            ),
             event("contentBlockStop", json!({"contentBlockIndex": 0})),
             event(
                 "contentBlockStart",
                 json!({"contentBlockIndex": 1, "start": {"toolUse": {"toolUseId": "t1", "name": "no_tool"}}}),
             ),
-            event("contentBlockDelta", json!({"contentBlockIndex": 1, "delta": {"toolUse": {"input": "{}"}}})),
+            event(
+                "contentBlockDelta",
+                json!({"contentBlockIndex": 1, "delta": {"toolUse": {"input": "{}"}}}),
+            ),
             event("contentBlockStop", json!({"contentBlockIndex": 1})),
             event("messageStop", json!({"stopReason": "tool_use"})),
-            event("metadata", json!({"usage": usage, "metrics": {"latencyMs": 1}})),
+            event(
+                "metadata",
+                json!({"usage": usage, "metrics": {"latencyMs": 1}}),
+            ),
         ];
-        let head = [("content-type", "application/vnd.amazon.eventstream"), ("transfer-encoding", "chunked")];
+        let head = [
+            ("content-type", "application/vnd.amazon.eventstream"),
+            ("transfer-encoding", "chunked"),
+        ];
         mock.push(Script::new().head(200, &head).body(bytes.concat()).end());
         let answer = gateway.post(&with(chat_stream("m"), &history)).await;
-        assert_eq!((answer.status, answer.content().as_str()), (200, "Noon."), "{}", answer.text());
-        assert!(!answer.text().contains("tool_calls") && !answer.text().contains("no_tool"), "{}", answer.text());
-        assert!(answer.text().contains("\"finish_reason\":\"stop\"") && answer.events().last().unwrap() == "[DONE]");
+        assert_eq!(
+            (answer.status, answer.content().as_str()),
+            (200, "Noon."),
+            "{}",
+            answer.text()
+        );
+        assert!(
+            !answer.text().contains("tool_calls") && !answer.text().contains("no_tool"),
+            "{}",
+            answer.text()
+        );
+        assert!(
+            answer.text().contains("\"finish_reason\":\"stop\"")
+                && answer.events().last().unwrap() == "[DONE]"
+        );
     });
 }

@@ -55,23 +55,48 @@ fn c01_what_is_smuggled_behind_a_body_with_two_lengths_is_never_run() {
         let cases = [
             // By its chunks the first is whole, and the rest is what a proxy that counts bytes did
             // not see.
-            (chat_with("content-length: 5\r\ntransfer-encoding: chunked\r\n", &format!("{whole}{get}")), 200),
-            (chat_with("transfer-encoding: chunked\r\ncontent-length: 5\r\n", &format!("{whole}{get}")), 200),
             (
                 chat_with(
-                    &format!("content-length: {}\r\ntransfer-encoding: chunked\r\n", 5 + get.len()),
+                    "content-length: 5\r\ntransfer-encoding: chunked\r\n",
+                    &format!("{whole}{get}"),
+                ),
+                200,
+            ),
+            (
+                chat_with(
+                    "transfer-encoding: chunked\r\ncontent-length: 5\r\n",
+                    &format!("{whole}{get}"),
+                ),
+                200,
+            ),
+            (
+                chat_with(
+                    &format!(
+                        "content-length: {}\r\ntransfer-encoding: chunked\r\n",
+                        5 + get.len()
+                    ),
                     &format!("0\r\n\r\n{get}"),
                 ),
                 400,
             ),
-            (chat_with(&format!("content-length: {}\r\n", body.len()), &format!("{body}{get}")), 200),
+            (
+                chat_with(
+                    &format!("content-length: {}\r\n", body.len()),
+                    &format!("{body}{get}"),
+                ),
+                200,
+            ),
         ];
         for (nth, (bytes, status)) in cases.iter().enumerate() {
             let answers = until_closed(&gateway, bytes).await;
             let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
             assert_eq!(statuses, [*status], "{bytes}");
             let both = bytes.contains("content-length: ") && bytes.contains("transfer-encoding: ");
-            assert!(!both || answers[0].field("connection") == Some("close"), "{bytes}: {:?}", answers[0].fields);
+            assert!(
+                !both || answers[0].field("connection") == Some("close"),
+                "{bytes}: {:?}",
+                answers[0].fields
+            );
             gateway.access_lines(nth + 1).await;
         }
         assert!(gateway.lines().iter().all(|line| line["door"] == "chat"));
@@ -79,21 +104,37 @@ fn c01_what_is_smuggled_behind_a_body_with_two_lengths_is_never_run() {
 }
 
 /// The one answer to a head that cannot be read, which ends the connection; and its access line.
-async fn is_refused(gateway: &Gateway, what: &str, answers: &[Response], status: u16, code: &str) -> Value {
-    let [answer] = answers else { panic!("{what}: {answers:?}") };
+async fn is_refused(
+    gateway: &Gateway,
+    what: &str,
+    answers: &[Response],
+    status: u16,
+    code: &str,
+) -> Value {
+    let [answer] = answers else {
+        panic!("{what}: {answers:?}")
+    };
     assert_eq!(
         (answer.status, answer.end, answer.field("connection")),
         (status, Some(End::Whole), Some("close")),
         "{what}"
     );
-    assert_eq!(answer.is_error(status, code)["type"], "invalid_request_error", "{what}");
+    assert_eq!(
+        answer.is_error(status, code)["type"],
+        "invalid_request_error",
+        "{what}"
+    );
     let line = gateway.line_of(answer).await;
     assert_eq!(
         (&line["status"], &line["outcome"], &line["door"]),
         (&json!(status), &json!("refused"), &json!("none")),
         "{what}: {line}"
     );
-    assert_eq!((&line["address"], &line["caller"]), (&json!("127.0.0.1"), &Value::Null), "{what}: {line}");
+    assert_eq!(
+        (&line["address"], &line["caller"]),
+        (&json!("127.0.0.1"), &Value::Null),
+        "{what}: {line}"
+    );
     assert_eq!(line["bytes_out"], answer.body.len(), "{what}: {line}");
     line
 }
@@ -115,7 +156,13 @@ fn c02_heads_that_can_be_read_in_two_ways_are_refused() {
             "content-length: 99999999999999999999999\r\n".to_owned(),
             "transfer-encoding: identity\r\n".to_owned(),
         ];
-        let codings = ["xchunked", "chunked, identity", "\x0bchunked", "", "\"chunked\""];
+        let codings = [
+            "xchunked",
+            "chunked, identity",
+            "\x0bchunked",
+            "",
+            "\"chunked\"",
+        ];
         let heads = [
             "x-a : b\r\n",
             "x-a: b\r\n c\r\n",
@@ -139,30 +186,71 @@ fn c02_heads_that_can_be_read_in_two_ways_are_refused() {
             "GET /v1/models HTTP/1.1\r\n x: y\r\n",
             "\x16\x03\x01\x02\0\r\n",
         ];
-        let mut cases: Vec<String> = lengths.iter().map(|lines| chat_with(lines, &body)).collect();
+        let mut cases: Vec<String> = lengths
+            .iter()
+            .map(|lines| chat_with(lines, &body))
+            .collect();
         cases.extend(
-            codings.iter().map(|coding| chat_with(&format!("transfer-encoding: {coding}\r\n"), &chunked(&body))),
+            codings.iter().map(|coding| {
+                chat_with(&format!("transfer-encoding: {coding}\r\n"), &chunked(&body))
+            }),
         );
-        cases.push(chat_with("transfer-encoding : chunked\r\n", &chunked(&body)));
-        cases.push(chat_with("transfer-encoding: chunked\r\n", &chunked(&body)).replacen("HTTP/1.1", "HTTP/1.0", 1));
+        cases.push(chat_with(
+            "transfer-encoding : chunked\r\n",
+            &chunked(&body),
+        ));
+        cases.push(
+            chat_with("transfer-encoding: chunked\r\n", &chunked(&body))
+                .replacen("HTTP/1.1", "HTTP/1.0", 1),
+        );
         cases.extend(heads.iter().map(|lines| list_with(lines)));
-        cases.extend(starts.iter().map(|start| list_with("").replacen("GET /v1/models HTTP/1.1\r\n", start, 1)));
+        cases.extend(
+            starts
+                .iter()
+                .map(|start| list_with("").replacen("GET /v1/models HTTP/1.1\r\n", start, 1)),
+        );
         cases.push("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned());
         for bytes in &cases {
-            is_refused(&gateway, &format!("{bytes:?}"), &until_closed(&gateway, bytes).await, 400, "").await;
+            is_refused(
+                &gateway,
+                &format!("{bytes:?}"),
+                &until_closed(&gateway, bytes).await,
+                400,
+                "",
+            )
+            .await;
         }
         // Whatever was asked for, it is told as far as it can be read; a query never is.
         let bad = "x-a : b\r\n";
-        let asked = until_closed(&gateway, list_with(bad).replacen("/v1/models", "/v1/models?key=s3cret", 1)).await;
+        let asked = until_closed(
+            &gateway,
+            list_with(bad).replacen("/v1/models", "/v1/models?key=s3cret", 1),
+        )
+        .await;
         let line = is_refused(&gateway, "a query", &asked, 400, "").await;
-        assert_eq!((&line["method"], &line["path"]), (&json!("GET"), &json!("/v1/models")));
-        let line =
-            is_refused(&gateway, "no HTTP", &until_closed(&gateway, "\x16\x03\x01\r\n\r\n").await, 400, "").await;
+        assert_eq!(
+            (&line["method"], &line["path"]),
+            (&json!("GET"), &json!("/v1/models"))
+        );
+        let line = is_refused(
+            &gateway,
+            "no HTTP",
+            &until_closed(&gateway, "\x16\x03\x01\r\n\r\n").await,
+            400,
+            "",
+        )
+        .await;
         assert_eq!((&line["method"], &line["path"]), (&json!(""), &json!("")));
         let all = cases.len() + 2;
-        assert_eq!((mock.connections(), gateway.access_lines(all).await.len()), (0, all));
         assert_eq!(
-            gateway.metrics().sum("portcullis_requests_total", &[("door", "none"), ("outcome", "refused")]),
+            (mock.connections(), gateway.access_lines(all).await.len()),
+            (0, all)
+        );
+        assert_eq!(
+            gateway.metrics().sum(
+                "portcullis_requests_total",
+                &[("door", "none"), ("outcome", "refused")]
+            ),
             all as f64
         );
     });
@@ -178,24 +266,58 @@ fn c02_heads_that_are_too_large_are_told_as_that() {
         let length = format!("content-length: {}\r\n", body().len());
         let cases = [
             ("300 fields", list_with(&many), 431, "headers_too_large"),
-            ("300 fields and a body", chat_with(&format!("{many}{length}"), &body()), 431, "headers_too_large"),
-            ("300 fields and much after them", list_with(&many) + &"z".repeat(300_000), 431, "headers_too_large"),
-            ("more than Pingora reads", list_with(&format!("x: {long}\r\n")), 431, "headers_too_large"),
+            (
+                "300 fields and a body",
+                chat_with(&format!("{many}{length}"), &body()),
+                431,
+                "headers_too_large",
+            ),
+            (
+                "300 fields and much after them",
+                list_with(&many) + &"z".repeat(300_000),
+                431,
+                "headers_too_large",
+            ),
+            (
+                "more than Pingora reads",
+                list_with(&format!("x: {long}\r\n")),
+                431,
+                "headers_too_large",
+            ),
             (
                 "a target of 70 kB",
                 list_with("").replacen("/v1/models", &format!("/v1/models?{target}"), 1),
                 414,
                 "target_too_long",
             ),
-            ("a target that never ends", format!("GET /{}", "a".repeat(1_200_000)), 414, "target_too_long"),
+            (
+                "a target that never ends",
+                format!("GET /{}", "a".repeat(1_200_000)),
+                414,
+                "target_too_long",
+            ),
         ];
         for (what, bytes, status, code) in &cases {
-            let line = is_refused(&gateway, what, &until_closed(&gateway, bytes).await, *status, code).await;
-            assert!(["GET", "POST"].contains(&line["method"].as_str().unwrap_or_default()), "{what}: {line}");
+            let line = is_refused(
+                &gateway,
+                what,
+                &until_closed(&gateway, bytes).await,
+                *status,
+                code,
+            )
+            .await;
+            assert!(
+                ["GET", "POST"].contains(&line["method"].as_str().unwrap_or_default()),
+                "{what}: {line}"
+            );
         }
         // As many as are read, and a target that only we find too long.
         assert_eq!(gateway.raw(list_with(&most)).await.status, 200);
-        let target = list_with("").replacen("/v1/models", &format!("/v1/models?{}", "q".repeat(40_000)), 1);
+        let target = list_with("").replacen(
+            "/v1/models",
+            &format!("/v1/models?{}", "q".repeat(40_000)),
+            1,
+        );
         gateway.raw(target).await.is_error(414, "target_too_long");
         // On a connection that was good before, and in pieces.
         let mut connection = gateway.connect().await;
@@ -234,12 +356,18 @@ fn c02_what_is_packed_into_chunks_is_not_taken_for_the_body() {
             "chunked\r\ntransfer-encoding: chunked",
         ];
         for coding in codings {
-            let bytes = chat_with(&format!("transfer-encoding: {coding}\r\n"), &chunked(&body())) + &list_with("");
+            let bytes = chat_with(
+                &format!("transfer-encoding: {coding}\r\n"),
+                &chunked(&body()),
+            ) + &list_with("");
             let answers = until_closed(&gateway, bytes).await;
             assert_eq!(answers.len(), 1, "{coding}: {answers:?}");
             answers[0].is_error(501, "unsupported_transfer_encoding");
             assert_eq!(
-                (answers[0].field("connection"), answers[0].field("x-should-retry")),
+                (
+                    answers[0].field("connection"),
+                    answers[0].field("x-should-retry")
+                ),
                 (Some("close"), Some("false")),
                 "{coding}"
             );
@@ -267,8 +395,11 @@ fn c02_broken_chunks_are_refused_and_end_the_connection() {
         ];
         for (nth, after) in cases.iter().enumerate() {
             // What follows is not run, wherever it may begin.
-            let answers =
-                until_closed(&gateway, chat_with("transfer-encoding: chunked\r\n", &format!("{after}{get}"))).await;
+            let answers = until_closed(
+                &gateway,
+                chat_with("transfer-encoding: chunked\r\n", &format!("{after}{get}")),
+            )
+            .await;
             assert_eq!(answers.len(), 1, "{after:?}: {answers:?}");
             answers[0].is_error(400, "");
             assert_eq!(answers[0].field("connection"), Some("close"), "{after:?}");
@@ -292,24 +423,64 @@ fn c03_what_pingora_lets_pass() {
             ("no host", get.replace("host: a\r\n", ""), 200),
             ("empty host", get.replace("host: a\r\n", "host: \r\n"), 200),
             ("empty lines first", format!("\r\n\r\n{get}"), 200),
-            ("absolute form", get.replace("GET /v1", "GET http://a/v1"), 200),
-            ("a blank in the target", get.replace("models HTTP", "models x HTTP"), 404),
-            ("a chunk extension", te(format!("{length:x};a=b\r\n{body}\r\n0\r\n\r\n")), 200),
-            ("a quoted chunk extension", te(format!("{length:x};a=\"b;c\"\r\n{body}\r\n0\r\n\r\n")), 200),
-            ("a trailer", te(format!("{length:x}\r\n{body}\r\n0\r\nx-a: b\r\n\r\n")), 200),
+            (
+                "absolute form",
+                get.replace("GET /v1", "GET http://a/v1"),
+                200,
+            ),
+            (
+                "a blank in the target",
+                get.replace("models HTTP", "models x HTTP"),
+                404,
+            ),
+            (
+                "a chunk extension",
+                te(format!("{length:x};a=b\r\n{body}\r\n0\r\n\r\n")),
+                200,
+            ),
+            (
+                "a quoted chunk extension",
+                te(format!("{length:x};a=\"b;c\"\r\n{body}\r\n0\r\n\r\n")),
+                200,
+            ),
+            (
+                "a trailer",
+                te(format!("{length:x}\r\n{body}\r\n0\r\nx-a: b\r\n\r\n")),
+                200,
+            ),
             (
                 "many chunks",
-                te(format!("{}0\r\n\r\n", body.chars().map(|c| format!("1\r\n{c}\r\n")).collect::<String>())),
+                te(format!(
+                    "{}0\r\n\r\n",
+                    body.chars()
+                        .map(|c| format!("1\r\n{c}\r\n"))
+                        .collect::<String>()
+                )),
                 200,
             ),
-            ("upper case", chat_with("Transfer-Encoding: CHUNKED\r\n", &chunked(&body)), 200),
-            ("identity before chunked", chat_with("transfer-encoding: identity, chunked\r\n", &chunked(&body)), 200),
+            (
+                "upper case",
+                chat_with("Transfer-Encoding: CHUNKED\r\n", &chunked(&body)),
+                200,
+            ),
+            (
+                "identity before chunked",
+                chat_with("transfer-encoding: identity, chunked\r\n", &chunked(&body)),
+                200,
+            ),
             (
                 "one length twice",
-                chat_with(&format!("content-length: {length}\r\ncontent-length: {length}\r\n"), &body),
+                chat_with(
+                    &format!("content-length: {length}\r\ncontent-length: {length}\r\n"),
+                    &body,
+                ),
                 200,
             ),
-            ("one length listed twice", chat_with(&format!("content-length: {length}, {length}\r\n"), &body), 200),
+            (
+                "one length listed twice",
+                chat_with(&format!("content-length: {length}, {length}\r\n"), &body),
+                200,
+            ),
         ];
         for (what, bytes, status) in &cases {
             let mut connection = gateway.connect().await;
@@ -323,7 +494,10 @@ fn c03_what_pingora_lets_pass() {
         for sent in mock.requests() {
             assert_eq!(sent.text(), body);
             assert_eq!(
-                (sent.field("content-length"), sent.field("transfer-encoding")),
+                (
+                    sent.field("content-length"),
+                    sent.field("transfer-encoding")
+                ),
                 (Some(length.to_string().as_str()), None)
             );
         }
@@ -349,15 +523,33 @@ fn c04_there_is_no_tunnel() {
             let mut connection = gateway.connect().await;
             connection.send(bytes).await;
             let answer = connection.response().await;
-            assert!([200, 400].contains(&answer.status), "{bytes}: {}", answer.status);
-            assert_eq!((answer.field("upgrade"), &answer.informational), (None, &vec![]), "{bytes}");
+            assert!(
+                [200, 400].contains(&answer.status),
+                "{bytes}: {}",
+                answer.status
+            );
+            assert_eq!(
+                (answer.field("upgrade"), &answer.informational),
+                (None, &vec![]),
+                "{bytes}"
+            );
             // It still speaks HTTP/1, if at all.
             if connection.send(list_with("")).await {
-                assert_eq!(connection.try_response("GET").await.map_or(200, |answer| answer.status), 200, "{bytes}");
+                assert_eq!(
+                    connection
+                        .try_response("GET")
+                        .await
+                        .map_or(200, |answer| answer.status),
+                    200,
+                    "{bytes}"
+                );
             }
         }
         for sent in mock.requests() {
-            assert_eq!((sent.field("upgrade"), sent.field("sec-websocket-key")), (None, None));
+            assert_eq!(
+                (sent.field("upgrade"), sent.field("sec-websocket-key")),
+                (None, None)
+            );
         }
     });
 }
@@ -378,17 +570,41 @@ fn c05_connection_takes_no_protected_header_away() {
             "keep-alive, AUTHORIZATION ",
             "x,x-api-key",
         ] {
-            let answer = gateway.raw(chat_with(&format!("connection: {name}\r\n{length}"), &body())).await;
+            let answer = gateway
+                .raw(chat_with(
+                    &format!("connection: {name}\r\n{length}"),
+                    &body(),
+                ))
+                .await;
             answer.is_error(400, "");
         }
         assert_eq!(mock.connections(), 0);
-        for name in ["keep-alive", "x-request-id", "x-anything, keep-alive", "user-agent"] {
+        for name in [
+            "keep-alive",
+            "x-request-id",
+            "x-anything, keep-alive",
+            "user-agent",
+        ] {
             let lines = format!("connection: {name}\r\nx-request-id: mine\r\n{length}");
-            assert_eq!(gateway.raw(chat_with(&lines, &body())).await.status, 200, "{name}");
+            assert_eq!(
+                gateway.raw(chat_with(&lines, &body())).await.status,
+                200,
+                "{name}"
+            );
         }
         for sent in mock.requests() {
-            for field in ["authorization", "host", "content-type", "content-length", "x-request-id"] {
-                assert!(sent.field(field).is_some(), "no {field} in {:?}", sent.fields);
+            for field in [
+                "authorization",
+                "host",
+                "content-type",
+                "content-length",
+                "x-request-id",
+            ] {
+                assert!(
+                    sent.field(field).is_some(),
+                    "no {field} in {:?}",
+                    sent.fields
+                );
             }
         }
     });
@@ -422,14 +638,22 @@ fn c06_no_header_passes_through_by_itself() {
             ("te", "trailers"),
             ("range", "bytes=0-1"),
             ("if-none-match", "*"),
-            ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+            (
+                "traceparent",
+                "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            ),
             ("x-api-key", KEY),
             ("proxy-authorization", "Basic eDp5"),
         ];
         let bearer = format!("Bearer {KEY}");
-        let fields =
-            [&[("authorization", bearer.as_str()), ("content-type", "application/json; charset=utf-8")], &theirs[..]]
-                .concat();
+        let fields = [
+            &[
+                ("authorization", bearer.as_str()),
+                ("content-type", "application/json; charset=utf-8"),
+            ],
+            &theirs[..],
+        ]
+        .concat();
         let ours = [
             "host",
             "content-type",
@@ -459,10 +683,19 @@ fn c06_no_header_passes_through_by_itself() {
             ("location", "https://evil.test"),
             ("x-portcullis-model", "theirs"),
         ];
-        let with_all = |script: Script| upstreams.iter().fold(script, |script, (name, value)| script.with(name, value));
+        let with_all = |script: Script| {
+            upstreams
+                .iter()
+                .fold(script, |script, (name, value)| script.with(name, value))
+        };
         let streamed = Script::new().head(200, &[SSE, ("transfer-encoding", "chunked")]);
         mock.push(with_all(Script::answer("hi")));
-        mock.push(with_all(streamed).event(script::delta("hi")).event(script::finish("stop")).done());
+        mock.push(
+            with_all(streamed)
+                .event(script::delta("hi"))
+                .event(script::finish("stop"))
+                .done(),
+        );
         mock.push(with_all(Script::error(400, "no")));
         let passed = [
             "x-request-id",
@@ -476,22 +709,45 @@ fn c06_no_header_passes_through_by_itself() {
             "x-portcullis-usage",
         ];
         for (nth, body) in [chat("m"), chat_stream("m"), chat("m")].iter().enumerate() {
-            let answer =
-                gateway.raw(request("POST", "/v1/chat/completions", &fields, body.to_string().as_bytes())).await;
+            let answer = gateway
+                .raw(request(
+                    "POST",
+                    "/v1/chat/completions",
+                    &fields,
+                    body.to_string().as_bytes(),
+                ))
+                .await;
             for (name, value) in &answer.fields {
-                assert!(passed.contains(&name.to_ascii_lowercase().as_str()), "{name}: {value} in answer {nth}");
+                assert!(
+                    passed.contains(&name.to_ascii_lowercase().as_str()),
+                    "{name}: {value} in answer {nth}"
+                );
             }
             assert_ne!(answer.field("x-request-id"), Some("theirs"));
             let sent = mock.request(nth).await;
             for (name, value) in &sent.fields {
-                assert!(ours.contains(&name.to_ascii_lowercase().as_str()), "{name}: {value} reached the upstream");
-                assert!(!theirs.contains(&(name.as_str(), value.as_str())), "{name}: {value} reached the upstream");
+                assert!(
+                    ours.contains(&name.to_ascii_lowercase().as_str()),
+                    "{name}: {value} reached the upstream"
+                );
+                assert!(
+                    !theirs.contains(&(name.as_str(), value.as_str())),
+                    "{name}: {value} reached the upstream"
+                );
             }
             assert_eq!(sent.field("x-request-id"), answer.field("x-request-id"));
-            assert_eq!(sent.field("host"), Some(mock.address().to_string().as_str()));
+            assert_eq!(
+                sent.field("host"),
+                Some(mock.address().to_string().as_str())
+            );
         }
         let lines = gateway.access_lines(3).await;
-        assert!(lines.iter().all(|line| line["upstream_request_id"] == "theirs"), "{lines:#?}");
+        assert!(
+            lines
+                .iter()
+                .all(|line| line["upstream_request_id"] == "theirs"),
+            "{lines:#?}"
+        );
     });
 }
 
@@ -504,10 +760,16 @@ fn c08_a_request_in_the_segment_of_a_stream_is_never_run() {
         for first in [chat_stream("m"), chat("m")] {
             let before = mock.count();
             let answers = until_closed(&gateway, [post(&first), second.clone()].concat()).await;
-            assert_eq!((answers.len(), answers[0].status, answers[0].end), (1, 200, Some(End::Whole)));
+            assert_eq!(
+                (answers.len(), answers[0].status, answers[0].end),
+                (1, 200, Some(End::Whole))
+            );
             if first["stream"] == true {
                 assert_eq!(
-                    (answers[0].content().as_str(), answers[0].events().last().unwrap().as_str()),
+                    (
+                        answers[0].content().as_str(),
+                        answers[0].events().last().unwrap().as_str()
+                    ),
                     ("w0 w1 w2 ", "[DONE]")
                 );
             }
@@ -532,7 +794,11 @@ fn c08_a_request_sent_into_a_running_stream_aborts_it() {
         connection.send(post(&chat("m"))).await;
         mock.left(0).await;
         connection.rest(&mut answer).await;
-        assert!(matches!(answer.end, Some(End::Cut | End::Reset)), "{:?}", answer.end);
+        assert!(
+            matches!(answer.end, Some(End::Cut | End::Reset)),
+            "{:?}",
+            answer.end
+        );
         assert!(connection.try_response("GET").await.is_none());
         assert_eq!(mock.count(), 1);
         let line = gateway.line().await;
@@ -547,11 +813,24 @@ fn c08_requests_one_after_the_other_get_their_own_answers() {
         let gateway = Gateway::over(&mock).await;
         let mut connection = gateway.connect().await;
         for nth in 0..20 {
-            mock.push(if nth % 2 == 0 { Script::answer(&format!("answer {nth}")) } else { Script::stream(nth) });
-            connection.send(post(&if nth % 2 == 0 { chat("m") } else { chat_stream("m") })).await;
+            mock.push(if nth % 2 == 0 {
+                Script::answer(&format!("answer {nth}"))
+            } else {
+                Script::stream(nth)
+            });
+            connection
+                .send(post(&if nth % 2 == 0 {
+                    chat("m")
+                } else {
+                    chat_stream("m")
+                }))
+                .await;
             let answer = connection.response().await;
-            let expected =
-                if nth % 2 == 0 { format!("answer {nth}") } else { (0..nth).map(|n| format!("w{n} ")).collect() };
+            let expected = if nth % 2 == 0 {
+                format!("answer {nth}")
+            } else {
+                (0..nth).map(|n| format!("w{n} ")).collect()
+            };
             assert_eq!((answer.status, answer.content()), (200, expected));
         }
         assert_eq!(mock.connections(), 1);
@@ -568,11 +847,26 @@ fn c09_after_a_refusal_with_the_body_unread_the_next_request_is_unaffected() {
         let json = ("content-type", "application/json");
         let refused: &[(&str, &str, Fields<'_>, u16)] = &[
             ("POST", "/v1/chat/completions", &[json], 401),
-            ("POST", "/v1/chat/completions", &[json, ("authorization", "Bearer wrong")], 401),
+            (
+                "POST",
+                "/v1/chat/completions",
+                &[json, ("authorization", "Bearer wrong")],
+                401,
+            ),
             ("POST", "/nothing", &[json, ("authorization", &good)], 404),
             ("POST", "/v1/models", &[json, ("authorization", &good)], 405),
-            ("POST", "/v1/chat/completions", &[("content-type", "text/plain"), ("authorization", &good)], 415),
-            ("POST", "/v1/chat/completions", &[json, ("authorization", &good)], 400),
+            (
+                "POST",
+                "/v1/chat/completions",
+                &[("content-type", "text/plain"), ("authorization", &good)],
+                415,
+            ),
+            (
+                "POST",
+                "/v1/chat/completions",
+                &[json, ("authorization", &good)],
+                400,
+            ),
         ];
         for (method, target, fields, status) in refused {
             for in_chunks in [false, true] {
@@ -583,20 +877,38 @@ fn c09_after_a_refusal_with_the_body_unread_the_next_request_is_unaffected() {
                     body = chunked(&long).into_bytes();
                 }
                 let mut connection = gateway.connect().await;
-                connection.send(request(method, target, &fields, &body)).await;
+                connection
+                    .send(request(method, target, &fields, &body))
+                    .await;
                 let answer = connection.response().await;
-                assert_eq!((answer.status, answer.end), (*status, Some(End::Whole)), "{target}");
+                assert_eq!(
+                    (answer.status, answer.end),
+                    (*status, Some(End::Whole)),
+                    "{target}"
+                );
                 // Either the connection is closed, or it goes on where the body ended.
                 connection.send(list_with("x-request-id: after\r\n")).await;
                 if let Some(next) = connection.try_response("GET").await {
-                    assert_eq!((next.status, next.field("x-request-id")), (200, Some("after")), "{target}");
+                    assert_eq!(
+                        (next.status, next.field("x-request-id")),
+                        (200, Some("after")),
+                        "{target}"
+                    );
                     connection.send(post(&chat("m"))).await;
-                    assert!(connection.try_response("POST").await.is_none_or(|answer| answer.status == 200));
+                    assert!(
+                        connection
+                            .try_response("POST")
+                            .await
+                            .is_none_or(|answer| answer.status == 200)
+                    );
                 }
             }
         }
         for line in gateway.lines() {
-            assert!(line["status"] != 200 || line["request_id"] == "after" || line["door"] == "chat", "{line}");
+            assert!(
+                line["status"] != 200 || line["request_id"] == "after" || line["door"] == "chat",
+                "{line}"
+            );
         }
     });
 }
@@ -608,19 +920,41 @@ fn c09_a_refusal_is_seen_though_its_body_never_ends() {
         let gateway = Gateway::over(&mock).await;
         for (key, status) in [("wrong", 401), (KEY, 415)] {
             let bearer = format!("Bearer {key}");
-            let fields =
-                [("authorization", bearer.as_str()), ("content-type", "text/plain"), ("content-length", "1000000")];
+            let fields = [
+                ("authorization", bearer.as_str()),
+                ("content-type", "text/plain"),
+                ("content-length", "1000000"),
+            ];
             let mut connection: Connection = gateway.connect().await;
-            connection.send(request("POST", "/v1/chat/completions", &fields, b"{")).await;
+            connection
+                .send(request("POST", "/v1/chat/completions", &fields, b"{"))
+                .await;
             let answer = connection.response().await;
             assert_eq!((answer.status, answer.end), (status, Some(End::Whole)));
-            assert!(connection.closed().await, "by FIN, so that no answer is lost");
+            assert!(
+                connection.closed().await,
+                "by FIN, so that no answer is lost"
+            );
         }
         let gate = Gate::new();
-        mock.push(Script::sse().words(0..1).wait(&gate).words(1..2).event(script::finish("stop")).done());
+        mock.push(
+            Script::sse()
+                .words(0..1)
+                .wait(&gate)
+                .words(1..2)
+                .event(script::finish("stop"))
+                .done(),
+        );
         gate.open();
         assert_eq!(gateway.post(&chat_stream("m")).await.content(), "w0 w1 ");
         eventually("three lines", || (gateway.lines().len() == 3).then_some(())).await;
-        assert_eq!(gateway.lines().iter().filter(|line| line["outcome"] == json!("ok")).count(), 1);
+        assert_eq!(
+            gateway
+                .lines()
+                .iter()
+                .filter(|line| line["outcome"] == json!("ok"))
+                .count(),
+            1
+        );
     });
 }

@@ -10,7 +10,9 @@ use crate::failover::trail;
 use crate::problems::{comes, goes, problems, told};
 use crate::support::canary::KEY;
 use crate::support::client::{Connection, post_as, request};
-use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, join_all, run};
+use crate::support::{
+    Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, join_all, run,
+};
 
 const OTHER: &str = "sk-CaNaRy-caller-other-0123456789abcdefghijklmnop";
 
@@ -36,12 +38,19 @@ fn live(gateway: &Gateway) -> Value {
 
 fn verdict(gateway: &Gateway) -> (String, String) {
     let verdict = &live(gateway)["verdict"];
-    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("{verdict}")).to_owned();
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .unwrap_or_else(|| panic!("{verdict}"))
+            .to_owned()
+    };
     (text(&verdict["word"]), text(&verdict["says"]))
 }
 
 fn given_up(gateway: &Gateway, account: &str) -> f64 {
-    gateway.metrics().sum("portcullis_given_up_total", &[("account", account)])
+    gateway
+        .metrics()
+        .sum("portcullis_given_up_total", &[("account", account)])
 }
 
 /// Sends a request, and returns its connection once `a` has it.
@@ -57,12 +66,20 @@ async fn begin(gateway: &Gateway, key: &str, body: &Value, a: &Mock) -> Connecti
 async fn nothing_moved(gateway: &Gateway, a: &Mock, b: &Mock) {
     a.always(Script::answer("here"));
     let answer = gateway.post(&chat("m")).await;
-    assert_eq!((answer.status, b.count()), (200, 0), "the order is as before");
+    assert_eq!(
+        (answer.status, b.count()),
+        (200, 0),
+        "the order is as before"
+    );
     for rule in ["given_up", "failures", "breaker_open"] {
         assert_eq!(problems(gateway, rule), [] as [Value; 0]);
     }
     let target = &gateway.status()["accounts"][0]["targets"][0];
-    assert_eq!((&target["breaker"], &target["behind_for_ms"]), (&json!("closed"), &Value::Null), "{target}");
+    assert_eq!(
+        (&target["breaker"], &target["behind_for_ms"]),
+        (&json!("closed"), &Value::Null),
+        "{target}"
+    );
     assert_eq!(verdict(gateway).0, "ok");
 }
 
@@ -70,26 +87,57 @@ async fn nothing_moved(gateway: &Gateway, a: &Mock, b: &Mock) {
 fn a_hang_is_degraded_and_the_second_account_is_asked_within_five_seconds() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
-        a.always(Script::new().delay(Duration::from_secs(8)).then_answer("too late"));
+        a.always(
+            Script::new()
+                .delay(Duration::from_secs(8))
+                .then_answer("too late"),
+        );
         let gateway = Gateway::start(two(&a, &b).caller("other", OTHER, "")).await;
         let began = Instant::now();
         let callers = (0..30).map(|n| {
-            let (gateway, body) = (&gateway, if n % 3 == 0 { chat_stream("m") } else { chat("m") });
+            let (gateway, body) = (
+                &gateway,
+                if n % 3 == 0 {
+                    chat_stream("m")
+                } else {
+                    chat("m")
+                },
+            );
             async move {
                 let mut connection = gateway.connect().await;
-                connection.send(post_as(if n % 2 == 0 { KEY } else { OTHER }, &body)).await;
+                connection
+                    .send(post_as(if n % 2 == 0 { KEY } else { OTHER }, &body))
+                    .await;
                 tokio::time::sleep(PATIENT_FOR).await;
             }
         });
         join_all(callers).await;
-        eventually("the leaves are counted", || (given_up(&gateway, "a") == 30.0).then_some(())).await;
-        assert_eq!((a.count(), b.count()), (30, 0), "they were all sent to the first account");
+        eventually("the leaves are counted", || {
+            (given_up(&gateway, "a") == 30.0).then_some(())
+        })
+        .await;
+        assert_eq!(
+            (a.count(), b.count()),
+            (30, 0),
+            "they were all sent to the first account"
+        );
         let answer = gateway.post(&chat("m")).await;
-        assert_eq!((answer.status, b.count(), a.count()), (200, 1, 30), "the second account answers");
+        assert_eq!(
+            (answer.status, b.count(), a.count()),
+            (200, 1, 30),
+            "the second account answers"
+        );
         let took = began.elapsed();
-        assert!(took < Duration::from_secs(5), "the second account was asked after {took:?}");
+        assert!(
+            took < Duration::from_secs(5),
+            "the second account was asked after {took:?}"
+        );
         // It is told, and not as the callers' fault.
-        let all_of_them = || problems(&gateway, "given_up").pop().filter(|problem| problem["requests"] == 30);
+        let all_of_them = || {
+            problems(&gateway, "given_up")
+                .pop()
+                .filter(|problem| problem["requests"] == 30)
+        };
         eventually("all are told", all_of_them).await;
         let problem = comes(&gateway, "given_up").await;
         let (subject, what) = told(&problem);
@@ -98,7 +146,8 @@ fn a_hang_is_degraded_and_the_second_account_is_asked_within_five_seconds() {
             ("target a/m", &json!("warning"), &json!(30))
         );
         assert!(
-            what.starts_with("Callers give up waiting for a (30 in 1 min, after ") && what.ends_with(" s)."),
+            what.starts_with("Callers give up waiting for a (30 in 1 min, after ")
+                && what.ends_with(" s)."),
             "{what}"
         );
         assert_eq!(verdict(&gateway), ("degraded".to_owned(), what));
@@ -110,11 +159,21 @@ fn a_hang_is_degraded_and_the_second_account_is_asked_within_five_seconds() {
         };
         let failures = || problems(&gateway, "failures").pop().filter(of_all);
         let failures = eventually("the part of the failures", failures).await;
-        assert_eq!((&failures["part"], &failures["severity"]), (&json!("given_up"), &json!("warning")), "{failures}");
+        assert_eq!(
+            (&failures["part"], &failures["severity"]),
+            (&json!("given_up"), &json!("warning")),
+            "{failures}"
+        );
         let what = told(&failures).1;
-        assert!(what.contains("for `m` were given up by callers"), "{failures}");
+        assert!(
+            what.contains("for `m` were given up by callers"),
+            "{failures}"
+        );
         let all = gateway.status()["problems"].to_string();
-        assert!(!all.contains("callers' fault") && !all.contains("providers are well"), "{all}");
+        assert!(
+            !all.contains("callers' fault") && !all.contains("providers are well"),
+            "{all}"
+        );
         // The target, its breaker, the lines.
         let target = &gateway.status()["accounts"][0]["targets"][0];
         assert_eq!(
@@ -122,22 +181,42 @@ fn a_hang_is_degraded_and_the_second_account_is_asked_within_five_seconds() {
             (&json!(30), &json!("given_up")),
             "{target}"
         );
-        assert_ne!(target["breaker"], "closed", "nobody got an answer: {target}");
+        assert_ne!(
+            target["breaker"], "closed",
+            "nobody got an answer: {target}"
+        );
         let lines = gateway.access_lines(31).await;
-        let left: Vec<_> = lines.iter().filter(|line| line["outcome"] == "client_left").map(trail).collect();
+        let left: Vec<_> = lines
+            .iter()
+            .filter(|line| line["outcome"] == "client_left")
+            .map(trail)
+            .collect();
         assert_eq!(left, vec!["a:given_up"; 30]);
         let now = live(&gateway);
         let (figures, model) = (&now["figures"]["now"], &now["models"]["rows"][0]);
         assert_eq!(
-            (&figures["given_up"], &figures["failed_caller"], &model["given_up"]),
+            (
+                &figures["given_up"],
+                &figures["failed_caller"],
+                &model["given_up"]
+            ),
             (&json!(30), &json!(0), &json!(30))
         );
         assert_eq!(
-            model["targets"].as_array().unwrap().iter().find(|one| one["account"] == "a").unwrap()["failed"],
+            model["targets"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|one| one["account"] == "a")
+                .unwrap()["failed"],
             30
         );
         gateway.reset("a");
-        assert_eq!(gateway.status()["accounts"][0]["targets"][0]["behind_for_ms"], Value::Null, "a reset ends it");
+        assert_eq!(
+            gateway.status()["accounts"][0]["targets"][0]["behind_for_ms"],
+            Value::Null,
+            "a reset ends it"
+        );
     });
 }
 
@@ -146,10 +225,19 @@ fn a_hang_after_good_times_says_what_is_usual_and_moves_every_strategy() {
     run(async {
         for strategy in ["priority", "weighted", "least_busy", "fastest"] {
             let (a, b, gate) = (Mock::start().await, Mock::start().await, Gate::new());
-            let targets = ["{ account: a, weight: 1000, tier: 0 }", "{ account: b, weight: 1, tier: 1 }"];
+            let targets = [
+                "{ account: a, weight: 1000, tier: 0 }",
+                "{ account: b, weight: 1, tier: 1 }",
+            ];
             let catalog = Catalog::new().account("a", &a).account("b", &b);
             let gateway = Gateway::start(
-                catalog.model_of("m", &targets, &format!("strategy: {strategy}, sticky: true")).model("only", &["a=m"]),
+                catalog
+                    .model_of(
+                        "m",
+                        &targets,
+                        &format!("strategy: {strategy}, sticky: true"),
+                    )
+                    .model("only", &["a=m"]),
             )
             .await;
             for _ in 0..20 {
@@ -162,17 +250,33 @@ fn a_hang_after_good_times_says_what_is_usual_and_moves_every_strategy() {
             }
             tokio::time::sleep(A_MOMENT).await;
             drop(callers);
-            eventually("they are counted", || (given_up(&gateway, "a") == 3.0).then_some(())).await;
+            eventually("they are counted", || {
+                (given_up(&gateway, "a") == 3.0).then_some(())
+            })
+            .await;
             for _ in 0..5 {
                 assert_eq!(gateway.post(&chat("m")).await.status, 200, "{strategy}");
             }
             assert_eq!((b.count(), a.count()), (5, 23), "{strategy}");
             let (_, what) = told(&comes(&gateway, "given_up").await);
-            assert!(what.contains("(3 in 1 min, after 1.") && what.contains("; it usually takes "), "{what}");
+            assert!(
+                what.contains("(3 in 1 min, after 1.") && what.contains("; it usually takes "),
+                "{what}"
+            );
             let target = gateway.status()["accounts"][0]["targets"][0].clone();
-            assert_eq!(target["breaker"], "closed", "somebody got an answer lately: {target}");
-            assert!(target["behind_for_ms"].as_u64().is_some_and(|ms| ms <= 10_000), "{target}");
-            gateway.logged("account a is asked last for m for 10 s").await;
+            assert_eq!(
+                target["breaker"], "closed",
+                "somebody got an answer lately: {target}"
+            );
+            assert!(
+                target["behind_for_ms"]
+                    .as_u64()
+                    .is_some_and(|ms| ms <= 10_000),
+                "{target}"
+            );
+            gateway
+                .logged("account a is asked last for m for 10 s")
+                .await;
             gate.open();
         }
     });
@@ -243,7 +347,11 @@ fn a_slow_model_that_answers_as_usual_is_not_given_up() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = Gateway::start(two(&a, &b)).await;
-        a.always(Script::new().delay(Duration::from_secs(1)).then_answer("as ever"));
+        a.always(
+            Script::new()
+                .delay(Duration::from_secs(1))
+                .then_answer("as ever"),
+        );
         let body = chat("m");
         join_all((0..20).map(|_| gateway.post(&body))).await;
         // Three times a second has not passed.
@@ -271,7 +379,10 @@ fn a_probe_whose_caller_leaves_decides_nothing() {
         }
         let breaker = || gateway.status()["accounts"][0]["targets"][0]["breaker"].clone();
         assert_eq!(breaker(), "open");
-        eventually("a probe is due", || (breaker() == "half_open").then_some(())).await;
+        eventually("a probe is due", || {
+            (breaker() == "half_open").then_some(())
+        })
+        .await;
         a.always(Script::silent());
         for _ in 0..2 {
             let probe = begin(&gateway, KEY, &chat("m"), &a).await;
@@ -292,23 +403,36 @@ fn a_caller_who_leaves_many_slices_has_left_once() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::silent());
-        let catalog = Catalog::new().account_with("a", &mock, "dialect: cohere").model("m", &["a=embed-v4.0"]);
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "dialect: cohere")
+            .model("m", &["a=embed-v4.0"]);
         let gateway = Gateway::start(catalog).await;
         let texts: Vec<String> = (0..300).map(|number| format!("text {number}")).collect();
         let body = json!({"model": "m", "input": texts}).to_string();
         let authorization = format!("Bearer {KEY}");
-        let fields = [("authorization", authorization.as_str()), ("content-type", "application/json")];
+        let fields = [
+            ("authorization", authorization.as_str()),
+            ("content-type", "application/json"),
+        ];
         let mut connection = gateway.connect().await;
-        connection.send(request("POST", "/v1/embeddings", &fields, body.as_bytes())).await;
+        connection
+            .send(request("POST", "/v1/embeddings", &fields, body.as_bytes()))
+            .await;
         mock.request(3).await;
         tokio::time::sleep(A_MOMENT).await;
         drop(connection);
         let line = gateway.line().await;
-        let attempts =
-            line["attempts"].as_array().unwrap().iter().map(|one| (one["outcome"].clone(), one["times"].clone()));
+        let attempts = line["attempts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| (one["outcome"].clone(), one["times"].clone()));
         assert_eq!(
             attempts.collect::<Vec<_>>(),
-            [(json!("given_up"), Value::Null), (json!("client_left"), json!(3))],
+            [
+                (json!("given_up"), Value::Null),
+                (json!("client_left"), json!(3))
+            ],
             "{line}"
         );
         assert_eq!(given_up(&gateway, "a"), 1.0);
@@ -325,8 +449,12 @@ fn only_callers_who_do_wrong_leave_the_gateway_and_its_providers_well() {
             assert_eq!(wrong.status, 400);
         }
         let failures = comes(&gateway, "failures").await;
-        let well =
-            |problem: &Value| problem["do"].as_str().unwrap().ends_with("The gateway and its providers are well.");
+        let well = |problem: &Value| {
+            problem["do"]
+                .as_str()
+                .unwrap()
+                .ends_with("The gateway and its providers are well.")
+        };
         assert!(well(&failures), "{failures}");
         // Another problem stands.
         gateway.write_catalog(format!("{}nonsense: 1\n", Catalog::over(&mock)));

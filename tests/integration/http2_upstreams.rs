@@ -6,13 +6,20 @@ use std::time::{Duration, Instant};
 use crate::support::canary::KEY;
 use crate::support::script;
 use crate::support::tls::Ca;
-use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, join_all, run};
+use crate::support::{
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, join_all, run,
+};
 
 const TRUST: &str = "tls: { ca: ca.pem }";
 
 /// A stream that is held in its middle.
 fn held(gate: &Gate) -> Script {
-    Script::sse().words(0..1).wait(gate).words(1..2).event(script::finish("stop")).done()
+    Script::sse()
+        .words(0..1)
+        .wait(gate)
+        .words(1..2)
+        .event(script::finish("stop"))
+        .done()
 }
 
 #[test]
@@ -22,11 +29,22 @@ fn an_http2_connection_whose_key_is_no_longer_in_any_catalog_goes_with_its_last_
         let (mock, other) = (Mock::h2(&ca.leaf()).await, Mock::h2(&ca.leaf()).await);
         let with_key = |key: &str| {
             let catalog = Catalog::new()
-                .account_with("a", &mock, &format!("key: \"sk-CaNaRy-account-{key}\", {TRUST}"))
+                .account_with(
+                    "a",
+                    &mock,
+                    &format!("key: \"sk-CaNaRy-account-{key}\", {TRUST}"),
+                )
                 .model("m", &["a"]);
-            if key == "one" { catalog.account_with("b", &other, TRUST).model("n", &["b"]) } else { catalog }
+            if key == "one" {
+                catalog.account_with("b", &other, TRUST).model("n", &["b"])
+            } else {
+                catalog
+            }
         };
-        let gateway = Gateway::with(with_key("one")).file("ca.pem", ca.pem()).start().await;
+        let gateway = Gateway::with(with_key("one"))
+            .file("ca.pem", ca.pem())
+            .start()
+            .await;
         gateway.post(&chat("n")).await;
         let gate = Gate::new();
         mock.push(held(&gate));
@@ -40,18 +58,28 @@ fn an_http2_connection_whose_key_is_no_longer_in_any_catalog_goes_with_its_last_
             (2, 1),
             "a new key is never sent on an old connection"
         );
-        eventually("the connection of the account that is gone is closed", || (other.open() == 0).then_some(())).await;
+        eventually(
+            "the connection of the account that is gone is closed",
+            || (other.open() == 0).then_some(()),
+        )
+        .await;
         // By now the idle ones have been looked at: the one that is in use is still there.
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert_eq!(mock.open(), 2);
         gate.open();
         while connection.piece(&mut head).await.is_some() {}
         assert_eq!(head.content(), "w0 w1 ");
-        eventually("the connection of the old key is closed", || (mock.open() == 1).then_some(())).await;
+        eventually("the connection of the old key is closed", || {
+            (mock.open() == 1).then_some(())
+        })
+        .await;
 
         // An idle one goes as well, and the other stays.
         gateway.swap(with_key("three")).await;
-        eventually("the idle connection of the old key is closed", || (mock.open() == 0).then_some(())).await;
+        eventually("the idle connection of the old key is closed", || {
+            (mock.open() == 0).then_some(())
+        })
+        .await;
         gateway.access_lines(3).await;
     });
 }
@@ -62,8 +90,13 @@ fn requests_at_once_share_one_http2_connection() {
         const AT_ONCE: usize = 40;
         let ca = Ca::new();
         let mock = Mock::h2(&ca.leaf()).await;
-        let catalog = Catalog::new().account_with("a", &mock, TRUST).model("m", &["a"]);
-        let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).start().await;
+        let catalog = Catalog::new()
+            .account_with("a", &mock, TRUST)
+            .model("m", &["a"]);
+        let gateway = Gateway::with(catalog)
+            .file("ca.pem", ca.pem())
+            .start()
+            .await;
         let burst = async || {
             let gate = Gate::new();
             mock.always(held(&gate));
@@ -86,7 +119,11 @@ fn requests_at_once_share_one_http2_connection() {
         for _ in 0..5 {
             burst().await;
         }
-        assert_eq!(mock.connections(), before, "all found room on the one that was there");
+        assert_eq!(
+            mock.connections(),
+            before,
+            "all found room on the one that was there"
+        );
         gateway.access_lines(6 * AT_ONCE).await;
     });
 }
@@ -97,9 +134,16 @@ fn where_a_request_waited_in_vain_no_other_is_sent() {
         let ca = Ca::new();
         let mock = Mock::h2(&ca.leaf()).await;
         let catalog = Catalog::new()
-            .account_with("a", &mock, &format!("timeouts: {{ first_byte: 4s }}, {TRUST}"))
+            .account_with(
+                "a",
+                &mock,
+                &format!("timeouts: {{ first_byte: 4s }}, {TRUST}"),
+            )
             .model("m", &["a"]);
-        let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).start().await;
+        let gateway = Gateway::with(catalog)
+            .file("ca.pem", ca.pem())
+            .start()
+            .await;
         gateway.post(&chat("m")).await;
         // As one behind a router that has forgotten the connection.
         mock.push(Script::silent());
@@ -115,12 +159,23 @@ fn where_a_request_waited_in_vain_no_other_is_sent() {
         let (in_vain, (mut connection, mut head)) = tokio::join!(gateway.post(&body), meanwhile);
         assert_eq!(in_vain.status, 504);
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
-        let connections: Vec<usize> = mock.requests().iter().map(|request| request.connection).collect();
-        assert_eq!(connections, [0, 0, 0, 1], "who came before that is still on the first");
+        let connections: Vec<usize> = mock
+            .requests()
+            .iter()
+            .map(|request| request.connection)
+            .collect();
+        assert_eq!(
+            connections,
+            [0, 0, 0, 1],
+            "who came before that is still on the first"
+        );
         gate.open();
         while connection.piece(&mut head).await.is_some() {}
         assert_eq!(head.content(), "w0 w1 ");
-        eventually("the first is closed, since nobody is on it", || (mock.open() == 1).then_some(())).await;
+        eventually("the first is closed, since nobody is on it", || {
+            (mock.open() == 1).then_some(())
+        })
+        .await;
     });
 }
 
@@ -129,8 +184,13 @@ fn a_request_that_an_upstream_did_not_look_at_is_sent_again_and_billed_for_nothi
     run(async {
         let ca = Ca::new();
         let mock = Mock::h2(&ca.leaf()).await;
-        let catalog = Catalog::new().account_with("a", &mock, TRUST).model("m", &["a"]);
-        let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).start().await;
+        let catalog = Catalog::new()
+            .account_with("a", &mock, TRUST)
+            .model("m", &["a"]);
+        let gateway = Gateway::with(catalog)
+            .file("ca.pem", ca.pem())
+            .start()
+            .await;
         // On a new connection; later than a connection that was closed while it was idle would say
         // so.
         mock.push(Script::new().delay(Duration::from_millis(700)).refuse());
@@ -140,7 +200,10 @@ fn a_request_that_an_upstream_did_not_look_at_is_sent_again_and_billed_for_nothi
         let answer = gateway.post(&chat("m")).await;
         assert_eq!((answer.status, mock.count()), (503, 4), "{}", answer.text());
         let line = gateway.lines_after(&answer).await.pop().expect("its line");
-        assert!(line["maybe_billed"] != true && line["prompt_tokens"].as_u64().unwrap_or(0) == 0, "{line:#?}");
+        assert!(
+            line["maybe_billed"] != true && line["prompt_tokens"].as_u64().unwrap_or(0) == 0,
+            "{line:#?}"
+        );
     });
 }
 
@@ -161,8 +224,14 @@ fn stuck(callers: usize, frame: usize) {
     run(async {
         let ca = Ca::new();
         let mock = Mock::h2(&ca.leaf()).await;
-        let catalog = Catalog::new().account_with("a", &mock, TRUST).model("m", &["a"]);
-        let gateway = Gateway::with(catalog).listen("h2c: true").file("ca.pem", ca.pem()).start().await;
+        let catalog = Catalog::new()
+            .account_with("a", &mock, TRUST)
+            .model("m", &["a"]);
+        let gateway = Gateway::with(catalog)
+            .listen("h2c: true")
+            .file("ca.pem", ca.pem())
+            .start()
+            .await;
         // So that there is one connection.
         gateway.post(&chat("m")).await;
         // More than a stream's window on the way up, and a caller's own on the way down.
@@ -171,12 +240,21 @@ fn stuck(callers: usize, frame: usize) {
         mock.always(long.event(script::finish("stop")).done());
         let h2 = gateway.h2c(0).await;
         let bearer = format!("Bearer {KEY}");
-        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+        ];
         let body = chat_stream("m").to_string();
         // Their connection has room for less than one of these answers.
-        let stuck =
-            join_all((0..callers).map(|_| h2.open("POST", "/v1/chat/completions", &fields, body.as_bytes()))).await;
-        assert!(stuck.iter().all(|answer| answer.as_ref().is_ok_and(|(head, _)| head.status == 200)));
+        let stuck = join_all(
+            (0..callers).map(|_| h2.open("POST", "/v1/chat/completions", &fields, body.as_bytes())),
+        )
+        .await;
+        assert!(
+            stuck
+                .iter()
+                .all(|answer| answer.as_ref().is_ok_and(|(head, _)| head.status == 200))
+        );
         // Until all that may be on its way is.
         tokio::time::sleep(Duration::from_secs(3)).await;
         mock.always(Script::answer("here"));
@@ -184,7 +262,10 @@ fn stuck(callers: usize, frame: usize) {
         assert_eq!(gateway.post(&chat("m")).await.content(), "here");
         assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
         assert_eq!(mock.connections(), 1);
-        let cut = gateway.lines().into_iter().find(|line| line["outcome"] == "upstream_cut");
+        let cut = gateway
+            .lines()
+            .into_iter()
+            .find(|line| line["outcome"] == "upstream_cut");
         assert!(cut.is_none(), "{cut:?}");
         drop(stuck);
         gateway.access_lines(callers + 2).await;

@@ -21,7 +21,10 @@ struct Case(PathBuf);
 impl Case {
     fn all() -> Vec<Self> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/import");
-        let mut cases: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| Self(entry.unwrap().path())).collect();
+        let mut cases: Vec<_> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| Self(entry.unwrap().path()))
+            .collect();
         cases.sort_by(|a, b| a.0.cmp(&b.0));
         cases
     }
@@ -31,7 +34,10 @@ impl Case {
     }
 
     fn import(&self) -> Imported {
-        let given = |name: &str| Given { name: name.to_owned(), text: self.read(name).unwrap() };
+        let given = |name: &str| Given {
+            name: name.to_owned(),
+            text: self.read(name).unwrap(),
+        };
         let keys = ["keys-1.json", "keys-2.json", "teams.json", "users.json"];
         let set: BTreeMap<String, String> = self
             .read("environment")
@@ -44,9 +50,16 @@ impl Case {
         LiteLlm
             .import(&Inputs {
                 config: given("config.yaml"),
-                keys: keys.into_iter().filter(|name| self.0.join(name).exists()).map(given).collect(),
+                keys: keys
+                    .into_iter()
+                    .filter(|name| self.0.join(name).exists())
+                    .map(given)
+                    .collect(),
                 spent_at: None,
-                loosened: loosened.lines().map(|name| Loosen::find(name).unwrap()).collect(),
+                loosened: loosened
+                    .lines()
+                    .map(|name| Loosen::find(name).unwrap())
+                    .collect(),
                 include: &|name, from| {
                     let beside = Path::new(from).parent().unwrap().join(name);
                     Ok(given(beside.to_str().unwrap()))
@@ -63,12 +76,19 @@ fn whole_conversions_are_as_reviewed() {
     let mut wrong = Vec::new();
     for case in Case::all() {
         let imported = case.import();
-        let mut files: Vec<(String, String)> =
-            imported.files.iter().map(|(name, text)| (format!("made/{name}"), text.clone())).collect();
+        let mut files: Vec<(String, String)> = imported
+            .files
+            .iter()
+            .map(|(name, text)| (format!("made/{name}"), text.clone()))
+            .collect();
         files.push(("made/report.txt".to_owned(), imported.text()));
         for (name, text) in files {
             // A secret of the source is nowhere.
-            assert!(!text.to_lowercase().contains("canary"), "{}: {name}", case.0.display());
+            assert!(
+                !text.to_lowercase().contains("canary"),
+                "{}: {name}",
+                case.0.display()
+            );
             let path = case.0.join(&name);
             if update {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -77,10 +97,20 @@ fn whole_conversions_are_as_reviewed() {
                 wrong.push(path);
             }
         }
-        assert!(!imported.json().to_string().to_lowercase().contains("canary"));
+        assert!(
+            !imported
+                .json()
+                .to_string()
+                .to_lowercase()
+                .contains("canary")
+        );
         assert_eq!(imported.check.errors, [], "{}", case.0.display());
     }
-    assert_eq!(wrong, Vec::<PathBuf>::new(), "review the change, then write it with UPDATE_GOLDEN=1");
+    assert_eq!(
+        wrong,
+        Vec::<PathBuf>::new(),
+        "review the change, then write it with UPDATE_GOLDEN=1"
+    );
 }
 
 /// The paths of a source that hold something, as findings write them.
@@ -89,11 +119,22 @@ fn paths(value: &serde_yaml::Value, path: String, all: &mut Vec<String>) {
         serde_yaml::Value::Mapping(map) if !map.is_empty() => {
             for (key, value) in map {
                 let key = key.as_str().unwrap();
-                paths(value, if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }, all);
+                paths(
+                    value,
+                    if path.is_empty() {
+                        key.to_owned()
+                    } else {
+                        format!("{path}.{key}")
+                    },
+                    all,
+                );
             }
         }
         serde_yaml::Value::Sequence(items) if !items.is_empty() => {
-            items.iter().enumerate().for_each(|(index, value)| paths(value, format!("{path}[{index}]"), all));
+            items
+                .iter()
+                .enumerate()
+                .for_each(|(index, value)| paths(value, format!("{path}[{index}]"), all));
         }
         serde_yaml::Value::Null => {}
         _ => all.push(path),
@@ -102,13 +143,25 @@ fn paths(value: &serde_yaml::Value, path: String, all: &mut Vec<String>) {
 
 /// Returns the paths of the source about which the report says nothing.
 pub fn untold(file: &str, text: &str, findings: &[Finding]) -> Vec<String> {
-    let told: BTreeSet<&str> =
-        findings.iter().filter(|finding| finding.file == file).map(|finding| &*finding.path).collect();
+    let told: BTreeSet<&str> = findings
+        .iter()
+        .filter(|finding| finding.file == file)
+        .map(|finding| &*finding.path)
+        .collect();
     let mut all = Vec::new();
-    paths(&serde_yaml::from_str(text).unwrap(), String::new(), &mut all);
+    paths(
+        &serde_yaml::from_str(text).unwrap(),
+        String::new(),
+        &mut all,
+    );
     let is_told = |path: &String| {
-        let ends = path.char_indices().filter(|(_, c)| ".[".contains(*c)).map(|(at, _)| at).chain([path.len()]);
-        ends.map(|end| &path[..end]).any(|begin| told.contains(begin))
+        let ends = path
+            .char_indices()
+            .filter(|(_, c)| ".[".contains(*c))
+            .map(|(at, _)| at)
+            .chain([path.len()]);
+        ends.map(|end| &path[..end])
+            .any(|begin| told.contains(begin))
     };
     all.into_iter().filter(|path| !is_told(path)).collect()
 }
@@ -117,9 +170,21 @@ pub fn untold(file: &str, text: &str, findings: &[Finding]) -> Vec<String> {
 fn each_line_of_a_configuration_is_in_the_report() {
     for case in Case::all() {
         let imported = case.import();
-        for file in ["config.yaml", "parts/models.yaml", "parts/more.yaml", "settings.yaml"] {
-            let Some(text) = case.read(file) else { continue };
-            assert_eq!(untold(file, &text, &imported.findings), Vec::<String>::new(), "{} {file}", case.0.display());
+        for file in [
+            "config.yaml",
+            "parts/models.yaml",
+            "parts/more.yaml",
+            "settings.yaml",
+        ] {
+            let Some(text) = case.read(file) else {
+                continue;
+            };
+            assert_eq!(
+                untold(file, &text, &imported.findings),
+                Vec::<String>::new(),
+                "{} {file}",
+                case.0.display()
+            );
         }
     }
 }
@@ -128,9 +193,13 @@ fn each_line_of_a_configuration_is_in_the_report() {
 const CONFIG: &str = "model_list:\n  - model_name: m\n    litellm_params: { model: openai/m, api_base: BASE, api_key: os.environ/PATH }\n";
 
 fn key(name: &str, more: Value) -> Value {
-    let token = hash(&format!("sk-{name}")).trim_start_matches("sha256:").to_owned();
+    let token = hash(&format!("sk-{name}"))
+        .trim_start_matches("sha256:")
+        .to_owned();
     let mut row = json!({"token": token, "key_alias": name, "models": []});
-    row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    row.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     row
 }
 
@@ -153,7 +222,10 @@ fn keys_work_as_they_are_and_bounds_hold() {
         let made = folder.path().join("portcullis-import");
         let read = |name: &str| fs::read_to_string(made.join(name)).unwrap();
         let gateway = Gateway::with(read("catalog.yaml"))
-            .file("catalog.d/litellm-keys.yaml", read("catalog.d/litellm-keys.yaml"))
+            .file(
+                "catalog.d/litellm-keys.yaml",
+                read("catalog.d/litellm-keys.yaml"),
+            )
             .start()
             .await;
         for (name, statuses) in [
@@ -166,7 +238,9 @@ fn keys_work_as_they_are_and_bounds_hold() {
             ("nobody", [401, 401]),
         ] {
             for status in statuses {
-                let answer = gateway.raw(client::post_as(&format!("sk-{name}"), &chat("m"))).await;
+                let answer = gateway
+                    .raw(client::post_as(&format!("sk-{name}"), &chat("m")))
+                    .await;
                 assert_eq!(answer.status, status, "{name}: {}", answer.text());
             }
         }
@@ -174,7 +248,11 @@ fn keys_work_as_they_are_and_bounds_hold() {
         let before = read("catalog.yaml");
         let again = folder.run(&["import", "litellm", "config.yaml"]);
         assert_eq!((again.status.code(), again.stdout.as_str()), (Some(2), ""));
-        assert!(again.stderr.contains("nothing is overwritten"), "{}", again.stderr);
+        assert!(
+            again.stderr.contains("nothing is overwritten"),
+            "{}",
+            again.stderr
+        );
         assert_eq!(read("catalog.yaml"), before);
         // A bound may be dropped by its name, and `--dry-run` writes nothing.
         let dry = folder.run(&[
@@ -191,8 +269,18 @@ fn keys_work_as_they_are_and_bounds_hold() {
             "new",
         ]);
         let report: Value = serde_json::from_str(&dry.stdout).unwrap();
-        assert_eq!(report["keys"], json!({"found": 6, "work": 5}), "{}", dry.stdout);
-        assert!(report["texts"]["catalog.yaml"].as_str().unwrap().contains("models:"));
+        assert_eq!(
+            report["keys"],
+            json!({"found": 6, "work": 5}),
+            "{}",
+            dry.stdout
+        );
+        assert!(
+            report["texts"]["catalog.yaml"]
+                .as_str()
+                .unwrap()
+                .contains("models:")
+        );
         assert!(!folder.path().join("new").exists());
     });
 }
@@ -202,7 +290,12 @@ fn budgets_go_on_where_they_were() {
     run(async {
         // What was spent today does not count tomorrow.
         const DAY: u64 = 86_400;
-        let left = DAY - SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() % DAY;
+        let left = DAY
+            - SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap()
+                .as_secs()
+                % DAY;
         if left < 90 {
             tokio::time::sleep(Duration::from_secs(left + 1)).await;
         }
@@ -222,21 +315,49 @@ fn budgets_go_on_where_they_were() {
         let config = CONFIG.replace("BASE", &format!("http://{}/v1", mock.address()))
             + "    model_info: { input_cost_per_token: 1.0e-6, output_cost_per_token: 1.0e-6 }\n";
         let folder = Folder::new(&[("config.yaml", &config), ("keys.json", &keys.to_string())]);
-        let import = ["import", "litellm", "config.yaml", "--keys", "keys.json", "--spend"];
+        let import = [
+            "import",
+            "litellm",
+            "config.yaml",
+            "--keys",
+            "keys.json",
+            "--spend",
+        ];
         let ran = folder.run(&import);
         assert_eq!(ran.status.code(), Some(1), "{}{}", ran.stdout, ran.stderr);
         // 10 + 9 + 10.5 of keys, and of the teams what is more than that: 40 - 29.5, and 2.
-        assert!(ran.stdout.contains("data/ledger.sqlite: $42 for 3 keys"), "{}", ran.stdout);
+        assert!(
+            ran.stdout.contains("data/ledger.sqlite: $42 for 3 keys"),
+            "{}",
+            ran.stdout
+        );
         // No key counts as used.
-        let listed: Value =
-            serde_json::from_str(&folder.run(&["key", "list", "--conf", "portcullis-import", "--json"]).stdout)
-                .unwrap();
-        let last_used: Vec<&Value> = listed.as_array().unwrap().iter().map(|key| &key["last_used"]).collect();
+        let listed: Value = serde_json::from_str(
+            &folder
+                .run(&["key", "list", "--conf", "portcullis-import", "--json"])
+                .stdout,
+        )
+        .unwrap();
+        let last_used: Vec<&Value> = listed
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|key| &key["last_used"])
+            .collect();
         assert_eq!(last_used, [&Value::Null; 6], "{listed}");
-        let made = |name: &str| fs::read_to_string(folder.path().join("portcullis-import").join(name)).unwrap();
-        let ledger = folder.path().join("data/ledger.sqlite").display().to_string();
+        let made = |name: &str| {
+            fs::read_to_string(folder.path().join("portcullis-import").join(name)).unwrap()
+        };
+        let ledger = folder
+            .path()
+            .join("data/ledger.sqlite")
+            .display()
+            .to_string();
         let gateway = Gateway::with(made("catalog.yaml"))
-            .file("catalog.d/litellm-keys.yaml", made("catalog.d/litellm-keys.yaml"))
+            .file(
+                "catalog.d/litellm-keys.yaml",
+                made("catalog.d/litellm-keys.yaml"),
+            )
             .server(&format!("ledger: {{ path: {ledger} }}"))
             .start()
             .await;
@@ -248,36 +369,96 @@ fn budgets_go_on_where_they_were() {
             ("odd", 401),
             ("of-poor-team", 429),
         ] {
-            let answer = gateway.raw(client::post_as(&format!("sk-{name}"), &chat("m"))).await;
+            let answer = gateway
+                .raw(client::post_as(&format!("sk-{name}"), &chat("m")))
+                .await;
             assert_eq!(answer.status, status, "{name}: {}", answer.text());
-            assert_eq!(answer.text().contains("insufficient_quota"), status == 429, "{name}: {}", answer.text());
+            assert_eq!(
+                answer.text().contains("insufficient_quota"),
+                status == 429,
+                "{name}: {}",
+                answer.text()
+            );
         }
         // Nothing is overwritten.
         let again = folder.run(&[&import[..], &["--out", "new"]].concat());
         assert_eq!((again.status.code(), again.stdout.as_str()), (Some(2), ""));
-        assert!(again.stderr.contains("--spend: data/ledger.sqlite exists already"), "{}", again.stderr);
+        assert!(
+            again
+                .stderr
+                .contains("--spend: data/ledger.sqlite exists already"),
+            "{}",
+            again.stderr
+        );
         assert!(!folder.path().join("new").exists());
-        let inside = folder.run(&[&import[..5], &["--spend=./new/ledger.sqlite", "--out", "new"]].concat());
-        assert_eq!((inside.status.code(), inside.stdout.as_str()), (Some(2), ""));
-        assert!(inside.stderr.contains("must not be in a configuration folder"), "{}", inside.stderr);
-        let dry = folder.run(&[&import[..5], &["--spend=other.sqlite", "--dry-run", "--json"]].concat());
+        let inside = folder.run(
+            &[
+                &import[..5],
+                &["--spend=./new/ledger.sqlite", "--out", "new"],
+            ]
+            .concat(),
+        );
+        assert_eq!(
+            (inside.status.code(), inside.stdout.as_str()),
+            (Some(2), "")
+        );
+        assert!(
+            inside
+                .stderr
+                .contains("must not be in a configuration folder"),
+            "{}",
+            inside.stderr
+        );
+        let dry = folder.run(
+            &[
+                &import[..5],
+                &["--spend=other.sqlite", "--dry-run", "--json"],
+            ]
+            .concat(),
+        );
         let report: Value = serde_json::from_str(&dry.stdout).unwrap();
-        assert_eq!(report["spent"].as_array().unwrap().len(), 5, "{}", dry.stdout);
+        assert_eq!(
+            report["spent"].as_array().unwrap().len(),
+            5,
+            "{}",
+            dry.stdout
+        );
         let of_spend = |report: &Value| -> Vec<String> {
             let all = report["findings"].as_array().unwrap().iter();
             let all = all.filter(|finding| finding["path"].as_str().unwrap().ends_with(".spend"));
-            all.map(|finding| finding["what"].as_str().unwrap().to_owned()).collect()
+            all.map(|finding| finding["what"].as_str().unwrap().to_owned())
+                .collect()
         };
         let is_carried = |what: &&String| what.starts_with("is in the new ledger");
-        assert_eq!(of_spend(&report).iter().filter(is_carried).count(), 5, "{report}");
+        assert_eq!(
+            of_spend(&report).iter().filter(is_carried).count(),
+            5,
+            "{report}"
+        );
         // A budget that is dropped carries nothing, and the report says so.
         let unpriced = folder.path().join("unpriced.yaml");
         fs::write(&unpriced, CONFIG.replace("BASE", "http://127.0.0.1:9/v1")).unwrap();
-        let loose = ["--spend=other.sqlite", "--dry-run", "--json", "--loosen", "prices"];
-        let dry = folder.run(&[&["import", "litellm", "unpriced.yaml", "--keys", "keys.json"][..], &loose].concat());
+        let loose = [
+            "--spend=other.sqlite",
+            "--dry-run",
+            "--json",
+            "--loosen",
+            "prices",
+        ];
+        let dry = folder.run(
+            &[
+                &["import", "litellm", "unpriced.yaml", "--keys", "keys.json"][..],
+                &loose,
+            ]
+            .concat(),
+        );
         let report: Value = serde_json::from_str(&dry.stdout).unwrap();
         assert_eq!(report["spent"], json!([]), "{}", dry.stdout);
-        assert_eq!(of_spend(&report).iter().filter(is_carried).count(), 0, "{report}");
+        assert_eq!(
+            of_spend(&report).iter().filter(is_carried).count(),
+            0,
+            "{report}"
+        );
         assert!(!folder.path().join("other.sqlite").exists());
     });
 }
@@ -288,22 +469,59 @@ fn s06_what_cannot_be_read_is_refused_with_its_line_and_without_its_text() {
     let wrong = |config: &str, keys: &str, told: &str| {
         let folder = Folder::new(&[("config.yaml", config), ("keys.json", keys)]);
         let ran = folder.run(&["import", "litellm", "config.yaml", "--keys", "keys.json"]);
-        assert_eq!((ran.status.code(), ran.stdout.as_str()), (Some(2), ""), "{config}: {}", ran.stderr);
-        assert!(ran.stderr.contains(told) && !ran.stderr.contains("canary"), "{told}: {}", ran.stderr);
+        assert_eq!(
+            (ran.status.code(), ran.stdout.as_str()),
+            (Some(2), ""),
+            "{config}: {}",
+            ran.stderr
+        );
+        assert!(
+            ran.stderr.contains(told) && !ran.stderr.contains("canary"),
+            "{told}: {}",
+            ran.stderr
+        );
         assert!(!folder.path().join("portcullis-import").exists());
     };
     let keys = "[]";
     wrong("", keys, "config.yaml:1: is empty");
     wrong("- a\n", keys, "config.yaml:1: must be a map");
-    wrong(&format!("model_list:\n  - {{ api_key: {secret}\n"), keys, "config.yaml:2");
-    wrong(&format!("model_list: []\n{secret}: 1\n{secret}: 2\n"), keys, "config.yaml:3");
-    wrong(&format!("a: &x {secret}\nb: {{ <<: *x }}\n"), keys, "config.yaml:2");
+    wrong(
+        &format!("model_list:\n  - {{ api_key: {secret}\n"),
+        keys,
+        "config.yaml:2",
+    );
+    wrong(
+        &format!("model_list: []\n{secret}: 1\n{secret}: 2\n"),
+        keys,
+        "config.yaml:3",
+    );
+    wrong(
+        &format!("a: &x {secret}\nb: {{ <<: *x }}\n"),
+        keys,
+        "config.yaml:2",
+    );
     wrong(&format!("a: !tag {secret}\n"), keys, "config.yaml:1");
     wrong(&"[".repeat(100_000), keys, "config.yaml:1");
     wrong(&format!("include: [{secret}.yaml]\n"), keys, "include[0]");
-    wrong("model_list: []\n", &format!("{{\"token\":\n\"{secret}\"\n"), "keys.json:3: is not JSON");
-    wrong("model_list: []\n", &format!("[\"{secret}\"]"), "keys.json [0]: is only the name of a key");
-    wrong("model_list: []\n", &format!("[{{\"x\": \"{secret}\"}}]"), "is no row of keys");
-    wrong("model_list: []\n", &"[".repeat(100_000), "keys.json:1: is not JSON");
+    wrong(
+        "model_list: []\n",
+        &format!("{{\"token\":\n\"{secret}\"\n"),
+        "keys.json:3: is not JSON",
+    );
+    wrong(
+        "model_list: []\n",
+        &format!("[\"{secret}\"]"),
+        "keys.json [0]: is only the name of a key",
+    );
+    wrong(
+        "model_list: []\n",
+        &format!("[{{\"x\": \"{secret}\"}}]"),
+        "is no row of keys",
+    );
+    wrong(
+        "model_list: []\n",
+        &"[".repeat(100_000),
+        "keys.json:1: is not JSON",
+    );
     wrong("model_list: []\n", "", "is empty");
 }

@@ -32,17 +32,30 @@ const ENVIRONMENT: [(&str, &str); 10] = [
 ];
 
 fn place() -> PathBuf {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").join("real/litellm");
+    let place = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .expect("the target folder")
+        .join("real/litellm");
     assert!(place.exists(), "LiteLLM is not there: run make test-real");
     place
 }
 
 fn python(script: &str, arguments: &[String]) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real").join(script);
+    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/real")
+        .join(script);
     let mut command = Command::new(place().join("bin/python"));
-    command.arg(script).args(arguments).envs(ENVIRONMENT).env("LITELLM_LOCAL_MODEL_COST_MAP", "True");
+    command
+        .arg(script)
+        .args(arguments)
+        .envs(ENVIRONMENT)
+        .env("LITELLM_LOCAL_MODEL_COST_MAP", "True");
     let output = command.output().expect("python");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
@@ -53,12 +66,22 @@ type Place = (String, String);
 fn theirs(place: &Value) -> Place {
     let part = |index: usize| place[index].as_str().unwrap_or_default();
     let (provider, model, base) = (part(0), part(1), part(2).trim_end_matches('/'));
-    let or = |standard: &str| if base.is_empty() { standard.to_owned() } else { base.to_owned() };
+    let or = |standard: &str| {
+        if base.is_empty() {
+            standard.to_owned()
+        } else {
+            base.to_owned()
+        }
+    };
     let address = match provider {
         "openai" => or("https://api.openai.com/v1"),
         "anthropic" => or("https://api.anthropic.com"),
         "bedrock" if base.is_empty() => {
-            let region = if part(3).is_empty() { "us-west-2" } else { part(3) };
+            let region = if part(3).is_empty() {
+                "us-west-2"
+            } else {
+                part(3)
+            };
             format!("https://bedrock-runtime.{region}.amazonaws.com")
         }
         "vertex_ai" if part(4) == "global" => "https://aiplatform.googleapis.com".to_owned(),
@@ -68,7 +91,10 @@ fn theirs(place: &Value) -> Place {
         "openrouter" => or("https://openrouter.ai/api/v1"),
         _ => base.to_owned(),
     };
-    let model = ["converse/", "invoke/"].iter().find_map(|way| model.strip_prefix(way)).unwrap_or(model);
+    let model = ["converse/", "invoke/"]
+        .iter()
+        .find_map(|way| model.strip_prefix(way))
+        .unwrap_or(model);
     (model.to_owned(), address.replace("localhost", "127.0.0.1"))
 }
 
@@ -76,36 +102,71 @@ fn theirs(place: &Value) -> Place {
 fn ours(conf: &str, model: &str, folder: &Folder) -> BTreeSet<Place> {
     folder.write("request.json", chat(model).to_string());
     let request = folder.path().join("request.json");
-    let out = portcullis(&["explain", "--conf", conf, "--key", "t/k", "--json", request.to_str().unwrap()]);
+    let out = portcullis(&[
+        "explain",
+        "--conf",
+        conf,
+        "--key",
+        "t/k",
+        "--json",
+        request.to_str().unwrap(),
+    ]);
     let report: Value = serde_json::from_slice(&out.stdout).unwrap_or_default();
     let candidates = report["candidates"].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     candidates
         .iter()
         .filter(|one| one["for"] == "any" && !one["request"].is_null())
-        .map(|one| (text(&one["upstream_model"]), text(&one["request"]["url"]).replace("localhost", "127.0.0.1")))
+        .map(|one| {
+            (
+                text(&one["upstream_model"]),
+                text(&one["request"]["url"]).replace("localhost", "127.0.0.1"),
+            )
+        })
         .collect()
 }
 
 /// Returns whether both go to the same models at the same addresses.
 fn is_same(theirs: &BTreeSet<Place>, ours: &BTreeSet<Place>) -> bool {
-    let goes = |one: &Place, url: &str, model: &str| one.0 == model && url.starts_with(&one.1) && !one.1.is_empty();
-    theirs.iter().all(|one| ours.iter().any(|(model, url)| goes(one, url, model)))
-        && ours.iter().all(|(model, url)| theirs.iter().any(|one| goes(one, url, model)))
+    let goes = |one: &Place, url: &str, model: &str| {
+        one.0 == model && url.starts_with(&one.1) && !one.1.is_empty()
+    };
+    theirs
+        .iter()
+        .all(|one| ours.iter().any(|(model, url)| goes(one, url, model)))
+        && ours
+            .iter()
+            .all(|(model, url)| theirs.iter().any(|one| goes(one, url, model)))
 }
 
 #[test]
 #[ignore = "needs LiteLLM's package: make test-real"]
 fn real_examples_of_litellm_go_where_litellm_sends_them() {
-    let list = include_str!("../real/litellm_examples.txt").lines().filter(|line| !line.starts_with('#'));
-    let lib = fs::read_dir(place().join("lib")).unwrap().next().unwrap().unwrap().path();
+    let list = include_str!("../real/litellm_examples.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'));
+    let lib = fs::read_dir(place().join("lib"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     let proxy = lib.join("site-packages/litellm/proxy");
     let files: Vec<PathBuf> = list.map(|name| proxy.join(name)).collect();
-    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let names: Vec<String> = files
+        .iter()
+        .map(|file| file.display().to_string())
+        .collect();
     let mut asked: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-    for line in python("litellm_routes.py", &names).lines().filter(|line| line.starts_with('{')) {
+    for line in python("litellm_routes.py", &names)
+        .lines()
+        .filter(|line| line.starts_with('{'))
+    {
         let line: Value = serde_json::from_str(line).unwrap();
-        asked.entry(line["file"].as_str().unwrap().to_owned()).or_default().push(line);
+        asked
+            .entry(line["file"].as_str().unwrap().to_owned())
+            .or_default()
+            .push(line);
     }
     let (mut fine, mut same) = (0, 0);
     for (file, name) in files.iter().zip(&names) {
@@ -113,9 +174,15 @@ fn real_examples_of_litellm_go_where_litellm_sends_them() {
         let conf = folder.path().join("made");
         let conf = conf.to_str().unwrap();
         let mut import = Command::new(BINARY);
-        import.args(["import", "litellm", name, "--out", conf, "--json"]).envs(ENVIRONMENT);
+        import
+            .args(["import", "litellm", name, "--out", conf, "--json"])
+            .envs(ENVIRONMENT);
         let out = import.output().unwrap();
-        assert!(out.status.code().is_some_and(|code| code < 2), "{name}: {}", String::from_utf8_lossy(&out.stderr));
+        assert!(
+            out.status.code().is_some_and(|code| code < 2),
+            "{name}: {}",
+            String::from_utf8_lossy(&out.stderr)
+        );
         let report: Value = serde_json::from_slice(&out.stdout).unwrap();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let findings: Vec<Finding> = report["findings"]
@@ -134,14 +201,28 @@ fn real_examples_of_litellm_go_where_litellm_sends_them() {
             })
             .collect();
         let short = file.file_name().unwrap().to_str().unwrap();
-        assert_eq!(untold(short, &fs::read_to_string(file).unwrap(), &findings), Vec::<String>::new(), "{short}");
-        let is_fine = portcullis(&["check", "--no-secrets", "--conf", conf]).status.success();
+        assert_eq!(
+            untold(short, &fs::read_to_string(file).unwrap(), &findings),
+            Vec::<String>::new(),
+            "{short}"
+        );
+        let is_fine = portcullis(&["check", "--no-secrets", "--conf", conf])
+            .status
+            .success();
         fine += usize::from(is_fine);
-        let caller = format!("callers: {{ t: {{ keys: {{ k: {{ hash: \"{}\" }} }} }} }}\n", hash("sk-test"));
+        let caller = format!(
+            "callers: {{ t: {{ keys: {{ k: {{ hash: \"{}\" }} }} }} }}\n",
+            hash("sk-test")
+        );
         folder.write("made/catalog.d/test.yaml", caller);
         let (mut differs, mut compared) = (Vec::new(), 0);
         for one in asked.get(name).into_iter().flatten() {
-            let theirs: BTreeSet<Place> = one["places"].as_array().unwrap().iter().map(theirs).collect();
+            let theirs: BTreeSet<Place> = one["places"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(theirs)
+                .collect();
             // A pattern needs the provider's list, which a test has not.
             if theirs.is_empty() || one["model"].as_str().unwrap().contains('*') {
                 continue;
@@ -149,15 +230,24 @@ fn real_examples_of_litellm_go_where_litellm_sends_them() {
             compared += 1;
             let ours = ours(conf, one["asked"].as_str().unwrap(), &folder);
             if !is_same(&theirs, &ours) {
-                differs.push(format!("{}: LiteLLM {theirs:?}, here {ours:?}", one["model"]));
+                differs.push(format!(
+                    "{}: LiteLLM {theirs:?}, here {ours:?}",
+                    one["model"]
+                ));
             }
         }
         let is_same = differs.is_empty();
         same += usize::from(is_same && is_fine && compared > 0);
-        println!("{short}: check {is_fine}, {compared} models compared, {} differ", differs.len());
+        println!(
+            "{short}: check {is_fine}, {compared} models compared, {} differ",
+            differs.len()
+        );
         differs.iter().for_each(|line| println!("    {line}"));
     }
-    println!("{fine} of {} pass check, {same} go where LiteLLM sends them", files.len());
+    println!(
+        "{fine} of {} pass check, {same} go where LiteLLM sends them",
+        files.len()
+    );
     assert!(2 * fine >= files.len() && 2 * same >= files.len());
 }
 
@@ -172,13 +262,34 @@ fn real_keys_of_litellm_answer_at_once() {
             "input_cost_per_token": 0, "output_cost_per_token": 0,
         }}]});
         let folder = Folder::new(&[("config.yaml", &config.to_string())]);
-        python("litellm_keys.py", &[KEYS.to_string(), folder.path().display().to_string()]);
-        let ran = folder.run(&["import", "litellm", "config.yaml", "--keys", "keys.json", "teams.json", "--json"]);
+        python(
+            "litellm_keys.py",
+            &[KEYS.to_string(), folder.path().display().to_string()],
+        );
+        let ran = folder.run(&[
+            "import",
+            "litellm",
+            "config.yaml",
+            "--keys",
+            "keys.json",
+            "teams.json",
+            "--json",
+        ]);
         let report: Value = serde_json::from_str(&ran.stdout).unwrap();
-        assert_eq!(report["keys"], json!({"found": KEYS, "work": KEYS}), "{}", report["switched_off"]);
-        let read = |name: &str| fs::read_to_string(folder.path().join("portcullis-import").join(name)).unwrap();
+        assert_eq!(
+            report["keys"],
+            json!({"found": KEYS, "work": KEYS}),
+            "{}",
+            report["switched_off"]
+        );
+        let read = |name: &str| {
+            fs::read_to_string(folder.path().join("portcullis-import").join(name)).unwrap()
+        };
         let gateway = Gateway::with(read("catalog.yaml"))
-            .file("catalog.d/litellm-keys.yaml", read("catalog.d/litellm-keys.yaml"))
+            .file(
+                "catalog.d/litellm-keys.yaml",
+                read("catalog.d/litellm-keys.yaml"),
+            )
             .start()
             .await;
         let secrets = fs::read_to_string(folder.path().join("secrets.txt")).unwrap();

@@ -17,8 +17,16 @@ fn ask(body: impl AsRef<[u8]>) -> Vec<u8> {
 
 fn ask_as(body: impl AsRef<[u8]>, fields: &[(&str, &str)]) -> Vec<u8> {
     let (bearer, length) = (format!("Bearer {KEY}"), body.as_ref().len().to_string());
-    let ours = [("authorization", bearer.as_str()), ("content-length", &length)];
-    request("POST", "/v1/chat/completions", &[&ours, fields].concat(), body.as_ref())
+    let ours = [
+        ("authorization", bearer.as_str()),
+        ("content-length", &length),
+    ];
+    request(
+        "POST",
+        "/v1/chat/completions",
+        &[&ours, fields].concat(),
+        body.as_ref(),
+    )
 }
 
 /// Sends bodies that must be refused, one after the other on one connection, each with what its
@@ -32,14 +40,20 @@ async fn refused(cases: &[(Vec<u8>, Option<&str>, &str)]) {
         connection.send(ask(body)).await;
         let answer = connection.response().await;
         assert_eq!(answer.status, 400, "{shown}: {}", answer.text());
-        let code = answer.json()["error"]["code"].as_str().unwrap_or_default().to_owned();
+        let code = answer.json()["error"]["code"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         let error = answer.is_error(400, &code);
         assert_eq!(
             (error["type"].as_str(), error["param"].as_str()),
             (Some("invalid_request_error"), *param),
             "{shown}: {error}"
         );
-        assert!(error["message"].as_str().unwrap().contains(says), "{shown}: {error}");
+        assert!(
+            error["message"].as_str().unwrap().contains(says),
+            "{shown}: {error}"
+        );
     }
     assert_eq!(mock.connections(), 0);
     for line in gateway.access_lines(cases.len()).await {
@@ -52,8 +66,16 @@ async fn refused(cases: &[(Vec<u8>, Option<&str>, &str)]) {
     }
 }
 
-fn case<'t>(body: impl AsRef<[u8]>, param: &'t str, says: &'t str) -> (Vec<u8>, Option<&'t str>, &'t str) {
-    (body.as_ref().to_vec(), Some(param).filter(|param| !param.is_empty()), says)
+fn case<'t>(
+    body: impl AsRef<[u8]>,
+    param: &'t str,
+    says: &'t str,
+) -> (Vec<u8>, Option<&'t str>, &'t str) {
+    (
+        body.as_ref().to_vec(),
+        Some(param).filter(|param| !param.is_empty()),
+        says,
+    )
 }
 
 #[test]
@@ -69,9 +91,21 @@ fn b01_a_body_must_be_an_object() {
         case("true", "", "must be a JSON object, not a boolean"),
         case("{}", "model", "`model` is missing"),
         case(r#"{"model":"m"}"#, "messages", "`messages` is missing"),
-        case(format!(r#"{{"model":"m","model":"m",{HI}}}"#), "model", "more than once"),
-        case(format!(r#"{{"model":"m",{HI},"mod\u0065l":"x"}}"#), "model", "more than once"),
-        case(format!(r#"{{"model":"m",{HI},"x":1,"x":1}}"#), "x", "more than once"),
+        case(
+            format!(r#"{{"model":"m","model":"m",{HI}}}"#),
+            "model",
+            "more than once",
+        ),
+        case(
+            format!(r#"{{"model":"m",{HI},"mod\u0065l":"x"}}"#),
+            "model",
+            "more than once",
+        ),
+        case(
+            format!(r#"{{"model":"m",{HI},"x":1,"x":1}}"#),
+            "x",
+            "more than once",
+        ),
     ]));
 }
 
@@ -85,7 +119,11 @@ fn b02_broken_json_is_told_with_line_and_column() {
         case(format!("{good}}}"), "", "(line 1, column "),
         case(format!("{good} {good}"), "", "(line 1, column "),
         case(format!("{good}\0"), "", "(line 1, column "),
-        case("{\n  \"model\": \"m\",\n  messages\n}", "", "(line 3, column 3)"),
+        case(
+            "{\n  \"model\": \"m\",\n  messages\n}",
+            "",
+            "(line 3, column 3)",
+        ),
         case("{\"model\":\"m\",}", "", "(line 1, column 14)"),
         case("{'model':'m'}", "", "(line 1, column 2)"),
         case(format!("\u{feff}{good}"), "", "(line 1, column 1)"),
@@ -104,7 +142,13 @@ fn b03_deep_nesting_is_refused_at_once() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
-        let nested = |depth: usize| format!(r#"{{"model":"m",{HI},"x":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+        let nested = |depth: usize| {
+            format!(
+                r#"{{"model":"m",{HI},"x":{}{}}}"#,
+                "[".repeat(depth),
+                "]".repeat(depth)
+            )
+        };
         // The object around them is a level too.
         let good = nested(126);
         assert_eq!(gateway.raw(ask(&good)).await.status, 200);
@@ -127,9 +171,18 @@ fn b03_deep_nesting_is_refused_at_once() {
             }
             let worked = (gateway.process.cpu() - worked) / 5;
             println!("{worked:?} for {} bytes", body.len());
-            assert!(worked < Duration::from_millis(250), "{worked:?} for {} bytes", body.len());
+            assert!(
+                worked < Duration::from_millis(250),
+                "{worked:?} for {} bytes",
+                body.len()
+            );
         }
-        assert!(gateway.rss() < before + (16 << 20), "{} bytes became {}", before, gateway.rss());
+        assert!(
+            gateway.rss() < before + (16 << 20),
+            "{} bytes became {}",
+            before,
+            gateway.rss()
+        );
     });
 }
 
@@ -142,7 +195,11 @@ fn b05_the_model_must_be_a_short_text() {
         case(with("7"), "model", "must be a string, not a number"),
         case(with("true"), "model", "must be a string, not a boolean"),
         case(with("[\"m\"]"), "model", "must be a string, not an array"),
-        case(with("{\"id\":\"m\"}"), "model", "must be a string, not an object"),
+        case(
+            with("{\"id\":\"m\"}"),
+            "model",
+            "must be a string, not an object",
+        ),
         case(with("\"\""), "model", "must not be empty"),
         case(with(&long), "model", "longer than 512 bytes"),
         case(format!("{{{HI}}}"), "model", "`model` is missing"),
@@ -153,12 +210,32 @@ fn b05_the_model_must_be_a_short_text() {
 fn b05_messages_must_be_objects() {
     let with = |messages: &str| format!(r#"{{"model":"m","messages":{messages}}}"#);
     run(refused(&[
-        case(with("null"), "messages", "must be an array of messages, not null"),
-        case(with("\"hi\""), "messages", "must be an array of messages, not a string"),
-        case(with("{}"), "messages", "must be an array of messages, not an object"),
+        case(
+            with("null"),
+            "messages",
+            "must be an array of messages, not null",
+        ),
+        case(
+            with("\"hi\""),
+            "messages",
+            "must be an array of messages, not a string",
+        ),
+        case(
+            with("{}"),
+            "messages",
+            "must be an array of messages, not an object",
+        ),
         case(with("[]"), "messages", "at least one"),
-        case(with("[\"hi\"]"), "messages[0]", "must be an object, not a string"),
-        case(with("[{},null]"), "messages[1]", "must be an object, not null"),
+        case(
+            with("[\"hi\"]"),
+            "messages[0]",
+            "must be an object, not a string",
+        ),
+        case(
+            with("[{},null]"),
+            "messages[1]",
+            "must be an object, not null",
+        ),
     ]));
 }
 
@@ -176,22 +253,31 @@ fn b07_numbers_keep_their_text() {
         "0.10",
         "1E+2",
     ];
-    let bodies =
-        numbers.map(|n| format!(r#"{{"temperature":{n},"model":"m",{HI},"max_tokens":{n},"x":[{n},{{"y":{n}}}]}}"#));
+    let bodies = numbers.map(|n| {
+        format!(r#"{{"temperature":{n},"model":"m",{HI},"max_tokens":{n},"x":[{n},{{"y":{n}}}]}}"#)
+    });
     run(passed_on(&bodies));
 }
 
 #[test]
 fn b08_unknown_fields_keep_their_bytes_and_their_order() {
     let bodies = [
-        format!(r#"{{"model":"m",{HI},"vendor":{{"b":1,"a":[null,true,"\u00e9é\/"]}},"":0,"a":"","z":null}}"#),
-        format!("{{ \"zeta\" : 1 ,\r\n\t\"model\" :\t\"m\" , \"alpha\":2,{HI} ,\"logit_bias\":{{\"50256\":-100}}  }}"),
+        format!(
+            r#"{{"model":"m",{HI},"vendor":{{"b":1,"a":[null,true,"\u00e9é\/"]}},"":0,"a":"","z":null}}"#
+        ),
+        format!(
+            "{{ \"zeta\" : 1 ,\r\n\t\"model\" :\t\"m\" , \"alpha\":2,{HI} ,\"logit_bias\":{{\"50256\":-100}}  }}"
+        ),
         format!("\n\n  {{\"model\":\"m\",{HI}}}  \r\n"),
         // Equal names below the top are the upstream's to judge, and so is what else is odd.
-        format!(r#"{{"metadata":{{"k":1,"k":2}},"model":"m",{HI},"Vendor":"other","VENDOR":3,"model ":4}}"#),
+        format!(
+            r#"{{"metadata":{{"k":1,"k":2}},"model":"m",{HI},"Vendor":"other","VENDOR":3,"model ":4}}"#
+        ),
         format!(r#"{{{HI},"model":"\u006d","user":"\ud83d\ude00 \u0000"}}"#),
         r#"{"model":"m","messages":[{"role":"martian","content":7,"x":{}},{}]}"#.to_owned(),
-        format!(r#"{{"model":"m",{HI},"temperature":"hot","n":-1,"tools":"none","stop":{{}},"max_tokens":"many"}}"#),
+        format!(
+            r#"{{"model":"m",{HI},"temperature":"hot","n":-1,"tools":"none","stop":{{}},"max_tokens":"many"}}"#
+        ),
         format!(
             r#"{{"model":"m",{HI},"stream_options":null,"stream":null,"max_tokens":null,"max_completion_tokens":5}}"#
         ),
@@ -202,17 +288,28 @@ fn b08_unknown_fields_keep_their_bytes_and_their_order() {
 /// Every byte but those of the model's id reaches the upstream as it was sent.
 async fn passed_on(bodies: &[String]) {
     let (same, other) = (Mock::start().await, Mock::start().await);
-    let catalog = |mock: &Mock, target: &str| Catalog::new().account("a", mock).model_with("m", &[target], "");
+    let catalog = |mock: &Mock, target: &str| {
+        Catalog::new()
+            .account("a", mock)
+            .model_with("m", &[target], "")
+    };
     let plain = Gateway::start(catalog(&same, "a")).await;
     let renamed = Gateway::start(catalog(&other, "a=their/\\\"m")).await;
     for (nth, body) in bodies.iter().enumerate() {
         let answer = plain.raw(ask(body)).await;
         assert_eq!(answer.status, 200, "{body}: {}", answer.text());
         assert_eq!(renamed.raw(ask(body)).await.status, 200, "{body}");
-        let quoted = if body.contains(r#""\u006d""#) { r#""\u006d""# } else { r#""m""# };
+        let quoted = if body.contains(r#""\u006d""#) {
+            r#""\u006d""#
+        } else {
+            r#""m""#
+        };
         let spliced = body.replacen(quoted, r#""their/\"m""#, 1);
         let sent = same.request(nth).await.text();
-        assert!(sent == *body || sent == body.replacen(quoted, "\"m\"", 1), "{body}\nbecame\n{sent}");
+        assert!(
+            sent == *body || sent == body.replacen(quoted, "\"m\"", 1),
+            "{body}\nbecame\n{sent}"
+        );
         assert_eq!(other.request(nth).await.text(), spliced);
     }
 }
@@ -221,7 +318,11 @@ async fn passed_on(bodies: &[String]) {
 fn b09_stream_is_true_or_false() {
     let with = |stream: &str| format!(r#"{{"model":"m",{HI},"stream":{stream}}}"#);
     run(refused(&[
-        case(with("\"true\""), "stream", "must be true or false, not a string"),
+        case(
+            with("\"true\""),
+            "stream",
+            "must be true or false, not a string",
+        ),
         case(with("1"), "stream", "must be true or false, not a number"),
         case(with("{}"), "stream", "must be true or false, not an object"),
         case(
@@ -230,7 +331,9 @@ fn b09_stream_is_true_or_false() {
             "must be an object",
         ),
         case(
-            format!(r#"{{"model":"m",{HI},"stream":true,"stream_options":{{"include_usage":"yes"}}}}"#),
+            format!(
+                r#"{{"model":"m",{HI},"stream":true,"stream_options":{{"include_usage":"yes"}}}}"#
+            ),
             "stream_options.include_usage",
             "must be true or false",
         ),
@@ -244,9 +347,19 @@ fn b09_stream_is_true_or_false() {
             (",\"stream\":null", "application/json"),
             (",\"stream\":true", "text/event-stream"),
         ] {
-            let answer = gateway.raw(ask(format!(r#"{{"model":"m",{HI}{more}}}"#))).await;
-            assert_eq!((answer.status, answer.field("content-type")), (200, Some(kind)), "{more}");
-            assert_eq!(gateway.line_of(&answer).await["stream"], kind == "text/event-stream", "{more}");
+            let answer = gateway
+                .raw(ask(format!(r#"{{"model":"m",{HI}{more}}}"#)))
+                .await;
+            assert_eq!(
+                (answer.status, answer.field("content-type")),
+                (200, Some(kind)),
+                "{more}"
+            );
+            assert_eq!(
+                gateway.line_of(&answer).await["stream"],
+                kind == "text/event-stream",
+                "{more}"
+            );
         }
     });
 }
@@ -256,16 +369,37 @@ fn b10_the_content_type_is_json_or_none() {
     media(&[
         (None, 200),
         (Some(("content-type", "application/json")), 200),
-        (Some(("content-type", "application/json; charset=utf-8")), 200),
-        (Some(("content-type", "application/json;charset=UTF-8")), 200),
-        (Some(("content-type", "application/json ; charset=\"latin1\"")), 200),
-        (Some(("content-type", "application/json; x=y; charset=us-ascii")), 200),
+        (
+            Some(("content-type", "application/json; charset=utf-8")),
+            200,
+        ),
+        (
+            Some(("content-type", "application/json;charset=UTF-8")),
+            200,
+        ),
+        (
+            Some(("content-type", "application/json ; charset=\"latin1\"")),
+            200,
+        ),
+        (
+            Some(("content-type", "application/json; x=y; charset=us-ascii")),
+            200,
+        ),
         (Some(("Content-Type", "Application/JSON")), 200),
         // As curl calls whatever it is given.
-        (Some(("content-type", "application/x-www-form-urlencoded")), 200),
-        (Some(("content-type", "multipart/form-data; boundary=x")), 415),
+        (
+            Some(("content-type", "application/x-www-form-urlencoded")),
+            200,
+        ),
+        (
+            Some(("content-type", "multipart/form-data; boundary=x")),
+            415,
+        ),
         (Some(("content-type", "text/plain")), 415),
-        (Some(("content-type", "text/plain; x=application/json")), 415),
+        (
+            Some(("content-type", "text/plain; x=application/json")),
+            415,
+        ),
         (Some(("content-type", "application/jsonx")), 415),
         (Some(("content-type", "application/octet-stream")), 415),
     ]);
@@ -297,10 +431,16 @@ fn media(cases: &[(Option<(&str, &str)>, u16)]) {
             if let (415, Some((name, value))) = (status, field) {
                 let error = answer.is_error(415, "unsupported_media_type");
                 let message = error["message"].as_str().unwrap();
-                assert!(message.contains(&name.to_ascii_lowercase()) && message.contains(value), "{message}");
+                assert!(
+                    message.contains(&name.to_ascii_lowercase()) && message.contains(value),
+                    "{message}"
+                );
             }
         }
-        assert_eq!(mock.count(), cases.iter().filter(|(_, status)| *status == 200).count());
+        assert_eq!(
+            mock.count(),
+            cases.iter().filter(|(_, status)| *status == 200).count()
+        );
     });
 }
 
@@ -310,9 +450,16 @@ fn b11_what_is_no_gzip_takes_no_room() {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
         // A stored head of gzip, and then blocks that each stand for 32 KiB of zeros.
-        let bomb = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &[0xec, 0xc1, 1, 1, 0, 0].repeat(100_000)].concat();
+        let bomb = [
+            &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..],
+            &[0xec, 0xc1, 1, 1, 0, 0].repeat(100_000),
+        ]
+        .concat();
         let before = gateway.rss();
-        gateway.raw(ask_as(&bomb, &[("content-encoding", "gzip")])).await.is_error(400, "");
+        gateway
+            .raw(ask_as(&bomb, &[("content-encoding", "gzip")]))
+            .await
+            .is_error(400, "");
         // Said to be JSON, it is none.
         assert_eq!(gateway.raw(ask(&bomb)).await.status, 400);
         assert!(gateway.rss() < before + (32 << 20));
@@ -326,7 +473,10 @@ fn b18_queries_and_fragments_go_nowhere() {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
         let bearer = format!("Bearer {KEY}");
-        let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+        ];
         let body = chat("m").to_string();
         for target in [
             "/v1/chat/completions?api_base=http://evil.test&model=x",
@@ -336,14 +486,23 @@ fn b18_queries_and_fragments_go_nowhere() {
             "http://gateway.test/v1/chat/completions",
             "http://gateway.test/v1/chat/completions?x=y",
         ] {
-            let answer = gateway.raw(request("POST", target, &fields, body.as_bytes())).await;
-            assert!([200, 400].contains(&answer.status), "{target}: {}", answer.text());
+            let answer = gateway
+                .raw(request("POST", target, &fields, body.as_bytes()))
+                .await;
+            assert!(
+                [200, 400].contains(&answer.status),
+                "{target}: {}",
+                answer.text()
+            );
         }
         assert!(mock.count() >= 3);
         for sent in mock.requests() {
             assert_eq!(
                 (sent.target.as_str(), sent.field("host")),
-                ("/v1/chat/completions", Some(mock.address().to_string().as_str()))
+                (
+                    "/v1/chat/completions",
+                    Some(mock.address().to_string().as_str())
+                )
             );
         }
         for line in gateway.lines() {
@@ -405,7 +564,12 @@ fn b19_mutated_bodies_are_answered_or_refused() {
                 connection.send(ask(&body)).await;
             }
             let answer = connection.response().await;
-            assert!(matches!(answer.status, 200 | 400..=499), "{}: {}", String::from_utf8_lossy(&body), answer.text());
+            assert!(
+                matches!(answer.status, 200 | 400..=499),
+                "{}: {}",
+                String::from_utf8_lossy(&body),
+                answer.text()
+            );
             *seen.entry(answer.status).or_default() += 1;
         }
         assert!(seen[&200] > 20 && seen[&400] > 200, "{seen:?}");
@@ -416,7 +580,10 @@ fn b19_mutated_bodies_are_answered_or_refused() {
 fn b19_mutated_heads_are_answered_or_refused() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).server("timeouts: { client_read: 1s }").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server("timeouts: { client_read: 1s }")
+            .start()
+            .await;
         let mut dice = Dice(0x5eed_4ead);
         let golden = post(&chat("m"));
         for _ in 0..500 {
@@ -427,16 +594,27 @@ fn b19_mutated_heads_are_answered_or_refused() {
             // Whatever waits for more will see that nothing comes.
             let _ = tokio::io::AsyncWriteExt::shutdown(&mut connection.wire.io).await;
             while let Some(head) = connection.wire.head().await {
-                let status: u16 =
-                    head.start.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-                assert!(matches!(status, 100 | 200 | 400..=499), "{status} to {}", String::from_utf8_lossy(&bytes));
+                let status: u16 = head
+                    .start
+                    .split(' ')
+                    .nth(1)
+                    .and_then(|status| status.parse().ok())
+                    .expect("a status");
+                assert!(
+                    matches!(status, 100 | 200 | 400..=499),
+                    "{status} to {}",
+                    String::from_utf8_lossy(&bytes)
+                );
                 if status != 100 {
                     connection.wire.body(head.framing()).await;
                 }
             }
         }
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
-        let internal = gateway.lines().into_iter().find(|line| line["outcome"] == "internal");
+        let internal = gateway
+            .lines()
+            .into_iter()
+            .find(|line| line["outcome"] == "internal");
         assert_eq!(internal, None::<Value>);
     });
 }

@@ -7,7 +7,9 @@ use crate::support::canary::KEY;
 use crate::support::client::{self, Response};
 use crate::support::folder::Folder;
 use crate::support::redis::{Redis, Slow};
-use crate::support::{Catalog, Gateway, Mock, PATIENCE, Script, eventually, eventually_within, run, run_within};
+use crate::support::{
+    Catalog, Gateway, Mock, PATIENCE, Script, eventually, eventually_within, run, run_within,
+};
 use std::time::Duration;
 
 const OTHER_KEY: &str = "sk-CaNaRy-caller-other-0123456789abcdefghijklmnopq";
@@ -15,27 +17,47 @@ const BOTH: &str = "dialect: openai, serves: [chat, responses]";
 
 async fn ask(gateway: &Gateway, key: &str, body: &Value) -> Response {
     let bearer = format!("Bearer {key}");
-    let fields = [("authorization", &*bearer), ("content-type", "application/json")];
-    gateway.raw(client::request("POST", "/v1/responses", &fields, body.to_string().as_bytes())).await
+    let fields = [
+        ("authorization", &*bearer),
+        ("content-type", "application/json"),
+    ];
+    gateway
+        .raw(client::request(
+            "POST",
+            "/v1/responses",
+            &fields,
+            body.to_string().as_bytes(),
+        ))
+        .await
 }
 
 /// Asks once, as a stream or whole, and returns the ids of the answer's items.
 async fn first_turn(gateway: &Gateway, more: Value) -> Vec<String> {
     let mut body = json!({"model": "m", "input": [{"role": "user", "content": "one"}]});
-    body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+    body.as_object_mut()
+        .expect("an object")
+        .extend(more.as_object().expect("an object").clone());
     let answer = ask(gateway, KEY, &body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
     let text = answer.text();
-    let last = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back().unwrap_or(&text);
+    let last = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .next_back()
+        .unwrap_or(&text);
     let last: Value = serde_json::from_str(last).expect("JSON");
     let response = last.get("response").unwrap_or(&last);
     let items = response["output"].as_array().expect("items").iter();
-    items.map(|item| item["id"].as_str().expect("an id").to_owned()).collect()
+    items
+        .map(|item| item["id"].as_str().expect("an id").to_owned())
+        .collect()
 }
 
 /// The second turn of somebody who believes that the answer is stored.
 fn second_turn(ids: &[String]) -> Value {
-    let references = ids.iter().map(|id| json!({"type": "item_reference", "id": id}));
+    let references = ids
+        .iter()
+        .map(|id| json!({"type": "item_reference", "id": id}));
     let mut input = vec![json!({"role": "user", "content": "one"})];
     input.extend(references);
     input.push(json!({"role": "user", "content": "two"}));
@@ -60,17 +82,31 @@ fn a_reference_to_an_item_becomes_the_item_for_its_key_and_for_no_other() {
             assert_eq!(ids.len(), 1, "{more}");
             let asked = mock.count();
             let answer = ask(&gateway, KEY, &second_turn(&ids)).await;
-            assert_eq!((answer.status, answer.field("x-portcullis-dropped")), (200, None), "{}", answer.text());
+            assert_eq!(
+                (answer.status, answer.field("x-portcullis-dropped")),
+                (200, None),
+                "{}",
+                answer.text()
+            );
             let messages = mock.request(asked).await.json()["messages"].clone();
             let said = messages[1]["content"].as_str().unwrap_or_default();
-            assert!(messages[1]["role"] == "assistant" && !said.is_empty(), "{messages}");
-            assert_eq!((&messages[0]["content"], &messages[2]["content"]), (&json!("one"), &json!("two")));
+            assert!(
+                messages[1]["role"] == "assistant" && !said.is_empty(),
+                "{messages}"
+            );
+            assert_eq!(
+                (&messages[0]["content"], &messages[2]["content"]),
+                (&json!("one"), &json!("two"))
+            );
             let refused = ask(&gateway, OTHER_KEY, &second_turn(&ids)).await;
             refused.is_error(400, "invalid_value");
             let error = refused.json()["error"].clone();
             let message = error["message"].as_str().unwrap();
             assert_eq!(error["param"], "input[1]");
-            assert!(message.contains("but not for this key") && message.contains("store: false"), "{message}");
+            assert!(
+                message.contains("but not for this key") && message.contains("store: false"),
+                "{message}"
+            );
         }
     });
 }
@@ -85,21 +121,40 @@ fn what_is_not_kept_is_refused_with_its_reason_and_nothing_is_asked() {
         let asked = mock.count();
         for (ids, reason) in [
             (unstored, "or its request said `store: false`"),
-            (vec!["msg_0a1b2c".to_owned()], "no answer to this key had it in the last 24 hours"),
-            (vec!["msg_0195000000007abc8def0123456789ab_0".to_owned()], "hours ago, and items are kept for 24 hours"),
+            (
+                vec!["msg_0a1b2c".to_owned()],
+                "no answer to this key had it in the last 24 hours",
+            ),
+            (
+                vec!["msg_0195000000007abc8def0123456789ab_0".to_owned()],
+                "hours ago, and items are kept for 24 hours",
+            ),
         ] {
             let refused = ask(&gateway, KEY, &second_turn(&ids)).await;
             refused.is_error(400, "invalid_value");
             assert!(refused.text().contains(reason), "{}", refused.text());
         }
         let stored = json!({"model": "m", "input": "x", "previous_response_id": "resp_1"});
-        ask(&gateway, KEY, &stored).await.is_error(400, "previous_response_not_found");
-        let off = Gateway::with(catalog(&mock)).server("item_cache: off").start().await;
+        ask(&gateway, KEY, &stored)
+            .await
+            .is_error(400, "previous_response_not_found");
+        let off = Gateway::with(catalog(&mock))
+            .server("item_cache: off")
+            .start()
+            .await;
         let ids = first_turn(&off, json!({})).await;
         let refused = ask(&off, KEY, &second_turn(&ids)).await;
         refused.is_error(400, "invalid_value");
-        assert!(refused.text().contains("`item_cache: off`"), "{}", refused.text());
-        assert_eq!(mock.count(), asked + 1, "only the first turn of the second gateway");
+        assert!(
+            refused.text().contains("`item_cache: off`"),
+            "{}",
+            refused.text()
+        );
+        assert_eq!(
+            mock.count(),
+            asked + 1,
+            "only the first turn of the second gateway"
+        );
     });
 }
 
@@ -111,22 +166,32 @@ fn items_that_passed_are_sent_again_with_what_the_account_encrypted() {
         let mock = Mock::start().await;
         let thought = json!({"type": "reasoning", "id": "rs_up", "summary": [], "encrypted_content": "gAAAA-its-own"});
         let text = json!({"type": "output_text", "text": "Hm.", "annotations": [], "logprobs": []});
-        let message =
-            json!({"type": "message", "id": "msg_up", "role": "assistant", "status": "completed", "content": [text]});
+        let message = json!({"type": "message", "id": "msg_up", "role": "assistant", "status": "completed", "content": [text]});
         let output = json!([thought, message]);
         mock.always(Script::json(
             200,
             &json!({"id": "resp_up", "object": "response", "status": "completed", "model": "gpt-5", "error": null,
                 "incomplete_details": null, "output": output, "usage": {"input_tokens": 3, "output_tokens": 3, "total_tokens": 6}}),
         ));
-        let gateway = Gateway::start(Catalog::new().account_with("a", &mock, BOTH).model("m", &["a=gpt-5"])).await;
+        let gateway = Gateway::start(
+            Catalog::new()
+                .account_with("a", &mock, BOTH)
+                .model("m", &["a=gpt-5"]),
+        )
+        .await;
         let ids = first_turn(&gateway, json!({})).await;
         assert_eq!(ids, ["rs_up", "msg_up"]);
         let answer = ask(&gateway, KEY, &second_turn(&ids)).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         let input = mock.request(1).await.json()["input"].clone();
-        assert_eq!(input[1], json!({"type": "reasoning", "summary": [], "encrypted_content": "gAAAA-its-own"}));
-        assert_eq!(input[2], json!({"type": "message", "role": "assistant", "status": "completed", "content": [text]}));
+        assert_eq!(
+            input[1],
+            json!({"type": "reasoning", "summary": [], "encrypted_content": "gAAAA-its-own"})
+        );
+        assert_eq!(
+            input[2],
+            json!({"type": "message", "role": "assistant", "status": "completed", "content": [text]})
+        );
     });
 }
 
@@ -142,7 +207,12 @@ async fn sharing(mock: &Mock, folder: &Folder, port: u16, store: &str) -> Gatewa
         folder.path().join("seal.key").display()
     );
     let url = format!("redis://127.0.0.1:{port}");
-    Gateway::with(catalog(mock)).server(&settings).env("REDIS_URL", &url).upstream(port).start().await
+    Gateway::with(catalog(mock))
+        .server(&settings)
+        .env("REDIS_URL", &url)
+        .upstream(port)
+        .start()
+        .await
 }
 
 async fn store_is_up(gateway: &Gateway) {
@@ -167,14 +237,28 @@ fn items_that_one_gateway_made_are_resolved_by_another_that_shares_the_store() {
         let ids = first_turn(&two[0], json!({})).await;
         let kept = |redis: &Redis| redis.keys().into_iter().find(|key| key.contains(":items:"));
         let kept = eventually("it is kept", || kept(&redis)).await;
-        let text: String = redis::cmd("GET").arg(&kept).query(&mut redis.connection()).expect("a text");
-        assert!(!text.contains("whole") && !kept.contains(&ids[0]), "it is sealed: {kept} {text}");
-        let ttl: u64 = redis::cmd("TTL").arg(&kept).query(&mut redis.connection()).expect("a time");
+        let text: String = redis::cmd("GET")
+            .arg(&kept)
+            .query(&mut redis.connection())
+            .expect("a text");
+        assert!(
+            !text.contains("whole") && !kept.contains(&ids[0]),
+            "it is sealed: {kept} {text}"
+        );
+        let ttl: u64 = redis::cmd("TTL")
+            .arg(&kept)
+            .query(&mut redis.connection())
+            .expect("a time");
         assert!((24 * 3600 - 60..=24 * 3600).contains(&ttl), "{ttl}");
         let answer = ask(&two[1], KEY, &second_turn(&ids)).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
-        assert_eq!(mock.request(1).await.json()["messages"][1]["content"], "a whole answer");
-        ask(&two[1], OTHER_KEY, &second_turn(&ids)).await.is_error(400, "invalid_value");
+        assert_eq!(
+            mock.request(1).await.json()["messages"][1]["content"],
+            "a whole answer"
+        );
+        ask(&two[1], OTHER_KEY, &second_turn(&ids))
+            .await
+            .is_error(400, "invalid_value");
     });
 }
 
@@ -197,14 +281,28 @@ fn many_references_are_resolved_by_a_slow_store_and_those_it_cannot_be_asked_for
             ids.extend(first_turn(&maker, json!({})).await);
         }
         let (rest, ids) = ids.split_last().expect("ids");
-        let kept = || redis.keys().iter().filter(|key| key.contains(":items:")).count();
+        let kept = || {
+            redis
+                .keys()
+                .iter()
+                .filter(|key| key.contains(":items:"))
+                .count()
+        };
         eventually("all are kept", || (kept() > ITEMS).then_some(())).await;
 
         // The store stops after the first answer, which is already under way.
         slow.by(Duration::from_secs(1));
-        let first = || redis::cmd("INFO").arg("commandstats").query::<String>(&mut redis.connection()).expect("counts");
+        let first = || {
+            redis::cmd("INFO")
+                .arg("commandstats")
+                .query::<String>(&mut redis.connection())
+                .expect("counts")
+        };
         let stop = async {
-            eventually("it is asked", || first().contains("cmdstat_mget").then_some(())).await;
+            eventually("it is asked", || {
+                first().contains("cmdstat_mget").then_some(())
+            })
+            .await;
             redis.signal("STOP");
         };
         let body = second_turn(ids);
@@ -212,7 +310,10 @@ fn many_references_are_resolved_by_a_slow_store_and_those_it_cannot_be_asked_for
         could_not_be_asked(&refused, 17);
         // What the first answer held is in memory now.
         assert_eq!(ask(&other, KEY, &second_turn(&ids[..16])).await.status, 200);
-        could_not_be_asked(&ask(&other, KEY, &second_turn(std::slice::from_ref(rest))).await, 1);
+        could_not_be_asked(
+            &ask(&other, KEY, &second_turn(std::slice::from_ref(rest))).await,
+            1,
+        );
 
         // Each answer is in time, and all together take longer than that.
         slow.by(Duration::ZERO);
@@ -227,7 +328,10 @@ fn many_references_are_resolved_by_a_slow_store_and_those_it_cannot_be_asked_for
         let began = std::time::Instant::now();
         let answer = ask(&third, KEY, &body).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
-        assert!(began.elapsed() > Duration::from_secs(3), "the answers together were late");
+        assert!(
+            began.elapsed() > Duration::from_secs(3),
+            "the answers together were late"
+        );
 
         // What nobody can have is refused for good, also where the store is gone.
         slow.by(Duration::ZERO);
@@ -239,7 +343,9 @@ fn many_references_are_resolved_by_a_slow_store_and_those_it_cannot_be_asked_for
         could_not_be_asked(&ask(&third, KEY, &second_turn(&mixed)).await, 2);
         redis.again();
         store_is_up(&third).await;
-        ask(&third, KEY, &second_turn(&mixed)).await.is_error(400, "invalid_value");
+        ask(&third, KEY, &second_turn(&mixed))
+            .await
+            .is_error(400, "invalid_value");
     });
 }
 
@@ -247,6 +353,13 @@ fn many_references_are_resolved_by_a_slow_store_and_those_it_cannot_be_asked_for
 fn could_not_be_asked(refused: &Response, index: usize) {
     refused.is_error(429, "store_unavailable");
     let error = &refused.json()["error"];
-    assert_eq!((refused.field("retry-after"), &error["param"]), (Some("1"), &json!(format!("input[{index}]"))));
-    assert!(refused.text().contains("the store that keeps items for several gateways could not be asked"));
+    assert_eq!(
+        (refused.field("retry-after"), &error["param"]),
+        (Some("1"), &json!(format!("input[{index}]")))
+    );
+    assert!(
+        refused
+            .text()
+            .contains("the store that keeps items for several gateways could not be asked")
+    );
 }

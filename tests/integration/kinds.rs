@@ -9,8 +9,18 @@ use crate::support::{Catalog, Gateway, Mock, Script, chat, run};
 
 async fn ask(gateway: &Gateway, path: &str, body: &Value) -> Response {
     let bearer = format!("Bearer {KEY}");
-    let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-    gateway.raw(client::request("POST", path, &fields, body.to_string().as_bytes())).await
+    let fields = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+    ];
+    gateway
+        .raw(client::request(
+            "POST",
+            path,
+            &fields,
+            body.to_string().as_bytes(),
+        ))
+        .await
 }
 
 /// An upstream that paints as many pictures as it is asked for, and answers everything else.
@@ -21,7 +31,10 @@ async fn painter() -> Mock {
             return Script::answer("hello");
         }
         let count = request.json()["n"].as_u64().unwrap_or(1) as usize;
-        Script::json(200, &json!({"created": 1, "data": vec![json!({"b64_json": "AAAA"}); count]}))
+        Script::json(
+            200,
+            &json!({"created": 1, "data": vec![json!({"b64_json": "AAAA"}); count]}),
+        )
     });
     mock
 }
@@ -31,7 +44,10 @@ fn pictures_cost_what_they_cost_in_every_book() {
     run(async {
         let mock = painter().await;
         let caller = "limits: { usd_per_day: 0.2 }";
-        let catalog = Catalog::new().without_acme().caller("acme", KEY, caller).account("a", &mock);
+        let catalog = Catalog::new()
+            .without_acme()
+            .caller("acme", KEY, caller)
+            .account("a", &mock);
         let price = "price: { per_image: 0.04, per_request: 0.001 }";
         let gateway = Gateway::start(catalog.model_with("m", &["a=up"], price)).await;
         let images = |n: u64| json!({"model": "m", "prompt": "a cat", "n": n});
@@ -43,8 +59,14 @@ fn pictures_cost_what_they_cost_in_every_book() {
         let answer = ask(&gateway, path, &images(3)).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         let line = gateway.line_of(&answer).await;
-        assert_eq!((&line["images"], &line["cost_usd"]), (&json!(3), &json!(0.121)), "{line}");
-        ask(&gateway, path, &images(2)).await.is_error(429, "insufficient_quota");
+        assert_eq!(
+            (&line["images"], &line["cost_usd"]),
+            (&json!(3), &json!(0.121)),
+            "{line}"
+        );
+        ask(&gateway, path, &images(2))
+            .await
+            .is_error(429, "insufficient_quota");
         let one = ask(&gateway, path, &json!({"model": "m", "prompt": "a dog"})).await;
         assert_eq!(one.status, 200, "{}", one.text());
         assert_eq!(gateway.line_of(&one).await["cost_usd"], json!(0.041));
@@ -53,7 +75,14 @@ fn pictures_cost_what_they_cost_in_every_book() {
         assert!(limits.contains("0.162"), "{limits}");
         let (status, usage) = gateway.admin("/usage?by=model");
         let usage: Value = serde_json::from_str(&usage).unwrap();
-        assert_eq!((status, &usage["total"]["images"], &usage["total"]["cost_usd"]), (200, &json!(4), &json!("0.162")));
+        assert_eq!(
+            (
+                status,
+                &usage["total"]["images"],
+                &usage["total"]["cost_usd"]
+            ),
+            (200, &json!(4), &json!("0.162"))
+        );
     });
 }
 
@@ -62,16 +91,28 @@ fn pictures_that_are_charged_by_tokens_are_never_free() {
     run(async {
         let mock = Mock::start().await;
         let caller = "limits: { usd_per_day: 1 }";
-        let catalog = Catalog::new().without_acme().caller("acme", KEY, caller).account("a", &mock);
+        let catalog = Catalog::new()
+            .without_acme()
+            .caller("acme", KEY, caller)
+            .account("a", &mock);
         let price = "price: { input: 0, output: 40, per_image: 0 }";
         let gateway = Gateway::start(catalog.model_with("m", &["a=up"], price)).await;
         let ask = async |n: u64| {
-            ask(&gateway, "/v1/images/generations", &json!({"model": "m", "prompt": "a cat", "n": n})).await
+            ask(
+                &gateway,
+                "/v1/images/generations",
+                &json!({"model": "m", "prompt": "a cat", "n": n}),
+            )
+            .await
         };
         let picture = json!({"created": 1, "data": [{"b64_json": "AA"}, {"b64_json": "AA"}]});
         for (usage, cost, source) in [
             (json!(null), 2.0 * 6_240.0 * 40e-6, "estimated"),
-            (json!({"input_tokens": 5, "output_tokens": 1_000, "total_tokens": 1_005}), 0.04, "reported"),
+            (
+                json!({"input_tokens": 5, "output_tokens": 1_000, "total_tokens": 1_005}),
+                0.04,
+                "reported",
+            ),
         ] {
             let mut told = picture.clone();
             told["usage"] = usage;
@@ -79,8 +120,15 @@ fn pictures_that_are_charged_by_tokens_are_never_free() {
             let answer = ask(2).await;
             assert_eq!(answer.status, 200, "{}", answer.text());
             let line = gateway.line_of(&answer).await;
-            assert!((line["cost_usd"].as_f64().unwrap() - cost).abs() < 1e-9, "{cost}: {line}");
-            assert_eq!((&line["usage"], &line["images"]), (&json!(source), &json!(2)), "{line}");
+            assert!(
+                (line["cost_usd"].as_f64().unwrap() - cost).abs() < 1e-9,
+                "{cost}: {line}"
+            );
+            assert_eq!(
+                (&line["usage"], &line["images"]),
+                (&json!(source), &json!(2)),
+                "{line}"
+            );
             // Three more pictures may have 6,240 tokens each: there is no money left for so many.
             ask(3).await.is_error(429, "insufficient_quota");
         }
@@ -102,26 +150,51 @@ fn what_has_no_price_is_not_asked_where_money_is_limited() {
         for _ in 0..2 {
             let refused = ask(&gateway, "/v1/images/generations", &picture("talker")).await;
             let error = refused.is_error(403, "price_unknown");
-            assert!(error["message"].as_str().unwrap().contains("kind of endpoint `images`"), "{error}");
+            assert!(
+                error["message"]
+                    .as_str()
+                    .unwrap()
+                    .contains("kind of endpoint `images`"),
+                "{error}"
+            );
             assert_eq!(gateway.line_of(&refused).await["outcome"], "refused");
         }
-        ask(&gateway, "/v1/chat/completions", &chat("painter")).await.is_error(403, "price_unknown");
+        ask(&gateway, "/v1/chat/completions", &chat("painter"))
+            .await
+            .is_error(403, "price_unknown");
         assert_eq!(mock.requests().len(), 0, "nothing was sent");
         let unpriced = json!([
             {"account": "a", "endpoint": "chat", "model": "painter", "requests": 1, "upstream_model": "brush"},
             {"account": "a", "endpoint": "images", "model": "talker", "requests": 2, "upstream_model": "up"},
         ]);
         assert_eq!(gateway.status()["unpriced"], unpriced);
-        assert_eq!(ask(&gateway, "/v1/images/generations", &picture("painter")).await.status, 200);
-        assert_eq!(ask(&gateway, "/v1/chat/completions", &chat("talker")).await.status, 200);
+        assert_eq!(
+            ask(&gateway, "/v1/images/generations", &picture("painter"))
+                .await
+                .status,
+            200
+        );
+        assert_eq!(
+            ask(&gateway, "/v1/chat/completions", &chat("talker"))
+                .await
+                .status,
+            200
+        );
         // Without a limit in money the same is asked, and its cost is unknown.
-        let catalog =
-            Catalog::new().account("a", &mock).model_with("talker", &["a=up"], "price: { input: 1, output: 2 }");
+        let catalog = Catalog::new().account("a", &mock).model_with(
+            "talker",
+            &["a=up"],
+            "price: { input: 1, output: 2 }",
+        );
         gateway.swap(catalog).await;
         let answer = ask(&gateway, "/v1/images/generations", &picture("talker")).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         assert_eq!(gateway.line_of(&answer).await["cost_usd"], Value::Null);
-        assert_eq!(gateway.status()["unpriced"], json!([]), "the new catalog may have the prices");
+        assert_eq!(
+            gateway.status()["unpriced"],
+            json!([]),
+            "the new catalog may have the prices"
+        );
     });
 }
 
@@ -129,37 +202,77 @@ fn what_has_no_price_is_not_asked_where_money_is_limited() {
 fn azures_paths_stand_for_those_of_openai() {
     run(async {
         let mock = painter().await;
-        let gateway = Gateway::start(Catalog::new().account("a", &mock).model("m", &["a=up"])).await;
+        let gateway =
+            Gateway::start(Catalog::new().account("a", &mock).model("m", &["a=up"])).await;
         let post = async |path: &str, body: &Value| {
             let fields = [("api-key", KEY), ("content-type", "application/json")];
-            gateway.raw(client::request("POST", path, &fields, body.to_string().as_bytes())).await
+            gateway
+                .raw(client::request(
+                    "POST",
+                    path,
+                    &fields,
+                    body.to_string().as_bytes(),
+                ))
+                .await
         };
         let mut silent = chat("m");
         silent.as_object_mut().unwrap().remove("model");
         for (path, body) in [
-            ("/openai/deployments/m/chat/completions?api-version=2024-10-21", &silent),
+            (
+                "/openai/deployments/m/chat/completions?api-version=2024-10-21",
+                &silent,
+            ),
             ("/openai/deployments/m/chat/completions", &chat("m")),
-            ("/openai/v1/chat/completions?api-version=preview", &chat("m")),
+            (
+                "/openai/v1/chat/completions?api-version=preview",
+                &chat("m"),
+            ),
         ] {
             let answer = post(path, body).await;
-            assert_eq!((answer.status, &answer.json()["model"]), (200, &json!("m")), "{path}: {}", answer.text());
+            assert_eq!(
+                (answer.status, &answer.json()["model"]),
+                (200, &json!("m")),
+                "{path}: {}",
+                answer.text()
+            );
             let sent = mock.requests().last().expect("a request").json();
-            assert_eq!((&sent["model"], &sent["messages"]), (&json!("up"), &body["messages"]), "{path}");
+            assert_eq!(
+                (&sent["model"], &sent["messages"]),
+                (&json!("up"), &body["messages"]),
+                "{path}"
+            );
             assert_eq!(gateway.line_of(&answer).await["door"], "chat");
         }
         let seen = mock.requests().len();
-        let images = post("/openai/deployments/m/images/generations?api-version=1", &json!({"prompt": "a cat"})).await;
+        let images = post(
+            "/openai/deployments/m/images/generations?api-version=1",
+            &json!({"prompt": "a cat"}),
+        )
+        .await;
         assert_eq!(images.status, 200, "{}", images.text());
         assert_eq!(mock.requests().len(), seen + 1);
         let other = post("/openai/deployments/other/chat/completions", &chat("m")).await;
         assert_eq!(other.is_error(400, "invalid_value")["param"], "model");
-        post("/openai/deployments/other/chat/completions", &silent).await.is_error(404, "model_not_found");
-        for path in ["/openai/deployments/m/assistants", "/openai/v1/messages", "/openai/deployments/m/responses"] {
+        post("/openai/deployments/other/chat/completions", &silent)
+            .await
+            .is_error(404, "model_not_found");
+        for path in [
+            "/openai/deployments/m/assistants",
+            "/openai/v1/messages",
+            "/openai/deployments/m/responses",
+        ] {
             post(path, &silent).await.is_error(404, "unknown_url");
         }
         assert_eq!(mock.requests().len(), seen + 1);
         let fields = [("api-key", KEY)];
-        let models = gateway.raw(client::request("GET", "/openai/models?api-version=1", &fields, b"")).await;
+        let models = gateway
+            .raw(client::request(
+                "GET",
+                "/openai/models?api-version=1",
+                &fields,
+                b"",
+            ))
+            .await;
         assert_eq!(models.json()["data"][0]["id"], "m");
     });
 }
@@ -180,7 +293,11 @@ fn lists_say_what_models_are_for() {
         let gateway = Gateway::start(catalog).await;
         let list = gateway.get("/v1/models").await.json();
         let kinds = |id: &str| {
-            let found = list["data"].as_array().unwrap().iter().find(|model| model["id"] == id);
+            let found = list["data"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|model| model["id"] == id);
             found.unwrap()["kinds"].clone()
         };
         assert_eq!(kinds("text-embedding-3-small"), json!(["embedding"]));
@@ -188,9 +305,19 @@ fn lists_say_what_models_are_for() {
             [kinds("voice"), kinds("own"), kinds("talker")],
             [json!(["speech"]), json!(["rerank"]), json!(["chat"])]
         );
-        assert_eq!([kinds("mixed"), kinds("unknown")], [Value::Null, Value::Null], "nothing is guessed");
-        let google = gateway.get("/v1beta/models/text-embedding-3-small").await.json();
-        assert_eq!(google["supportedGenerationMethods"], json!(["embedContent", "batchEmbedContents"]));
+        assert_eq!(
+            [kinds("mixed"), kinds("unknown")],
+            [Value::Null, Value::Null],
+            "nothing is guessed"
+        );
+        let google = gateway
+            .get("/v1beta/models/text-embedding-3-small")
+            .await
+            .json();
+        assert_eq!(
+            google["supportedGenerationMethods"],
+            json!(["embedContent", "batchEmbedContents"])
+        );
     });
 }
 
@@ -203,21 +330,45 @@ fn the_demo_answers_at_every_door() {
         let gateway = Gateway::start(catalog.replace("HASH", &hash)).await;
         for (path, body, pointer) in [
             ("/v1/completions", json!({"prompt": "x"}), "/choices/0/text"),
-            ("/v1/rerank", json!({"query": "a", "documents": ["b", "a"]}), "/results/0/relevance_score"),
-            ("/v1/moderations", json!({"input": "harmful"}), "/results/0/categories/violence"),
-            ("/v1/images/generations", json!({"prompt": "x"}), "/data/0/b64_json"),
+            (
+                "/v1/rerank",
+                json!({"query": "a", "documents": ["b", "a"]}),
+                "/results/0/relevance_score",
+            ),
+            (
+                "/v1/moderations",
+                json!({"input": "harmful"}),
+                "/results/0/categories/violence",
+            ),
+            (
+                "/v1/images/generations",
+                json!({"prompt": "x"}),
+                "/data/0/b64_json",
+            ),
         ] {
             let mut body = body;
             body["model"] = json!("demo");
             let answer = ask(&gateway, path, &body).await;
             assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-            assert!(answer.json().pointer(pointer).is_some(), "{path}: {}", answer.text());
+            assert!(
+                answer.json().pointer(pointer).is_some(),
+                "{path}: {}",
+                answer.text()
+            );
             let line = gateway.line_of(&answer).await;
-            assert_eq!((&line["cost_usd"], &line["outcome"]), (&json!(0.0), &json!("ok")), "{line}");
+            assert_eq!(
+                (&line["cost_usd"], &line["outcome"]),
+                (&json!(0.0), &json!("ok")),
+                "{line}"
+            );
         }
         let body = json!({"model": "demo", "prompt": "x", "stream": true});
         let stream = ask(&gateway, "/v1/completions", &body).await;
-        assert!(stream.text().ends_with("data: [DONE]\n\n"), "{}", stream.text());
+        assert!(
+            stream.text().ends_with("data: [DONE]\n\n"),
+            "{}",
+            stream.text()
+        );
         assert_eq!(gateway.line_of(&stream).await["outcome"], "ok");
     });
 }

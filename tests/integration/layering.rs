@@ -127,15 +127,27 @@ const OF_ONE_FRONT_DOOR: &[&str] = &[
 const CALLER_FACING: &[&str] = &["src/desk"];
 
 /// What stands in the answers of one format only.
-const CALLERS_FORMATS: &[&str] =
-    &["chatcmpl", "chat.completion", "data: ", "event: ", "[DONE]", ": keepalive", "text/event-stream", "\"error\""];
+const CALLERS_FORMATS: &[&str] = &[
+    "chatcmpl",
+    "chat.completion",
+    "data: ",
+    "event: ",
+    "[DONE]",
+    ": keepalive",
+    "text/event-stream",
+    "\"error\"",
+];
 
 #[test]
 fn pure_modules_know_no_framework_no_clock_and_no_files() {
     for path in PURE {
         for (file, code) in sources(path) {
             for word in IMPURE {
-                assert!(!names(&code, word), "{} must not know {word}", file.display());
+                assert!(
+                    !names(&code, word),
+                    "{} must not know {word}",
+                    file.display()
+                );
             }
         }
     }
@@ -143,26 +155,52 @@ fn pure_modules_know_no_framework_no_clock_and_no_files() {
 
 #[test]
 fn few_files_name_pingora() {
-    let allowed: Vec<_> = FRAMEWORK.iter().flat_map(|path| sources(path)).map(|(file, _)| file).collect();
+    let allowed: Vec<_> = FRAMEWORK
+        .iter()
+        .flat_map(|path| sources(path))
+        .map(|(file, _)| file)
+        .collect();
     for (file, code) in sources("src") {
-        let knows = IMPURE.iter().filter(|word| word.starts_with("pingora")).any(|word| names(&code, word));
-        assert!(!knows || allowed.contains(&file), "{} must not know Pingora", file.display());
+        let knows = IMPURE
+            .iter()
+            .filter(|word| word.starts_with("pingora"))
+            .any(|word| names(&code, word));
+        assert!(
+            !knows || allowed.contains(&file),
+            "{} must not know Pingora",
+            file.display()
+        );
     }
 }
 
 #[test]
 fn few_files_name_a_dialect() {
-    let dialects: Vec<_> = dialects::upstream::NAMES.iter().map(|name| format!("upstream::{name}")).collect();
-    let allowed: Vec<_> = OF_ONE_DIALECT.iter().flat_map(|path| sources(path)).map(|(file, _)| file).collect();
+    let dialects: Vec<_> = dialects::upstream::NAMES
+        .iter()
+        .map(|name| format!("upstream::{name}"))
+        .collect();
+    let allowed: Vec<_> = OF_ONE_DIALECT
+        .iter()
+        .flat_map(|path| sources(path))
+        .map(|(file, _)| file)
+        .collect();
     for (file, code) in sources("src") {
         let named = dialects.iter().find(|path| names(&code, path));
-        assert!(allowed.contains(&file) || named.is_none(), "{} must not name {named:?}", file.display());
+        assert!(
+            allowed.contains(&file) || named.is_none(),
+            "{} must not name {named:?}",
+            file.display()
+        );
     }
 }
 
 #[test]
 fn few_files_name_a_front_door() {
-    let allowed: Vec<_> = OF_ONE_FRONT_DOOR.iter().flat_map(|path| sources(path)).map(|(file, _)| file).collect();
+    let allowed: Vec<_> = OF_ONE_FRONT_DOOR
+        .iter()
+        .flat_map(|path| sources(path))
+        .map(|(file, _)| file)
+        .collect();
     for (file, code) in sources("src").into_iter().chain(sources("crates")) {
         let is_named = [
             "front::chat",
@@ -176,26 +214,55 @@ fn few_files_name_a_front_door() {
         ]
         .iter()
         .any(|path| names(&code, path));
-        assert!(allowed.contains(&file) || !is_named, "{} must not name the front door chat", file.display());
+        assert!(
+            allowed.contains(&file) || !is_named,
+            "{} must not name the front door chat",
+            file.display()
+        );
     }
-    assert!(names("use dialects::front::{CHAT, Envelope};", "front::CHAT"));
+    assert!(names(
+        "use dialects::front::{CHAT, Envelope};",
+        "front::CHAT"
+    ));
 }
 
 #[test]
 fn only_a_front_door_writes_in_its_callers_format() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let files: Vec<_> = CALLER_FACING.iter().flat_map(|path| sources(path)).map(|(file, _)| file).collect();
+    let files: Vec<_> = CALLER_FACING
+        .iter()
+        .flat_map(|path| sources(path))
+        .map(|(file, _)| file)
+        .collect();
     let words = |file: &PathBuf| {
         let source = std::fs::read_to_string(root.join(file)).unwrap();
-        let source = source.split("#[cfg(test)]\nmod tests").next().unwrap().to_owned();
-        CALLERS_FORMATS.iter().filter(|word| source.contains(*word)).copied().collect::<Vec<_>>()
+        let source = source
+            .split("#[cfg(test)]\nmod tests")
+            .next()
+            .unwrap()
+            .to_owned();
+        CALLERS_FORMATS
+            .iter()
+            .filter(|word| source.contains(*word))
+            .copied()
+            .collect::<Vec<_>>()
     };
     for file in files {
-        assert_eq!(words(&file), [""; 0], "{} must not know what a caller's format looks like", file.display());
+        assert_eq!(
+            words(&file),
+            [""; 0],
+            "{} must not know what a caller's format looks like",
+            file.display()
+        );
     }
-    let formats = sources("crates/dialects/src/front").into_iter().map(|(file, _)| file);
+    let formats = sources("crates/dialects/src/front")
+        .into_iter()
+        .map(|(file, _)| file);
     let known: std::collections::BTreeSet<_> = formats.flat_map(|file| words(&file)).collect();
-    assert!(known.len() > 3, "the words are those of front doors: {known:?}");
+    assert!(
+        known.len() > 3,
+        "the words are those of front doors: {known:?}"
+    );
 }
 
 #[test]
@@ -206,29 +273,56 @@ fn a_breach_would_be_seen() {
     let seen: Vec<_> = IMPURE.iter().filter(|word| names(&code, word)).collect();
     assert_eq!(seen, [&"tokio"]);
     let texts = "let a = \"b \\\"tokio\\\" \\\n tokio\"; let c = r#\"\"tokio\"#; let d = '\"'; let e: &'static str = br\"\\\";\ntime();";
-    assert_eq!(code_of(texts), "let a = \n; let c = ; let d = ; let e: &'static str = b;\ntime();");
-    assert!(
-        names("use std::{fs, io};", "std::fs") && names("use std::time::{Instant}; Instant :: now()", "Instant::now")
+    assert_eq!(
+        code_of(texts),
+        "let a = \n; let c = ; let d = ; let e: &'static str = b;\ntime();"
     );
-    assert!(names("use dialects::{Protocol, upstream::{NAMES, cohere}};", "upstream::cohere"));
+    assert!(
+        names("use std::{fs, io};", "std::fs")
+            && names("use std::time::{Instant}; Instant :: now()", "Instant::now")
+    );
+    assert!(names(
+        "use dialects::{Protocol, upstream::{NAMES, cohere}};",
+        "upstream::cohere"
+    ));
     assert!(!names("pingora_like::x(); my_tokio()", "pingora") && !names("my_tokio()", "tokio"));
 }
 
 /// Returns the code of all source files at a path; tests are left out.
 pub(crate) fn sources(path: &str) -> Vec<(PathBuf, String)> {
     let files = rust_files(path).into_iter();
-    let files = files.map(|file| file.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_owned());
-    let files = files.filter(|file| !file.ends_with("tests.rs") && !file.iter().any(|part| part == "tests"));
-    files.map(|file| (file.clone(), code_of(&std::fs::read_to_string(root().join(file)).unwrap()))).collect()
+    let files = files.map(|file| {
+        file.strip_prefix(env!("CARGO_MANIFEST_DIR"))
+            .unwrap()
+            .to_owned()
+    });
+    let files = files
+        .filter(|file| !file.ends_with("tests.rs") && !file.iter().any(|part| part == "tests"));
+    files
+        .map(|file| {
+            (
+                file.clone(),
+                code_of(&std::fs::read_to_string(root().join(file)).unwrap()),
+            )
+        })
+        .collect()
 }
 
 /// Lists all Rust files at a path, tests included.
 pub(crate) fn rust_files(path: &str) -> Vec<PathBuf> {
     let (mut found, mut todo) = (Vec::new(), vec![root().join(path)]);
     while let Some(path) = todo.pop() {
-        assert!(path.exists(), "{} does not exist: correct the list that names it", path.display());
+        assert!(
+            path.exists(),
+            "{} does not exist: correct the list that names it",
+            path.display()
+        );
         if path.is_dir() {
-            todo.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+            todo.extend(
+                std::fs::read_dir(path)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path()),
+            );
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
         }
@@ -280,8 +374,10 @@ pub(crate) fn code_of(source: &str) -> String {
 }
 
 fn is_test_module(rest: &str) -> bool {
-    rest.strip_prefix("#[cfg(test)]\n")
-        .is_some_and(|next| next.trim_start_matches("pub(crate) ").starts_with("mod tests"))
+    rest.strip_prefix("#[cfg(test)]\n").is_some_and(|next| {
+        next.trim_start_matches("pub(crate) ")
+            .starts_with("mod tests")
+    })
 }
 
 /// Returns the length of a text in quotes.
@@ -312,22 +408,34 @@ fn character_length(rest: &str) -> Option<usize> {
         inside.next()?;
         return inside.find(|(_, c)| *c == '\'').map(|(at, _)| at + 2);
     }
-    inside.next().filter(|(_, c)| *c == '\'').map(|(at, _)| at + 2)
+    inside
+        .next()
+        .filter(|(_, c)| *c == '\'')
+        .map(|(at, _)| at + 2)
 }
 
 /// Whether the code names a path, as a whole word; `std::{fs, io}` names `std::fs` too.
 fn names(code: &str, path: &str) -> bool {
-    let code: String = code.split_whitespace().collect::<Vec<_>>().join(" ").replace(" :: ", "::");
+    let code: String = code
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .replace(" :: ", "::");
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let whole = |text: &str, word: &str| {
-        text.match_indices(word)
-            .any(|(at, _)| !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word))
+        text.match_indices(word).any(|(at, _)| {
+            !text[..at].ends_with(is_word) && !text[at + word.len()..].starts_with(is_word)
+        })
     };
     if whole(&code, path) {
         return true;
     }
-    let Some((parent, name)) = path.split_once("::") else { return false };
+    let Some((parent, name)) = path.split_once("::") else {
+        return false;
+    };
     let group = format!("{parent}::{{");
     let groups = code.split(group.as_str()).skip(1);
-    groups.map(|group| group.split(';').next().unwrap_or(group)).any(|group| whole(group, name))
+    groups
+        .map(|group| group.split(';').next().unwrap_or(group))
+        .any(|group| whole(group, name))
 }

@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use crate::support::canary::KEY;
 use crate::support::client;
-use crate::support::{Catalog, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run};
+use crate::support::{
+    Catalog, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run,
+};
 
 const OTHER: &str = "sk-CaNaRy-caller-other-0123456789abcdefghijklmnop";
 const TIGHT: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnop";
@@ -41,8 +43,12 @@ async fn after_lines(gateway: &Gateway, wanted: u64) -> Value {
 }
 
 fn row<'v>(section: &'v Value, name: &str) -> &'v Value {
-    let rows = section["rows"].as_array().unwrap_or_else(|| panic!("{section}"));
-    rows.iter().find(|row| row["id"] == name).unwrap_or_else(|| panic!("no {name} in {section:#}"))
+    let rows = section["rows"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{section}"));
+    rows.iter()
+        .find(|row| row["id"] == name)
+        .unwrap_or_else(|| panic!("no {name} in {section:#}"))
 }
 
 fn nanos(text: &Value) -> u64 {
@@ -57,14 +63,25 @@ fn what_the_page_says_is_what_the_ledger_and_the_metrics_say() {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let catalog = |more: bool| {
             let catalog = Catalog::new().account("a", &a).account("b", &b);
-            let catalog = catalog.caller("other", OTHER, "").caller("tight", TIGHT, "limits: { requests_per_day: 3 }");
+            let catalog = catalog.caller("other", OTHER, "").caller(
+                "tight",
+                TIGHT,
+                "limits: { requests_per_day: 3 }",
+            );
             let catalog = catalog.model_of(
                 "m",
-                &["{ account: a, price: { input: 1, output: 2 } }", "{ account: b, price: { input: 3, output: 4 } }"],
+                &[
+                    "{ account: a, price: { input: 1, output: 2 } }",
+                    "{ account: b, price: { input: 3, output: 4 } }",
+                ],
                 "",
             );
             let catalog = catalog.model("free", &["b"]);
-            if more { catalog.model("gone", &["a"]) } else { catalog }
+            if more {
+                catalog.model("gone", &["a"])
+            } else {
+                catalog
+            }
         };
         let gateway = Gateway::start(catalog(true)).await;
         let mut count = 0;
@@ -103,27 +120,54 @@ fn what_the_page_says_is_what_the_ledger_and_the_metrics_say() {
         assert_eq!(metrics.sum("portcullis_requests_total", &[]), count as f64);
         // Whose fault: by the outcomes in the lines.
         let of = |outcomes: &[&str]| {
-            lines.iter().filter(|line| outcomes.contains(&line["outcome"].as_str().unwrap())).count() as u64
+            lines
+                .iter()
+                .filter(|line| outcomes.contains(&line["outcome"].as_str().unwrap()))
+                .count() as u64
         };
-        assert_eq!(now["failed_caller"], of(&["refused", "unauthorized", "limited", "unsupported"]));
-        assert_eq!(now["failed_upstream"], of(&["upstream_error", "upstream_timeout", "upstream_cut"]));
+        assert_eq!(
+            now["failed_caller"],
+            of(&["refused", "unauthorized", "limited", "unsupported"])
+        );
+        assert_eq!(
+            now["failed_upstream"],
+            of(&["upstream_error", "upstream_timeout", "upstream_cut"])
+        );
         assert_eq!(now["failed_ours"], of(&["shutdown", "internal"]));
         assert!(of(&["upstream_cut"]) == 7 && of(&["limited"]) == 4, "{now}");
         // The history sums up to the figures.
         let series = &live["figures"]["series"];
-        for (name, of_now) in
-            [("requests", "requests"), ("failed_caller", "failed_caller"), ("failed_upstream", "failed_upstream")]
-        {
-            let sum: u64 = series[name].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum();
+        for (name, of_now) in [
+            ("requests", "requests"),
+            ("failed_caller", "failed_caller"),
+            ("failed_upstream", "failed_upstream"),
+        ] {
+            let sum: u64 = series[name]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|n| n.as_u64().unwrap())
+                .sum();
             assert_eq!(now[of_now], sum, "{name}");
         }
         let all = usage(&gateway, "caller");
-        let written: u64 = series["output_tokens"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum();
+        let written: u64 = series["output_tokens"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|n| n.as_u64().unwrap())
+            .sum();
         assert_eq!(all["total"]["completion_tokens"], written);
-        assert_eq!(metrics.sum("portcullis_tokens_total", &[("kind", "completion")]), written as f64);
+        assert_eq!(
+            metrics.sum("portcullis_tokens_total", &[("kind", "completion")]),
+            written as f64
+        );
         let spent: u64 = series["usd"].as_array().unwrap().iter().map(nanos).sum();
         assert_eq!(nanos(&all["total"]["cost_usd"]), spent);
-        assert_eq!((nanos(&now["usd_today"]), &now["usd_known"]), (spent, &all["total"]["cost_known"]));
+        assert_eq!(
+            (nanos(&now["usd_today"]), &now["usd_known"]),
+            (spent, &all["total"]["cost_known"])
+        );
         assert!((metrics.sum("portcullis_cost_usd_total", &[]) * 1e9 - spent as f64).abs() < 1.0);
         // Callers, today and this month.
         let groups = all["usage"].as_array().unwrap();
@@ -132,48 +176,96 @@ fn what_the_page_says_is_what_the_ledger_and_the_metrics_say() {
             let caller = row(&live["callers"], group["caller"].as_str().unwrap());
             for time in ["today", "month"] {
                 let shown = &caller[time];
-                let says = [&shown["requests"], &shown["tokens"], &shown["usd"], &shown["usd_known"]];
-                let expected = [&group["requests"], &group["total_tokens"], &group["cost_usd"], &group["cost_known"]];
+                let says = [
+                    &shown["requests"],
+                    &shown["tokens"],
+                    &shown["usd"],
+                    &shown["usd_known"],
+                ];
+                let expected = [
+                    &group["requests"],
+                    &group["total_tokens"],
+                    &group["cost_usd"],
+                    &group["cost_known"],
+                ];
                 assert_eq!(says, expected, "{time} {caller}");
             }
             assert!(caller["last_used"].is_string());
         }
         let tight = row(&live["callers"], "tight");
         assert_eq!(
-            (&tight["limited"], &tight["limit"]["ratio"], &tight["limit"]["kind"]),
+            (
+                &tight["limited"],
+                &tight["limit"]["ratio"],
+                &tight["limit"]["kind"]
+            ),
             (&json!(4), &json!(1.0), &json!("requests_per_day"))
         );
         assert!(tight["limit"]["resets_at"].is_string(), "{tight}");
-        assert_eq!(metrics.sum("portcullis_limited_total", &[("caller", "tight")]), 4.0);
+        assert_eq!(
+            metrics.sum("portcullis_limited_total", &[("caller", "tight")]),
+            4.0
+        );
         // Models and targets.
         for model in ["m", "free"] {
             let shown = row(&live["models"], model);
             let of_model: Vec<_> = lines.iter().filter(|line| line["model"] == model).collect();
             assert_eq!(shown["requests"], of_model.len(), "{shown:#}");
-            assert_eq!(metrics.sum("portcullis_requests_total", &[("model", model)]), of_model.len() as f64);
-            let sum: u64 = shown["series"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum();
+            assert_eq!(
+                metrics.sum("portcullis_requests_total", &[("model", model)]),
+                of_model.len() as f64
+            );
+            let sum: u64 = shown["series"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|n| n.as_u64().unwrap())
+                .sum();
             assert_eq!(shown["requests"], sum);
             for target in shown["targets"].as_array().unwrap() {
                 // An account's name for a model is one target, whichever models have it.
                 let tried = |is_wanted: &dyn Fn(&Value) -> bool| {
-                    let all = lines.iter().flat_map(|line| line["attempts"].as_array().unwrap());
-                    all.filter(|tried| tried["account"] == target["account"] && tried["model"] == target["model"])
-                        .filter(|tried| is_wanted(tried))
-                        .count()
+                    let all = lines
+                        .iter()
+                        .flat_map(|line| line["attempts"].as_array().unwrap());
+                    all.filter(|tried| {
+                        tried["account"] == target["account"] && tried["model"] == target["model"]
+                    })
+                    .filter(|tried| is_wanted(tried))
+                    .count()
                 };
                 assert_eq!(target["requests"], tried(&|_| true), "{target:#}");
-                assert_eq!(target["failed"], tried(&|tried| tried["outcome"] != "ok"), "{target:#}");
+                assert_eq!(
+                    target["failed"],
+                    tried(&|tried| tried["outcome"] != "ok"),
+                    "{target:#}"
+                );
             }
         }
         let [first, second] = [0, 1].map(|at| &row(&live["models"], "m")["targets"][at]);
-        assert_eq!((&first["account"], &first["state"], &second["place"]), (&json!("a"), &json!("ok"), &json!(1)));
-        assert_eq!(first["last_failure"]["outcome"], "status", "it stays, although the target has answered since");
-        assert!(first["first_token_ms"]["p50"].is_u64() && first["tokens_per_second"].is_number(), "{first:#}");
+        assert_eq!(
+            (&first["account"], &first["state"], &second["place"]),
+            (&json!("a"), &json!("ok"), &json!(1))
+        );
+        assert_eq!(
+            first["last_failure"]["outcome"], "status",
+            "it stays, although the target has answered since"
+        );
+        assert!(
+            first["first_token_ms"]["p50"].is_u64() && first["tokens_per_second"].is_number(),
+            "{first:#}"
+        );
         // The lines are those of the access log.
         let shown = live["requests"]["rows"].as_array().unwrap();
         for line in shown {
             let mut line = line.clone();
-            let seq = line.as_object_mut().unwrap().remove("seq").unwrap().as_u64().unwrap();
+            let seq = line
+                .as_object_mut()
+                .unwrap()
+                .remove("seq")
+                .unwrap()
+                .as_u64()
+                .unwrap();
             assert_eq!(lines[usize::try_from(seq - 1).unwrap()], line);
         }
         // After a restart the use of callers is what it was.
@@ -184,7 +276,10 @@ fn what_the_page_says_is_what_the_ledger_and_the_metrics_say() {
         let again = self::live(&gateway, "?show=callers");
         for caller in ["acme", "other", "tight"] {
             let [before, after] = [&live, &again].map(|live| row(&live["callers"], caller));
-            assert_eq!((&before["today"], &before["month"]), (&after["today"], &after["month"]));
+            assert_eq!(
+                (&before["today"], &before["month"]),
+                (&after["today"], &after["month"])
+            );
         }
     });
 }
@@ -195,8 +290,13 @@ fn requests_are_found_and_pages_follow_each_other() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let catalog = Catalog::new().account("a", &a).account("b", &b);
-        let catalog = (0..9).fold(catalog, |catalog, n| catalog.model(&format!("m{n}"), &["a=m", "b=m"]));
-        let gateway = Gateway::with(catalog).server("log: { access: off }").start().await;
+        let catalog = (0..9).fold(catalog, |catalog, n| {
+            catalog.model(&format!("m{n}"), &["a=m", "b=m"])
+        });
+        let gateway = Gateway::with(catalog)
+            .server("log: { access: off }")
+            .start()
+            .await;
         for n in 0..9 {
             if n == 4 {
                 a.push(Script::error(400, "no"));
@@ -206,17 +306,35 @@ fn requests_are_found_and_pages_follow_each_other() {
             let bytes = body.to_string();
             let bearer = format!("Bearer {KEY}");
             let id = format!("call-{n}");
-            let heads = [("authorization", &*bearer), ("content-type", "application/json"), ("x-request-id", &id)];
-            gateway.raw(client::request("POST", "/v1/chat/completions", &heads, bytes.as_bytes())).await;
+            let heads = [
+                ("authorization", &*bearer),
+                ("content-type", "application/json"),
+                ("x-request-id", &id),
+            ];
+            gateway
+                .raw(client::request(
+                    "POST",
+                    "/v1/chat/completions",
+                    &heads,
+                    bytes.as_bytes(),
+                ))
+                .await;
             // A request is settled just after its answer's end.
             after_lines(&gateway, n + 1).await;
         }
         let all = live(&gateway, "");
         let ids = |live: &Value| -> Vec<String> {
             let rows = live["requests"]["rows"].as_array().unwrap().iter();
-            rows.map(|row| row["request_id"].as_str().unwrap().to_owned()).collect()
+            rows.map(|row| row["request_id"].as_str().unwrap().to_owned())
+                .collect()
         };
-        assert_eq!(ids(&all), (0..9).rev().map(|n| format!("call-{n}")).collect::<Vec<_>>());
+        assert_eq!(
+            ids(&all),
+            (0..9)
+                .rev()
+                .map(|n| format!("call-{n}"))
+                .collect::<Vec<_>>()
+        );
         for (query, expected) in [
             ("?after=7", vec!["call-8", "call-7"]),
             ("?after=9", vec![]),
@@ -230,25 +348,47 @@ fn requests_are_found_and_pages_follow_each_other() {
         ] {
             assert_eq!(ids(&live(&gateway, query)), expected, "{query}");
         }
-        assert_eq!(ids(&live(&gateway, "?after=1000")).len(), 9, "that was another process");
+        assert_eq!(
+            ids(&live(&gateway, "?after=1000")).len(),
+            9,
+            "that was another process"
+        );
         assert_eq!(ids(&live(&gateway, "?find=acme/")).len(), 9);
         // Filters and pages of the other sections.
         let shown = live(&gateway, "?models=m&models_from=7&show=models");
         assert_eq!(
-            (shown["models"]["rows"].as_array().unwrap().len(), &shown["models"]["more"], &shown["models"]["total"]),
+            (
+                shown["models"]["rows"].as_array().unwrap().len(),
+                &shown["models"]["more"],
+                &shown["models"]["total"]
+            ),
             (2, &json!(0), &json!(9))
         );
-        assert!(shown["callers"].is_null() && shown["figures"].is_null() && shown["verdict"]["word"].is_string());
+        assert!(
+            shown["callers"].is_null()
+                && shown["figures"].is_null()
+                && shown["verdict"]["word"].is_string()
+        );
         assert_eq!(live(&gateway, "?models=m5")["models"]["total"], 1);
         assert_eq!(live(&gateway, "?callers=nobody")["callers"]["total"], 0);
         // One request, one caller.
         let (status, text) = gateway.admin("/live/request?id=call-6");
         let line: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!((status, &line["model"], &line["end_user"].as_str().unwrap().len()), (200, &json!("m6"), &16));
+        assert_eq!(
+            (
+                status,
+                &line["model"],
+                &line["end_user"].as_str().unwrap().len()
+            ),
+            (200, &json!("m6"), &16)
+        );
         assert_eq!(gateway.admin("/live/request?id=call-66").0, 404);
         let (status, text) = gateway.admin("/live/caller?id=acme");
         assert_eq!(
-            (status, serde_json::from_str::<Value>(&text).unwrap()["keys"][0]["id"].as_str()),
+            (
+                status,
+                serde_json::from_str::<Value>(&text).unwrap()["keys"][0]["id"].as_str()
+            ),
             (200, Some("acme/prod")),
             "{text}"
         );
@@ -266,24 +406,42 @@ fn an_answer_is_short_whatever_there_is() {
     run(async {
         let mock = Mock::start().await;
         let long = |name: &str, n: usize| format!("{name}{n}-{}", "x".repeat(40));
-        let catalog = (0..5).fold(Catalog::new(), |catalog, n| catalog.account(&long("provider", n), &mock));
+        let catalog = (0..5).fold(Catalog::new(), |catalog, n| {
+            catalog.account(&long("provider", n), &mock)
+        });
         let names: Vec<String> = (0..5).map(|n| long("provider", n)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        let catalog = (0..200).fold(catalog, |catalog, n| catalog.model(&long("model", n), &names));
+        let catalog = (0..200).fold(catalog, |catalog, n| {
+            catalog.model(&long("model", n), &names)
+        });
         let catalog = (0..1_000).fold(catalog, |catalog, n| {
             let key = format!("sk-CaNaRy-caller-{n:04}-0123456789abcdefghijklmnop");
-            catalog.caller(&long("caller", n), &key, "limits: { requests_per_day: 100, tokens_per_day: 100000 }")
+            catalog.caller(
+                &long("caller", n),
+                &key,
+                "limits: { requests_per_day: 100, tokens_per_day: 100000 }",
+            )
         });
         let gateway = Gateway::start(catalog).await;
         let hostile = "/<img src=x onerror=alert(1)>".replace(' ', "%20") + &"%22%5C".repeat(300);
         for n in 0..150 {
             let key = format!("sk-CaNaRy-caller-{n:04}-0123456789abcdefghijklmnop");
             let answer = match n % 3 {
-                0 => gateway.raw(client::post_as(&key, &chat(&long("model", n)))).await,
-                1 => gateway.raw(client::request("GET", &hostile, &[], b"")).await,
+                0 => {
+                    gateway
+                        .raw(client::post_as(&key, &chat(&long("model", n))))
+                        .await
+                }
+                1 => {
+                    gateway
+                        .raw(client::request("GET", &hostile, &[], b""))
+                        .await
+                }
                 _ => {
                     mock.push(Script::error(500, &"\u{1}<b>\"\\".repeat(100)));
-                    gateway.raw(client::post_as(&key, &chat_stream(&long("model", n)))).await
+                    gateway
+                        .raw(client::post_as(&key, &chat_stream(&long("model", n))))
+                        .await
                 }
             };
             assert!(answer.status > 0);
@@ -301,20 +459,31 @@ fn an_answer_is_short_whatever_there_is() {
         ] {
             let shown = live(&gateway, query);
             for (section, total) in [("models", 200), ("callers", 1_001)] {
-                let Some(rows) = shown[section]["rows"].as_array() else { continue };
+                let Some(rows) = shown[section]["rows"].as_array() else {
+                    continue;
+                };
                 assert!(!rows.is_empty(), "{query} {section}");
                 let all = rows.len() as u64 + shown[section]["more"].as_u64().unwrap();
                 assert_eq!(shown[section]["total"], all);
-                assert!(query.contains("models=1") || all == total, "{query} {section}");
+                assert!(
+                    query.contains("models=1") || all == total,
+                    "{query} {section}"
+                );
             }
             if let Some(rows) = shown["requests"]["rows"].as_array() {
                 assert!(rows.len() >= 5, "{query}: {}", rows.len());
             }
         }
-        let alone = live(&gateway, "?show=models")["models"]["rows"].as_array().unwrap().len();
+        let alone = live(&gateway, "?show=models")["models"]["rows"]
+            .as_array()
+            .unwrap()
+            .len();
         println!(
             "{alone} models alone, {} with all sections",
-            live(&gateway, "")["models"]["rows"].as_array().unwrap().len()
+            live(&gateway, "")["models"]["rows"]
+                .as_array()
+                .unwrap()
+                .len()
         );
     });
 }
@@ -324,32 +493,63 @@ fn an_answer_is_short_whatever_there_is() {
 fn a_target_that_is_out_is_shown_until_it_is_back() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
-        let gateway =
-            Gateway::start(Catalog::new().account("a", &a).account("b", &b).model("m", &["a", "b"]).model("n", &["b"]))
-                .await;
-        let target = |at: usize| row(&live(&gateway, "?show=models")["models"], "m")["targets"][at].clone();
-        assert_eq!((&target(0)["state"], &target(0)["since"]), (&json!("ok"), &Value::Null));
+        let gateway = Gateway::start(
+            Catalog::new()
+                .account("a", &a)
+                .account("b", &b)
+                .model("m", &["a", "b"])
+                .model("n", &["b"]),
+        )
+        .await;
+        let target =
+            |at: usize| row(&live(&gateway, "?show=models")["models"], "m")["targets"][at].clone();
+        assert_eq!(
+            (&target(0)["state"], &target(0)["since"]),
+            (&json!("ok"), &Value::Null)
+        );
         a.always(Script::error(500, "out of order"));
         let open = eventually("its breaker is open", || {
             let shown = live(&gateway, "?show=models");
-            let targets = row(&shown["models"], "m")["targets"].as_array().unwrap().clone();
-            targets.into_iter().find(|target| target["account"] == "a" && target["state"] == "open")
+            let targets = row(&shown["models"], "m")["targets"]
+                .as_array()
+                .unwrap()
+                .clone();
+            targets
+                .into_iter()
+                .find(|target| target["account"] == "a" && target["state"] == "open")
         });
         let open = tokio::select! {
             open = open => open,
             () = async { loop { gateway.post(&chat("m")).await; } } => unreachable!(),
         };
-        assert!(open["since"].is_string() && open["for_ms"].is_u64(), "{open}");
-        assert_eq!((&open["place"], &open["last_failure"]["outcome"]), (&json!(1), &json!("status")), "{open}");
+        assert!(
+            open["since"].is_string() && open["for_ms"].is_u64(),
+            "{open}"
+        );
+        assert_eq!(
+            (&open["place"], &open["last_failure"]["outcome"]),
+            (&json!(1), &json!("status")),
+            "{open}"
+        );
         let shown = live(&gateway, "?show=models");
-        assert_eq!(shown["models"]["rows"][0]["id"], "m", "the worst comes first");
+        assert_eq!(
+            shown["models"]["rows"][0]["id"], "m",
+            "the worst comes first"
+        );
         // The target of two models has no share of one, and the other model is not in trouble.
         assert!(
-            row(&shown["models"], "m")["targets"].as_array().unwrap().iter().all(|target| target["share"].is_number())
+            row(&shown["models"], "m")["targets"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|target| target["share"].is_number())
         );
         a.always(Script::answer("back"));
         gateway.reset("a");
-        eventually("it is back", || (target(0)["state"] == "ok" && target(0)["account"] == "a").then_some(())).await;
+        eventually("it is back", || {
+            (target(0)["state"] == "ok" && target(0)["account"] == "a").then_some(())
+        })
+        .await;
         assert!(target(0)["since"].is_string() && target(0)["last_failure"].is_object());
     });
 }
@@ -359,22 +559,51 @@ fn a_target_that_is_out_is_shown_until_it_is_back() {
 fn what_models_share_and_what_is_off_is_shown_as_it_is() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
-        let catalog = Catalog::new().account("a", &a).account("b", &b).account_with("c", &b, "enabled: false");
-        let catalog = catalog.model("alone", &["c", "b"]).model("fast", &["a=x", "b=x"]).model("smart", &["a=x"]);
+        let catalog = Catalog::new()
+            .account("a", &a)
+            .account("b", &b)
+            .account_with("c", &b, "enabled: false");
+        let catalog = catalog
+            .model("alone", &["c", "b"])
+            .model("fast", &["a=x", "b=x"])
+            .model("smart", &["a=x"]);
         let gateway = Gateway::start(catalog).await;
         for model in ["fast", "smart", "smart"] {
             gateway.post(&chat(model)).await;
         }
         let live = after_lines(&gateway, 3).await;
         let shares = |model: &str| -> Vec<Value> {
-            row(&live["models"], model)["targets"].as_array().unwrap().iter().map(|one| one["share"].clone()).collect()
+            row(&live["models"], model)["targets"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|one| one["share"].clone())
+                .collect()
         };
-        assert_eq!((shares("fast"), shares("smart")), (vec![Value::Null; 2], vec![Value::Null]));
-        let ids: Vec<_> = live["models"]["rows"].as_array().unwrap().iter().map(|row| row["id"].clone()).collect();
-        assert_eq!(ids, ["smart", "fast", "alone"], "by their requests, since none is in trouble");
+        assert_eq!(
+            (shares("fast"), shares("smart")),
+            (vec![Value::Null; 2], vec![Value::Null])
+        );
+        let ids: Vec<_> = live["models"]["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|row| row["id"].clone())
+            .collect();
+        assert_eq!(
+            ids,
+            ["smart", "fast", "alone"],
+            "by their requests, since none is in trouble"
+        );
         let alone = row(&live["models"], "alone")["targets"].as_array().unwrap();
-        let states: Vec<_> = alone.iter().map(|target| (&target["account"], &target["state"])).collect();
-        assert_eq!(states, [(&json!("b"), &json!("ok")), (&json!("c"), &json!("off"))]);
+        let states: Vec<_> = alone
+            .iter()
+            .map(|target| (&target["account"], &target["state"]))
+            .collect();
+        assert_eq!(
+            states,
+            [(&json!("b"), &json!("ok")), (&json!("c"), &json!("off"))]
+        );
     });
 }
 
@@ -389,17 +618,30 @@ fn a_limit_by_the_minute_says_when_it_is_free_again() {
         );
         let gateway = Gateway::start(catalog).await;
         let row = || {
-            let live: Value = serde_json::from_str(&gateway.admin("/live?show=callers").1).expect("JSON");
+            let live: Value =
+                serde_json::from_str(&gateway.admin("/live?show=callers").1).expect("JSON");
             row(&live["callers"], "tight").clone()
         };
         // Nothing is used, so nothing has to be waited for.
         assert_eq!(row()["limit"]["resets_at"], Value::Null);
         let before = portcullis::base::calendar::now();
-        assert_eq!(gateway.raw(client::post_as(TIGHT, &chat("m"))).await.status, 200);
-        let shown = eventually("the use", || Some(row()).filter(|row| row["limit"]["used"] == 1)).await;
+        assert_eq!(
+            gateway.raw(client::post_as(TIGHT, &chat("m"))).await.status,
+            200
+        );
+        let shown = eventually("the use", || {
+            Some(row()).filter(|row| row["limit"]["used"] == 1)
+        })
+        .await;
         assert_eq!(shown["limit"]["kind"], "requests_per_minute", "{shown}");
-        let at = shown["limit"]["resets_at"].as_str().expect("a time").to_owned();
-        let (first, last) = (before / 1000 * 1000 + 60_000, portcullis::base::calendar::now() + 60_000);
+        let at = shown["limit"]["resets_at"]
+            .as_str()
+            .expect("a time")
+            .to_owned();
+        let (first, last) = (
+            before / 1000 * 1000 + 60_000,
+            portcullis::base::calendar::now() + 60_000,
+        );
         let time = portcullis::base::calendar::time;
         assert!(time(first) <= at && at <= time(last), "{at}");
     });

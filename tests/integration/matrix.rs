@@ -108,7 +108,9 @@ impl Stage {
 
     /// Where the account of a cell is.
     fn base(&self, cell: &Cell, place: usize) -> String {
-        let at = |scheme: &str, mock: &Mock| format!("{scheme}://{}/{}", mock.address(), cell.account(place));
+        let at = |scheme: &str, mock: &Mock| {
+            format!("{scheme}://{}/{}", mock.address(), cell.account(place))
+        };
         if place > 0 {
             return at("http", &self.speaking);
         }
@@ -117,7 +119,9 @@ impl Stage {
             Does::AcceptsNone => at("http", &self.deaf),
             Does::ShakesNoHands => at("https", &self.mute),
             Does::IsAStranger => at("https", &self.stranger),
-            Does::Says(_) | Does::SaysEarly(_) => at("http", cell.own.as_ref().unwrap_or(&self.speaking)),
+            Does::Says(_) | Does::SaysEarly(_) => {
+                at("http", cell.own.as_ref().unwrap_or(&self.speaking))
+            }
         }
     }
 
@@ -130,10 +134,11 @@ impl Stage {
             }
             parts.insert(cell.account(1), (cell.scene(1), Scene::sound));
         }
-        self.speaking.by(move |request| match parts.get(account_of(request)) {
-            Some((scene, says)) => says(scene),
-            None => Script::error(500, "nobody's account"),
-        });
+        self.speaking
+            .by(move |request| match parts.get(account_of(request)) {
+                Some((scene, says)) => says(scene),
+                None => Script::error(500, "nobody's account"),
+            });
     }
 }
 
@@ -148,8 +153,17 @@ impl Cell {
     }
 
     fn scene(&self, place: usize) -> Scene {
-        let (dialect, voice) = if place == 0 { (self.dialect, FIRST) } else { (self.dialect.next(), SECOND) };
-        Scene { dialect, voice, stream: self.stream, seen: self.seen.clone() }
+        let (dialect, voice) = if place == 0 {
+            (self.dialect, FIRST)
+        } else {
+            (self.dialect.next(), SECOND)
+        };
+        Scene {
+            dialect,
+            voice,
+            stream: self.stream,
+            seen: self.seen.clone(),
+        }
     }
 
     /// Its targets.
@@ -170,12 +184,19 @@ impl Cell {
             body["stream_options"] = json!({"include_usage": true});
         }
         let body = body.to_string().into_bytes();
-        let body = if self.is_large() { stretch(&body, LARGE) } else { body };
+        let body = if self.is_large() {
+            stretch(&body, LARGE)
+        } else {
+            body
+        };
         let bearer = format!("Bearer {KEY}");
         request(
             "POST",
             "/v1/chat/completions",
-            &[("authorization", &bearer), ("content-type", "application/json")],
+            &[
+                ("authorization", &bearer),
+                ("content-type", "application/json"),
+            ],
             &body,
         )
     }
@@ -192,7 +213,12 @@ async fn cells(dialect: Dialect) -> Vec<Arc<Cell>> {
             let Ok(course) = course else { continue };
             for two in [true, false] {
                 let mode = if stream { "stream" } else { "whole" };
-                let id = format!("{}-{}-{mode}-{}", dialect.name(), fault.name, if two { "two" } else { "alone" });
+                let id = format!(
+                    "{}-{}-{mode}-{}",
+                    dialect.name(),
+                    fault.name,
+                    if two { "two" } else { "alone" }
+                );
                 let expected = expected(&fault, course, dialect, stream, two);
                 let mut cell = Cell {
                     id,
@@ -227,11 +253,18 @@ fn catalog(stage: &Stage, cells: &[Arc<Cell>]) -> Catalog {
         let mut targets = Vec::new();
         for (place, timeouts) in cell.places().zip([timeouts.as_str(), ""]) {
             let (account, dialect) = (cell.account(place), cell.scene(place).dialect);
-            catalog =
-                catalog.account_at(&account, &stage.base(cell, place), &format!("{}{timeouts}", dialect.account()));
+            catalog = catalog.account_at(
+                &account,
+                &stage.base(cell, place),
+                &format!("{}{timeouts}", dialect.account()),
+            );
             targets.push(format!("{account}={}", dialect.model()));
         }
-        catalog.model_with(&cell.id, &targets.iter().map(String::as_str).collect::<Vec<_>>(), "")
+        catalog.model_with(
+            &cell.id,
+            &targets.iter().map(String::as_str).collect::<Vec<_>>(),
+            "",
+        )
     })
 }
 
@@ -241,21 +274,41 @@ fn matrix(dialect: Dialect) {
         let cells = cells(dialect).await;
         stage.rehearse(&cells);
         // A status is not to be fixed by a comment, however slow the machine is.
-        let server = "timeouts: { commit_after: 60s }\nlimits: { response_body: 2MiB, event: 2MiB }";
-        let gateway = Arc::new(Gateway::with(catalog(&stage, &cells)).server(server).start().await);
-        let (heavy, mut light): (Vec<_>, Vec<_>) = cells.into_iter().partition(|cell| cell.fault.is_heavy());
+        let server =
+            "timeouts: { commit_after: 60s }\nlimits: { response_body: 2MiB, event: 2MiB }";
+        let gateway = Arc::new(
+            Gateway::with(catalog(&stage, &cells))
+                .server(server)
+                .start()
+                .await,
+        );
+        let (heavy, mut light): (Vec<_>, Vec<_>) =
+            cells.into_iter().partition(|cell| cell.fault.is_heavy());
         // First those with a date: it was written down already.
-        light.sort_by_key(|cell| !(cell.id.contains("429-date") || cell.id.contains("429-provider")));
+        light.sort_by_key(|cell| {
+            !(cell.id.contains("429-date") || cell.id.contains("429-provider"))
+        });
         let mut findings = Findings::default();
         let mut played = 0;
         for wave in light.chunks(AT_ONCE).chain(heavy.chunks(HEAVY_AT_ONCE)) {
             played += wave.len();
-            look_back(&gateway, &stage, act(&gateway, wave).await, played, &mut findings).await;
+            look_back(
+                &gateway,
+                &stage,
+                act(&gateway, wave).await,
+                played,
+                &mut findings,
+            )
+            .await;
         }
         // Why a credential was refused is for the operator to read, and for nobody else.
         let others = |line: &&str| !line.contains("(credential) after credential");
         assert!(
-            !gateway.log().lines().filter(others).any(|line| line.contains(MARK)),
+            !gateway
+                .log()
+                .lines()
+                .filter(others)
+                .any(|line| line.contains(MARK)),
             "an upstream's words are in the log"
         );
         assert!(
@@ -275,9 +328,15 @@ async fn act(gateway: &Arc<Gateway>, cells: &[Arc<Cell>]) -> Vec<Played> {
             let (gateway, cell) = (gateway.clone(), cell.clone());
             spawn(async move {
                 let began = Instant::now();
-                let answer = tokio::time::timeout(Duration::from_secs(60) * SLOWER, ask(&gateway, &cell)).await;
+                let answer =
+                    tokio::time::timeout(Duration::from_secs(60) * SLOWER, ask(&gateway, &cell))
+                        .await;
                 let answer = answer.unwrap_or_else(|_| panic!("{} hangs", cell.id));
-                Played { cell, answer, began }
+                Played {
+                    cell,
+                    answer,
+                    began,
+                }
             })
         })
         .collect();
@@ -307,10 +366,19 @@ async fn ask(gateway: &Gateway, cell: &Cell) -> Option<Response> {
 }
 
 /// Holds what was played against the rules.
-async fn look_back(gateway: &Gateway, stage: &Stage, played: Vec<Played>, all: usize, findings: &mut Findings) {
+async fn look_back(
+    gateway: &Gateway,
+    stage: &Stage,
+    played: Vec<Played>,
+    all: usize,
+    findings: &mut Findings,
+) {
     let mut lines: BTreeMap<String, Vec<Line>> = BTreeMap::new();
     for line in gateway.access_lines(all).await {
-        lines.entry(line["model"].as_str().unwrap_or_default().to_owned()).or_default().push(line);
+        lines
+            .entry(line["model"].as_str().unwrap_or_default().to_owned())
+            .or_default()
+            .push(line);
     }
     let nothing_in_flight = || Some(gateway.status()).filter(check::is_idle);
     let status = eventually("nothing in flight", nothing_in_flight).await;
@@ -319,28 +387,56 @@ async fn look_back(gateway: &Gateway, stage: &Stage, played: Vec<Played>, all: u
     let mut requests: BTreeMap<String, Vec<Request>> = BTreeMap::new();
     for played in &played {
         if let Some(mock) = &played.cell.own {
-            requests.entry(played.cell.account(0)).or_default().extend(settled(mock).await);
+            requests
+                .entry(played.cell.account(0))
+                .or_default()
+                .extend(settled(mock).await);
         }
     }
     for request in settled(&stage.speaking).await {
-        requests.entry(account_of(&request).to_owned()).or_default().push(request);
+        requests
+            .entry(account_of(&request).to_owned())
+            .or_default()
+            .push(request);
     }
-    for Played { cell, answer, began } in played {
+    for Played {
+        cell,
+        answer,
+        began,
+    } in played
+    {
         let mut cell_findings = findings.of(&cell.id);
         check::answer(&mut cell_findings, &cell, answer.as_ref());
-        check::line(&mut cell_findings, &cell, lines.get(&cell.id).map(Vec::as_slice).unwrap_or_default());
+        check::line(
+            &mut cell_findings,
+            &cell,
+            lines.get(&cell.id).map(Vec::as_slice).unwrap_or_default(),
+        );
         check::metrics(&mut cell_findings, &cell, &tallies);
         for place in cell.places() {
-            let requests = requests.get(&cell.account(place)).map(Vec::as_slice).unwrap_or_default();
+            let requests = requests
+                .get(&cell.account(place))
+                .map(Vec::as_slice)
+                .unwrap_or_default();
             check::requests(&mut cell_findings, &cell, place, requests);
-            check::health(&mut cell_findings, &cell, place, &status, looked.duration_since(began));
+            check::health(
+                &mut cell_findings,
+                &cell,
+                place,
+                &status,
+                looked.duration_since(began),
+            );
         }
     }
 }
 
 /// All requests of an upstream, when each has been answered or left.
 async fn settled(mock: &Mock) -> Vec<Request> {
-    let settled =
-        || Some(mock.requests()).filter(|all| all.iter().all(|request| request.over || request.left.is_some()));
+    let settled = || {
+        Some(mock.requests()).filter(|all| {
+            all.iter()
+                .all(|request| request.over || request.left.is_some())
+        })
+    };
     eventually("every request at the upstream is answered or left", settled).await
 }

@@ -23,16 +23,33 @@ fn request(random: &mut fastrand::Rng) -> (&'static str, Value) {
     let fails = if random.u8(..20) == 0 { " fault" } else { "" };
     let text = format!("{tokens}{fails}");
     match random.u8(..7) {
-        0 => ("/v1/chat/completions", json!({"model": "m", "messages": [{"role": "user", "content": text}]})),
+        0 => (
+            "/v1/chat/completions",
+            json!({"model": "m", "messages": [{"role": "user", "content": text}]}),
+        ),
         1 => ("/v1/completions", json!({"model": "m", "prompt": text})),
-        2 => ("/v1/completions", json!({"model": "m", "prompt": text, "stream": true})),
-        3 => ("/v1/rerank", json!({"model": "m", "query": text, "documents": ["a", "b"]})),
-        4 => ("/v1/images/generations", json!({"model": "m", "prompt": text})),
+        2 => (
+            "/v1/completions",
+            json!({"model": "m", "prompt": text, "stream": true}),
+        ),
+        3 => (
+            "/v1/rerank",
+            json!({"model": "m", "query": text, "documents": ["a", "b"]}),
+        ),
+        4 => (
+            "/v1/images/generations",
+            json!({"model": "m", "prompt": text}),
+        ),
         5 => ("/v1/embeddings", json!({"model": "m", "input": text})),
         _ => {
             // Cohere takes 96 at once, and each counts as one.
-            let texts: Vec<String> = (0..random.u64(1..400)).map(|number| format!("{number}{fails}")).collect();
-            ("/v1/embeddings", json!({"model": "vectors", "input": texts}))
+            let texts: Vec<String> = (0..random.u64(1..400))
+                .map(|number| format!("{number}{fails}"))
+                .collect();
+            (
+                "/v1/embeddings",
+                json!({"model": "vectors", "input": texts}),
+            )
         }
     }
 }
@@ -62,9 +79,16 @@ fn answer(request: &Request, counted: &AtomicU64) -> Script {
             json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": count(prompt, 3)})
         }
         ("/v1/completions", true) => {
-            let events = [json!({"choices": choice}), json!({"choices": [], "usage": count(prompt, 5)})];
+            let events = [
+                json!({"choices": choice}),
+                json!({"choices": [], "usage": count(prompt, 5)}),
+            ];
             let [first, last] = events.map(|event| format!("data: {event}\n\n"));
-            return Script::text(200, "text/event-stream", format!("{first}{last}data: [DONE]\n\n"));
+            return Script::text(
+                200,
+                "text/event-stream",
+                format!("{first}{last}data: [DONE]\n\n"),
+            );
         }
         ("/v1/completions", false) => json!({"choices": choice, "usage": count(prompt, 4)}),
         ("/v1/rerank", _) => json!({"results": [], "usage": count(prompt, 0)}),
@@ -105,21 +129,42 @@ async fn adds_up() -> bool {
         .model_with("m", &["a"], PRICE)
         .model_with("vectors", &["c=embed-v4.0"], PRICE)
         .caller_with("caller-0", bounds, &[("one", KEY, bounds)]);
-    let gateway =
-        Gateway::with(catalog).server("log: { format: json, level: warn, access: ./access.log }").start().await;
-    let (next, whole, address) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)), gateway.address);
+    let gateway = Gateway::with(catalog)
+        .server("log: { format: json, level: warn, access: ./access.log }")
+        .start()
+        .await;
+    let (next, whole, address) = (
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicUsize::new(0)),
+        gateway.address,
+    );
     let crowd = (0..CONNECTIONS).map(|number| {
         let (next, whole) = (next.clone(), whole.clone());
         spawn(async move {
             let mut random = fastrand::Rng::with_seed(number as u64);
             let mut connection = client::Connection::plain(address, None).await;
             let authorization = format!("Bearer {KEY}");
-            let fields = [("authorization", authorization.as_str()), ("content-type", "application/json")];
+            let fields = [
+                ("authorization", authorization.as_str()),
+                ("content-type", "application/json"),
+            ];
             while next.fetch_add(1, Ordering::Relaxed) < REQUESTS {
                 let (path, body) = request(&mut random);
-                connection.send(client::request("POST", path, &fields, body.to_string().as_bytes())).await;
+                connection
+                    .send(client::request(
+                        "POST",
+                        path,
+                        &fields,
+                        body.to_string().as_bytes(),
+                    ))
+                    .await;
                 let answer = connection.response().await;
-                assert!(matches!(answer.status, 200 | 400), "{path}: {} {}", answer.status, answer.text());
+                assert!(
+                    matches!(answer.status, 200 | 400),
+                    "{path}: {} {}",
+                    answer.status,
+                    answer.text()
+                );
                 whole.fetch_add(usize::from(answer.status == 200), Ordering::Relaxed);
             }
         })
@@ -127,12 +172,21 @@ async fn adds_up() -> bool {
     for one in crowd.collect::<Vec<_>>() {
         one.await.expect("a caller without a panic");
     }
-    eventually("all is settled", || (gateway.status()["exchanges"] == 0).then_some(())).await;
-    eventually("the ledger is written", || (gateway.status()["ledger"]["waiting"] == 0).then_some(())).await;
+    eventually("all is settled", || {
+        (gateway.status()["exchanges"] == 0).then_some(())
+    })
+    .await;
+    eventually("the ledger is written", || {
+        (gateway.status()["ledger"]["waiting"] == 0).then_some(())
+    })
+    .await;
     let log = gateway.conf.parent().expect("a folder").join("access.log");
     let lines = eventually("all access lines", || {
         let text = std::fs::read_to_string(&log).ok()?;
-        let lines: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let lines: Vec<Value> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
         (lines.len() == REQUESTS).then_some(lines)
     })
     .await;
@@ -142,8 +196,16 @@ async fn adds_up() -> bool {
     }
     let [lines, ledger, limits] = books.each_ref().map(|book| book["caller-0/one"]);
     assert_eq!((ledger, limits), (lines, lines));
-    let Sum { requests, tokens, usd } = lines;
-    assert_eq!((requests, tokens), (REQUESTS as u64, counted.load(Ordering::Relaxed)), "what the upstream counted");
+    let Sum {
+        requests,
+        tokens,
+        usd,
+    } = lines;
+    assert_eq!(
+        (requests, tokens),
+        (REQUESTS as u64, counted.load(Ordering::Relaxed)),
+        "what the upstream counted"
+    );
     assert!(usd > 0 && whole.load(Ordering::Relaxed) > REQUESTS * 3 / 4);
     true
 }

@@ -13,8 +13,12 @@ use crate::support::gateway::BINARY;
 use crate::support::{Catalog, Gateway, Mock, chat, eventually, run};
 
 /// None of them looks like a secret to somebody who goes by prefixes.
-const SECRETS: [&str; 4] =
-    ["wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEK1", "6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f", "Tr0ub4dor", "correcthorse"];
+const SECRETS: [&str; 4] = [
+    "wJalrXUtnFEMI/K7MDENG/bPxRfiCYzEXAMPLEK1",
+    "6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f",
+    "Tr0ub4dor",
+    "correcthorse",
+];
 const HASH: &str = "\"sha256:0101010101010101010101010101010101010101010101010101010101010101\"";
 
 /// Fields of an account with a secret (`@`) in the wrong place.
@@ -97,7 +101,11 @@ fn wrong(secret: &str) -> (String, Vec<usize>) {
             let line = lines.len();
             let hash = HASH.replace("sha256:0101", &format!("sha256:{line:04}"));
             let fields = fields.replace('@', secret).replace("HASH", &hash);
-            let entry = if fields.contains(": ") { format!("{{ {fields} }}") } else { fields };
+            let entry = if fields.contains(": ") {
+                format!("{{ {fields} }}")
+            } else {
+                fields
+            };
             text.push_str(&format!("  x{nth}: {entry}\n"));
             lines.push(text.lines().count());
         }
@@ -113,7 +121,12 @@ fn wrong(secret: &str) -> (String, Vec<usize>) {
 #[track_caller]
 fn is_discreet(whence: &str, said: &str, secret: &str) {
     // Two edits do not make another secret of it.
-    for secret in [secret, &secret[..secret.len() - 2], &secret.to_lowercase(), &secret.to_uppercase()] {
+    for secret in [
+        secret,
+        &secret[..secret.len() - 2],
+        &secret.to_lowercase(),
+        &secret.to_uppercase(),
+    ] {
         assert!(!said.contains(secret), "{secret} is in {whence}:\n{said}");
     }
 }
@@ -156,7 +169,12 @@ fn s06_a_secret_in_whatever_field_is_told_by_its_place_only() {
             format!("{secret}\n"),
         ] {
             folder.write("catalog.yaml", &text);
-            for command in [&["check"][..], &["serve"], &["key", "list", "--conf", "."], &["prices", "--conf", "."]] {
+            for command in [
+                &["check"][..],
+                &["serve"],
+                &["key", "list", "--conf", "."],
+                &["prices", "--conf", "."],
+            ] {
                 let ran = folder.run(command);
                 assert_eq!(ran.status.code(), Some(1), "{}", said(&ran));
                 assert!(
@@ -202,7 +220,11 @@ fn s06_nor_is_one_in_server_yaml() {
             for command in ["check", "serve"] {
                 let ran = folder.run(&[command]);
                 assert_eq!(ran.status.code(), Some(1), "{text}: {}", said(&ran));
-                assert!(ran.stderr.contains("server.yaml:1 "), "{text}: {}", ran.stderr);
+                assert!(
+                    ran.stderr.contains("server.yaml:1 "),
+                    "{text}: {}",
+                    ran.stderr
+                );
                 is_discreet(text, &said(&ran), secret);
             }
         }
@@ -214,13 +236,26 @@ fn s06_nor_one_on_the_command_line() {
     // Where it is looked for if nobody says.
     let folder = Folder::new(&[(
         "conf/catalog.yaml",
-        &format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: {{ prod: {{ hash: {HASH} }} }} }} }}\n"),
+        &format!(
+            "accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: {{ prod: {{ hash: {HASH} }} }} }} }}\n"
+        ),
     )]);
     let path = folder.path().join("ledger.sqlite");
-    folder.write("conf/server.yaml", format!("ledger: {{ path: {path:?} }}\n"));
+    folder.write(
+        "conf/server.yaml",
+        format!("ledger: {{ path: {path:?} }}\n"),
+    );
     drop(crate::ledger::fill(&path));
-    let known = Command::new(BINARY).args(["usage", "--caller", "acme"]).current_dir(folder.path()).output().unwrap();
-    assert!(known.status.success(), "{}", String::from_utf8_lossy(&known.stderr));
+    let known = Command::new(BINARY)
+        .args(["usage", "--caller", "acme"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(
+        known.status.success(),
+        "{}",
+        String::from_utf8_lossy(&known.stderr)
+    );
     for secret in SECRETS {
         let id = format!("acme/{}", secret.replace('/', "-"));
         let option = format!("--{secret}");
@@ -242,7 +277,9 @@ fn s06_nor_one_on_the_command_line() {
             &["key", "expire", "acme/prod", "--at", "@"],
             &["key", "expire", "acme/prod", "--in", "@"],
             &["key", "new", "--caller", "@", "--name", "x"],
-            &["key", "new", "--caller", "acme", "--name", "x", "--model", "@ x"],
+            &[
+                "key", "new", "--caller", "acme", "--name", "x", "--model", "@ x",
+            ],
             &["key", "rotate", "acme/prod", "--overlap", "@"],
             &["usage", "--by", "@"],
             &["usage", "--since", "@"],
@@ -266,12 +303,30 @@ fn s06_nor_one_on_the_command_line() {
                 })
                 .collect();
             let spaced = format!("{secret} x");
-            let given: Vec<&str> =
-                given.into_iter().map(|argument| if argument == "@ x" { spaced.as_str() } else { argument }).collect();
-            let output = Command::new(BINARY).args(&given).current_dir(folder.path()).output().unwrap();
-            let said =
-                format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-            assert!(!output.status.success() && !said.is_empty(), "{arguments:?}: {said}");
+            let given: Vec<&str> = given
+                .into_iter()
+                .map(|argument| {
+                    if argument == "@ x" {
+                        spaced.as_str()
+                    } else {
+                        argument
+                    }
+                })
+                .collect();
+            let output = Command::new(BINARY)
+                .args(&given)
+                .current_dir(folder.path())
+                .output()
+                .unwrap();
+            let said = format!(
+                "{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
+            assert!(
+                !output.status.success() && !said.is_empty(),
+                "{arguments:?}: {said}"
+            );
             is_discreet(&format!("{arguments:?}"), &said, secret);
         }
     }
@@ -286,13 +341,19 @@ fn s06_nor_one_in_an_edit_of_a_running_gateway() {
             let (text, lines) = wrong(secret);
             gateway.write_catalog(&text);
             let place = format!("catalog.yaml:{} ", lines[0]);
-            let refused = || gateway.status()["catalog"]["last_refusal"].to_string().contains(&place).then_some(());
+            let refused = || {
+                gateway.status()["catalog"]["last_refusal"]
+                    .to_string()
+                    .contains(&place)
+                    .then_some(())
+            };
             eventually("it is refused", refused).await;
             is_discreet("/status", &gateway.status().to_string(), secret);
             is_discreet("/metrics", &gateway.admin("/metrics").1, secret);
             is_discreet("the log", &gateway.log(), secret);
             gateway.write_catalog(Catalog::over(&mock).to_string());
-            let mended = || (gateway.status()["catalog"]["last_refusal"]["standing"] == false).then_some(());
+            let mended =
+                || (gateway.status()["catalog"]["last_refusal"]["standing"] == false).then_some(());
             eventually("it is mended", mended).await;
         }
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
@@ -349,12 +410,18 @@ fn an_account_with_its_preset_alone_is_served() {
 
 #[test]
 fn a_port_belongs_into_the_address() {
-    let folder =
-        Folder::new(&[("catalog.yaml", "accounts:\n  a: { dialect: openai, port: 8000 }\nmodels: {}\ncallers: {}\n")]);
+    let folder = Folder::new(&[(
+        "catalog.yaml",
+        "accounts:\n  a: { dialect: openai, port: 8000 }\nmodels: {}\ncallers: {}\n",
+    )]);
     let ran = folder.run(&["check"]);
     let told = "catalog.yaml:2 accounts.a.port: unknown field: the port is a part of the address: write `base_url: \
      http://127.0.0.1:8000/v1`";
-    assert!(!ran.status.success() && ran.stderr.contains(told), "{}", said(&ran));
+    assert!(
+        !ran.status.success() && ran.stderr.contains(told),
+        "{}",
+        said(&ran)
+    );
 }
 
 /// What a newcomer does, from an empty folder on.
@@ -371,7 +438,10 @@ fn from_nothing_to_a_key_that_works() {
         let conf = folder.path().to_str().unwrap();
         let checked = folder.run(&["check"]);
         assert!(
-            checked.status.success() && checked.stdout.contains("fine. 1 file, 1 account, 2 models, 0 callers"),
+            checked.status.success()
+                && checked
+                    .stdout
+                    .contains("fine. 1 file, 1 account, 2 models, 0 callers"),
             "{}",
             said(&checked)
         );
@@ -386,8 +456,21 @@ fn from_nothing_to_a_key_that_works() {
 
         let gateway = Gateway::with(catalog).start().await;
         let conf_of_gateway = gateway.conf.to_str().unwrap();
-        let ran = folder.run(&["key", "new", "--caller", "acme", "--name", "prod", "--conf", conf_of_gateway]);
-        assert!(!ran.status.success() && ran.stdout.is_empty(), "{}", said(&ran));
+        let ran = folder.run(&[
+            "key",
+            "new",
+            "--caller",
+            "acme",
+            "--name",
+            "prod",
+            "--conf",
+            conf_of_gateway,
+        ]);
+        assert!(
+            !ran.status.success() && ran.stdout.is_empty(),
+            "{}",
+            said(&ran)
+        );
         assert!(
             ran.stderr.contains("there is no such caller")
                 && ran.stderr.contains("--create")
@@ -395,7 +478,10 @@ fn from_nothing_to_a_key_that_works() {
             "{}",
             ran.stderr
         );
-        assert!(!gateway.conf.join("catalog.d").exists(), "a command that fails leaves nothing");
+        assert!(
+            !gateway.conf.join("catalog.d").exists(),
+            "a command that fails leaves nothing"
+        );
 
         let ran = folder.run(&[
             "key",
@@ -411,12 +497,15 @@ fn from_nothing_to_a_key_that_works() {
             conf_of_gateway,
         ]);
         assert!(
-            ran.status.success() && ran.stderr.contains("the caller acme is new\n") && !ran.stderr.contains("warning"),
+            ran.status.success()
+                && ran.stderr.contains("the caller acme is new\n")
+                && !ran.stderr.contains("warning"),
             "{}",
             said(&ran)
         );
         let secret = ran.stdout.trim().to_owned();
-        let written = std::fs::read_to_string(gateway.conf.join("catalog.d/keys-acme.yaml")).unwrap();
+        let written =
+            std::fs::read_to_string(gateway.conf.join("catalog.d/keys-acme.yaml")).unwrap();
         let hash = canary::hash(&secret);
         let beginning = secret.rsplit_once('-').unwrap().0;
         assert_eq!(
@@ -425,14 +514,32 @@ fn from_nothing_to_a_key_that_works() {
                 "callers:\n  acme:\n    models: [m]\n    keys:\n      prod:\n        hash: {hash} # {beginning}-…\n"
             )
         );
-        assert!(ran.stderr.contains("keys-acme.yaml:6."), "it says where the key stands: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("keys-acme.yaml:6."),
+            "it says where the key stands: {}",
+            ran.stderr
+        );
         let served = || (gateway.generation() == 2).then_some(());
         eventually("the key is live", served).await;
-        let answer = gateway.raw(crate::support::client::post_as(&secret, &chat("m"))).await;
+        let answer = gateway
+            .raw(crate::support::client::post_as(&secret, &chat("m")))
+            .await;
         assert_eq!(answer.status, 200, "{}", answer.text());
-        gateway.raw(crate::support::client::post_as(&secret, &chat("n"))).await.is_error(404, "model_not_found");
-        let ran =
-            folder.run(&["key", "new", "--caller", "acme", "--name", "ci", "--create", "--conf", conf_of_gateway]);
+        gateway
+            .raw(crate::support::client::post_as(&secret, &chat("n")))
+            .await
+            .is_error(404, "model_not_found");
+        let ran = folder.run(&[
+            "key",
+            "new",
+            "--caller",
+            "acme",
+            "--name",
+            "ci",
+            "--create",
+            "--conf",
+            conf_of_gateway,
+        ]);
         assert!(
             !ran.status.success()
                 && ran.stderr.contains(
@@ -444,20 +551,30 @@ fn from_nothing_to_a_key_that_works() {
         );
 
         // Without models named, every one, and that is said.
-        let ran = folder.run(&["key", "new", "--caller", "all", "--name", "k", "--create", "--conf", conf]);
+        let ran = folder.run(&[
+            "key", "new", "--caller", "all", "--name", "k", "--create", "--conf", conf,
+        ]);
         assert!(
-            ran.status.success() && ran.stderr.contains("the caller all is new, and may use every model"),
+            ran.status.success()
+                && ran
+                    .stderr
+                    .contains("the caller all is new, and may use every model"),
             "{}",
             said(&ran)
         );
         let checked = folder.run(&["check"]);
-        assert!(checked.stdout.contains("1 caller, 1 key, 0 warnings"), "{}", said(&checked));
+        assert!(
+            checked.stdout.contains("1 caller, 1 key, 0 warnings"),
+            "{}",
+            said(&checked)
+        );
     });
 }
 
 #[test]
 fn a_deleted_key_opens_nothing_and_leaves_the_rest_byte_for_byte() {
-    const CATALOG: &str = "accounts: { d: { dialect: demo } }\nmodels: { m: { targets: [{ account: d }] } }\n";
+    const CATALOG: &str =
+        "accounts: { d: { dialect: demo } }\nmodels: { m: { targets: [{ account: d }] } }\n";
     let hash = |n: usize| format!("sha256:{n:064}");
     let keys = format!(
         "# ours\r\ncallers:\r\n  acme: # theirs\r\n    models: [m]\r\n    keys:\r\n      # the first\r\n      a:\r\n        hash: {}\r\n        # limits: later\r\n      b: # second\r\n        hashes:\r\n        - {{ hash: \"{}\", until: 2030-01-01 }}\r\n        - hash: {} # sk-b-…\r\n      # the third\r\n      c: {{ hash: \"{}\" }} # c\r\n",
@@ -482,16 +599,26 @@ fn a_deleted_key_opens_nothing_and_leaves_the_rest_byte_for_byte() {
     let file = || std::fs::read_to_string(folder.path().join("catalog.d/keys.yaml")).unwrap();
     let ran = delete("acme/b");
     assert!(
-        ran.status.success() && ran.stdout.contains("acme/b is deleted from ") && ran.stdout.contains("keys.yaml:10"),
+        ran.status.success()
+            && ran.stdout.contains("acme/b is deleted from ")
+            && ran.stdout.contains("keys.yaml:10"),
         "{}",
         said(&ran)
     );
     let (before, rest) = keys.split_once("      b: # second").unwrap();
-    let without_b = format!("{before}{}", &rest[rest.find("      # the third").unwrap()..]);
+    let without_b = format!(
+        "{before}{}",
+        &rest[rest.find("      # the third").unwrap()..]
+    );
     assert_eq!(file(), without_b);
     assert!(delete("acme/a").status.success());
-    let without_a =
-        without_b.replace(&format!("      a:\r\n        hash: {}\r\n        # limits: later\r\n", hash(1)), "");
+    let without_a = without_b.replace(
+        &format!(
+            "      a:\r\n        hash: {}\r\n        # limits: later\r\n",
+            hash(1)
+        ),
+        "",
+    );
     assert_eq!(file(), without_a);
     // The last: the caller stays, without keys.
     assert!(delete("acme/c").status.success());
@@ -501,27 +628,58 @@ fn a_deleted_key_opens_nothing_and_leaves_the_rest_byte_for_byte() {
     assert_eq!(file(), none);
     assert!(delete("flow/x").status.success());
     let main = std::fs::read_to_string(folder.path().join("catalog.yaml")).unwrap();
-    assert_eq!(main, format!("{CATALOG}callers: {{ flow: {{ keys: {{ y: {{ hash: \"{}\" }} }} }} }}\n", hash(6)));
+    assert_eq!(
+        main,
+        format!(
+            "{CATALOG}callers: {{ flow: {{ keys: {{ y: {{ hash: \"{}\" }} }} }} }}\n",
+            hash(6)
+        )
+    );
     let again = delete("flow/x");
     assert!(
-        !again.status.success() && again.stderr.contains("there is no key flow/x; did you mean flow/y?"),
+        !again.status.success()
+            && again
+                .stderr
+                .contains("there is no key flow/x; did you mean flow/y?"),
         "{}",
         said(&again)
     );
     let ran = folder.run(&["key", "list", "--conf", conf]);
-    assert!(ran.stdout.contains("flow/y") && !ran.stdout.contains("acme/"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("flow/y") && !ran.stdout.contains("acme/"),
+        "{}",
+        ran.stdout
+    );
     // Its name is free again.
-    assert!(folder.run(&["key", "new", "--caller", "acme", "--name", "b", "--conf", conf]).status.success());
+    assert!(
+        folder
+            .run(&[
+                "key", "new", "--caller", "acme", "--name", "b", "--conf", conf
+            ])
+            .status
+            .success()
+    );
     let ran = folder.run(&["key", "delete", "acme/b", "--conf", conf]);
-    assert!(ran.status.success() && ran.stdout.contains("keys-acme.yaml"), "{}", said(&ran));
+    assert!(
+        ran.status.success() && ran.stdout.contains("keys-acme.yaml"),
+        "{}",
+        said(&ran)
+    );
     assert!(folder.run(&["check"]).status.success());
 }
 
 /// A shell's line in the folder, with this file mode creation mask.
 fn shell(folder: &Folder, umask: &str, line: &str) -> (bool, String) {
     let script = format!("umask {umask}; {}", line.replace("portcullis", BINARY));
-    let output = Command::new("sh").args(["-c", &script]).current_dir(folder.path()).output().unwrap();
-    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    let output = Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 #[test]
@@ -535,7 +693,11 @@ fn s08_a_secret_in_a_file_that_others_can_read_is_warned_of() {
     let rotate = "portcullis key rotate --conf . acme/a";
     let (done, said) = shell(&folder, "022", &format!("{rotate} >> b.key"));
     assert!(done && said.contains(open), "{said}");
-    for line in [format!("{rotate} > c.key"), format!("{rotate} | cat > d.key"), format!("{rotate} > /dev/null")] {
+    for line in [
+        format!("{rotate} > c.key"),
+        format!("{rotate} | cat > d.key"),
+        format!("{rotate} > /dev/null"),
+    ] {
         let umask = if line.contains("c.key") { "077" } else { "022" };
         let (done, said) = shell(&folder, umask, &line);
         assert!(done && !said.contains("warning"), "{line}: {said}");
@@ -546,10 +708,14 @@ fn s08_a_secret_in_a_file_that_others_can_read_is_warned_of() {
 fn check_finds_nothing_in_what_ships_and_what_key_new_writes() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("conf");
     let shipped = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
-    let folder = Folder::new(&[("server.yaml", &shipped("server.yaml")), ("catalog.yaml", &shipped("catalog.yaml"))]);
+    let folder = Folder::new(&[
+        ("server.yaml", &shipped("server.yaml")),
+        ("catalog.yaml", &shipped("catalog.yaml")),
+    ]);
     // As git writes it.
     for name in ["server.yaml", "catalog.yaml"] {
-        std::fs::set_permissions(folder.path().join(name), PermissionsExt::from_mode(0o644)).unwrap();
+        std::fs::set_permissions(folder.path().join(name), PermissionsExt::from_mode(0o644))
+            .unwrap();
     }
     let fine = |what: &str| {
         let ran = folder.run(&["check"]);
@@ -577,17 +743,40 @@ fn check_finds_nothing_in_what_ships_and_what_key_new_writes() {
 
 #[test]
 fn a_key_whose_secret_nobody_got_is_not_made() {
-    let folder = Folder::new(&[("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: { acme: {} }\n")]);
+    let folder = Folder::new(&[(
+        "catalog.yaml",
+        "accounts: {}\nmodels: {}\ncallers: { acme: {} }\n",
+    )]);
     // A device that takes nothing.
-    let (done, said) = shell(&folder, "022", "portcullis key new --conf . --caller acme --name a > /dev/full");
-    assert!(!done && said.contains("the secret could not be printed: no key was made"), "{said}");
+    let (done, said) = shell(
+        &folder,
+        "022",
+        "portcullis key new --conf . --caller acme --name a > /dev/full",
+    );
+    assert!(
+        !done && said.contains("the secret could not be printed: no key was made"),
+        "{said}"
+    );
     assert!(!folder.path().join("catalog.d").exists());
-    assert!(shell(&folder, "022", "portcullis key new --conf . --caller acme --name a > a.key").0);
+    assert!(
+        shell(
+            &folder,
+            "022",
+            "portcullis key new --conf . --caller acme --name a > a.key"
+        )
+        .0
+    );
     let file = || std::fs::read_to_string(folder.path().join("catalog.d/keys-acme.yaml")).unwrap();
     let before = file();
-    for command in ["key new --conf . --caller acme --name b", "key rotate --conf . acme/a --overlap 0s"] {
+    for command in [
+        "key new --conf . --caller acme --name b",
+        "key rotate --conf . acme/a --overlap 0s",
+    ] {
         let (done, said) = shell(&folder, "022", &format!("portcullis {command} > /dev/full"));
-        assert!(!done && said.contains("the secret could not be printed: "), "{command}: {said}");
+        assert!(
+            !done && said.contains("the secret could not be printed: "),
+            "{command}: {said}"
+        );
         assert_eq!(file(), before, "{command}");
     }
 }
@@ -610,13 +799,25 @@ fn warnings_are_told_beside_errors() {
             assert!(ran.stderr.contains(told), "no {told:?} in {}", ran.stderr);
         }
     }
-    assert!(folder.run(&["check"]).stderr.ends_with(": 1 error, 3 warnings\n"), "{}", folder.run(&["check"]).stderr);
+    assert!(
+        folder
+            .run(&["check"])
+            .stderr
+            .ends_with(": 1 error, 3 warnings\n"),
+        "{}",
+        folder.run(&["check"]).stderr
+    );
     // Where there is no folder, that is said, and once.
-    let nowhere = Command::new(BINARY).args(["check"]).current_dir(folder.path()).output().unwrap();
+    let nowhere = Command::new(BINARY)
+        .args(["check"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&nowhere.stderr).into_owned();
     if !std::path::Path::new("/etc/portcullis").exists() {
         assert!(
-            said.starts_with("conf: this folder does not exist: use `--conf DIR`") && said.lines().count() == 2,
+            said.starts_with("conf: this folder does not exist: use `--conf DIR`")
+                && said.lines().count() == 2,
             "{said}"
         );
     }
@@ -629,14 +830,28 @@ fn a_browser_at_the_callers_address_is_told_what_this_is() {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
         let fields = [("accept", "text/html,application/xhtml+xml,*/*;q=0.8")];
-        let page = gateway.raw(crate::support::client::request("GET", "/", &fields, b"")).await;
+        let page = gateway
+            .raw(crate::support::client::request("GET", "/", &fields, b""))
+            .await;
         let text = page.text();
         assert_eq!((page.status, text.lines().count()), (200, 5), "{text}");
-        assert!(text.contains("Portcullis") && text.contains("docs/src"), "{text}");
-        assert!(!text.contains(&gateway.admin.to_string()) && !text.contains("9090"), "{text}");
-        assert!(page.field("content-type").is_some_and(|kind| kind.starts_with("text/plain")));
+        assert!(
+            text.contains("Portcullis") && text.contains("docs/src"),
+            "{text}"
+        );
+        assert!(
+            !text.contains(&gateway.admin.to_string()) && !text.contains("9090"),
+            "{text}"
+        );
+        assert!(
+            page.field("content-type")
+                .is_some_and(|kind| kind.starts_with("text/plain"))
+        );
         // Programs get what they always got.
         gateway.get("/").await.is_error(404, "unknown_url");
-        gateway.raw(crate::support::client::request("POST", "/", &fields, b"")).await.is_error(404, "unknown_url");
+        gateway
+            .raw(crate::support::client::request("POST", "/", &fields, b""))
+            .await
+            .is_error(404, "unknown_url");
     });
 }

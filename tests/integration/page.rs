@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 
 use crate::support::canary::{ADMIN_KEY, KEY};
 use crate::support::process::Process;
-use crate::support::{Catalog, Gateway, Mock, PATIENCE, Script, chat, chat_stream, client, run_within, spawn};
+use crate::support::{
+    Catalog, Gateway, Mock, PATIENCE, Script, chat, chat_stream, client, run_within, spawn,
+};
 
 /// The time in which the page shows a change. It asks each second; what it did not ask for the
 /// gateway would find in five seconds.
@@ -33,10 +35,20 @@ struct Browser {
 impl Browser {
     fn start(scenario: &str, gateway: &Gateway, env: &[(&str, &str)]) -> Browser {
         let mut program = Command::new("node");
-        program.args(["tests/browser/page.mjs", scenario]).current_dir(env!("CARGO_MANIFEST_DIR"));
-        program.env("MODULES", modules()).env("PAGE", format!("http://{}/", gateway.admin)).env("NO_PROXY", "*");
-        program.env("SHOT", modules().join(format!("{scenario}.png"))).envs(env.iter().copied());
-        Browser { process: Process::spawn(&mut program), read: 0 }
+        program
+            .args(["tests/browser/page.mjs", scenario])
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
+        program
+            .env("MODULES", modules())
+            .env("PAGE", format!("http://{}/", gateway.admin))
+            .env("NO_PROXY", "*");
+        program
+            .env("SHOT", modules().join(format!("{scenario}.png")))
+            .envs(env.iter().copied());
+        Browser {
+            process: Process::spawn(&mut program),
+            read: 0,
+        }
     }
 
     /// Waits until the scenario prints this line, and returns when it was seen.
@@ -46,13 +58,20 @@ impl Browser {
             let text = String::from_utf8_lossy(&self.process.stdout()).into_owned();
             let whole = text.rfind('\n').map_or("", |end| &text[..end]);
             if let Some(line) = whole.lines().nth(self.read) {
-                assert!(line.starts_with(wanted), "expected {wanted:?}, got {line:?}");
+                assert!(
+                    line.starts_with(wanted),
+                    "expected {wanted:?}, got {line:?}"
+                );
                 println!("{line}");
                 self.read += 1;
                 return Instant::now();
             }
             let ended = self.process.exited();
-            assert!(ended.is_none() && start.elapsed() < LONG, "{wanted:?} did not come: {}", self.process.stderr());
+            assert!(
+                ended.is_none() && start.elapsed() < LONG,
+                "{wanted:?} did not come: {}",
+                self.process.stderr()
+            );
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -63,7 +82,11 @@ impl Browser {
         let status = loop {
             match self.process.exited() {
                 Some(status) => break status,
-                None => assert!(start.elapsed() < LONG, "the scenario hangs: {}", self.process.stderr()),
+                None => assert!(
+                    start.elapsed() < LONG,
+                    "the scenario hangs: {}",
+                    self.process.stderr()
+                ),
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
@@ -76,9 +99,15 @@ impl Browser {
 
 /// Where `setup.sh` has put what drives the browser.
 fn modules() -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .expect("the target folder");
     let place = target.join("browser");
-    assert!(place.join(".made-from").exists(), "{} is not there: run tests/browser/setup.sh", place.display());
+    assert!(
+        place.join(".made-from").exists(),
+        "{} is not there: run tests/browser/setup.sh",
+        place.display()
+    );
     place
 }
 
@@ -98,11 +127,21 @@ async fn alone(scenario: &str) {
 /// A model on all accounts, and one on the first account only: if that is out, nobody can answer.
 fn catalog(mocks: &[&Mock]) -> Catalog {
     let ids = ["a", "b", "c"];
-    let catalog = mocks.iter().zip(ids).fold(Catalog::new(), |catalog, (mock, id)| catalog.account(id, mock));
-    let targets: Vec<_> = ids[..mocks.len()].iter().map(|id| format!("{id}=m")).collect();
+    let catalog = mocks
+        .iter()
+        .zip(ids)
+        .fold(Catalog::new(), |catalog, (mock, id)| {
+            catalog.account(id, mock)
+        });
+    let targets: Vec<_> = ids[..mocks.len()]
+        .iter()
+        .map(|id| format!("{id}=m"))
+        .collect();
     let targets: Vec<_> = targets.iter().map(String::as_str).collect();
     let price = "price: { input: 1, output: 2 }";
-    catalog.model_with("m", &targets, price).model_with("only-a", &["a=m"], price)
+    catalog
+        .model_with("m", &targets, price)
+        .model_with("only-a", &["a=m"], price)
 }
 
 async fn some_requests(gateway: &Gateway) {
@@ -115,7 +154,9 @@ async fn some_requests(gateway: &Gateway) {
 
 /// Returns whether a breaker of this account is open.
 fn is_open(gateway: &Gateway, account: &str) -> bool {
-    breakers(gateway, account).iter().any(|state| state == "open")
+    breakers(gateway, account)
+        .iter()
+        .any(|state| state == "open")
 }
 
 /// Returns the states of the breakers of this account.
@@ -168,18 +209,30 @@ async fn outage() -> Vec<(&'static str, Duration)> {
     browser.line("now break").await;
     let broken = break_down(&gateway, &first, "a").await;
     for seen in ["saw cell", "saw trail", "saw problem", "saw verdict"] {
-        times.push((seen, browser.line(seen).await.saturating_duration_since(broken)));
+        times.push((
+            seen,
+            browser.line(seen).await.saturating_duration_since(broken),
+        ));
     }
     browser.line("now mend").await;
     first.by(crate::support::mock::natural);
     let mended = loop {
         gateway.post(&chat("m")).await;
-        if breakers(&gateway, "a").iter().all(|state| state == "closed") {
+        if breakers(&gateway, "a")
+            .iter()
+            .all(|state| state == "closed")
+        {
             break Instant::now();
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
-    times.push(("saw cell back", browser.line("saw cell back").await.saturating_duration_since(mended)));
+    times.push((
+        "saw cell back",
+        browser
+            .line("saw cell back")
+            .await
+            .saturating_duration_since(mended),
+    ));
     browser.line("saw verdict back").await;
     browser.end().await;
     times.retain(|(_, after)| *after > SOON);
@@ -218,8 +271,22 @@ fn hostile_texts_stay_texts() {
                 ("x-request-id", EVIL),
                 ("x-portcullis-session", EVIL),
             ];
-            gateway.raw(client::request("POST", "/v1/chat/completions", &fields, body.as_bytes())).await;
-            gateway.raw(client::request("GET", "/<img/src=x/onerror=window.hacked=1>", &fields, b"")).await;
+            gateway
+                .raw(client::request(
+                    "POST",
+                    "/v1/chat/completions",
+                    &fields,
+                    body.as_bytes(),
+                ))
+                .await;
+            gateway
+                .raw(client::request(
+                    "GET",
+                    "/<img/src=x/onerror=window.hacked=1>",
+                    &fields,
+                    b"",
+                ))
+                .await;
         }
         Browser::start("hostile", &gateway, &[]).end().await;
     });
@@ -264,7 +331,10 @@ fn other_names_and_other_sites_are_refused() {
         let gateway = Gateway::start(catalog(&[&mock])).await;
         break_down(&gateway, &mock, "a").await;
         Browser::start("strangers", &gateway, &[]).end().await;
-        assert!(!gateway.log().contains("was reset by an operator"), "another site has reset an account");
+        assert!(
+            !gateway.log().contains("was reset by an operator"),
+            "another site has reset an account"
+        );
     });
 }
 
@@ -275,10 +345,18 @@ fn alone_the_first_paint_is_soon_however_much_there_is() {
     run(async {
         let mock = Mock::start().await;
         let accounts = ["a", "b", "c", "d", "e"];
-        let catalog = accounts.iter().fold(Catalog::new(), |catalog, id| catalog.account(id, &mock));
-        let catalog = (0..200).fold(catalog, |catalog, n| catalog.model(&format!("model-{n:03}"), &accounts));
+        let catalog = accounts
+            .iter()
+            .fold(Catalog::new(), |catalog, id| catalog.account(id, &mock));
+        let catalog = (0..200).fold(catalog, |catalog, n| {
+            catalog.model(&format!("model-{n:03}"), &accounts)
+        });
         let catalog = (0..1000).fold(catalog, |catalog, n| {
-            catalog.caller(&format!("caller-{n:04}"), &format!("sk-CaNaRy-caller-many-{n:04}-0123456789abcdefgh"), "")
+            catalog.caller(
+                &format!("caller-{n:04}"),
+                &format!("sk-CaNaRy-caller-many-{n:04}-0123456789abcdefgh"),
+                "",
+            )
         });
         let gateway = Arc::new(Gateway::start(catalog).await);
         let senders = (0..4).map(|sender| {
@@ -287,7 +365,10 @@ fn alone_the_first_paint_is_soon_however_much_there_is() {
                 let mut connection = gateway.connect().await;
                 for n in 0..500 {
                     let model = format!("model-{:03}", (sender * 500 + n) % 200);
-                    assert!(connection.send(client::post(&chat(&model))).await, "it is sent");
+                    assert!(
+                        connection.send(client::post(&chat(&model))).await,
+                        "it is sent"
+                    );
                     assert_eq!(connection.response().await.status, 200);
                 }
             })
@@ -329,7 +410,9 @@ fn with_an_admin_key_the_page_works_for_those_who_have_it() {
             .env("ADMIN_KEY", ADMIN_KEY)
             .start()
             .await;
-        Browser::start("ask", &gateway, &[("KEY", KEY), ("ADMIN_KEY", ADMIN_KEY)]).end().await;
+        Browser::start("ask", &gateway, &[("KEY", KEY), ("ADMIN_KEY", ADMIN_KEY)])
+            .end()
+            .await;
     });
 }
 
@@ -338,7 +421,9 @@ fn every_region_shows_what_there_is() {
     run(async {
         let mock = Mock::start().await;
         let limited = "limits: { usd_per_month: 10, requests_per_minute: 600 }";
-        let catalog = catalog(&[&mock]).without_acme().caller("acme", KEY, limited);
+        let catalog = catalog(&[&mock])
+            .without_acme()
+            .caller("acme", KEY, limited);
         let gateway = Gateway::start(catalog.clone()).await;
         some_requests(&gateway).await;
         let mut browser = Browser::start("regions", &gateway, &[]);
@@ -360,6 +445,14 @@ fn its_parts_do_what_they_say() {
 fn its_types_fit() {
     let checker = modules().join("node_modules/.bin/tsc");
     let mut program = Command::new(checker);
-    let output = program.args(["-p", "tests/browser"]).current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("tsc");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let output = program
+        .args(["-p", "tests/browser"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("tsc");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
 }

@@ -8,13 +8,16 @@ use crate::support::folder::Folder;
 use crate::support::script::{completion, delta, finish};
 use crate::support::{Catalog, Gateway, Mock, Script, chat, chat_stream, eventually, run};
 
-const PRICE: &str =
-    "price: { input: 3, output: 15, cached_input: 0.3, cache_write: 3.75, thinking: 5, per_request: 0.01 }";
+const PRICE: &str = "price: { input: 3, output: 15, cached_input: 0.3, cache_write: 3.75, thinking: 5, per_request: 0.01 }";
 
 /// A caller who is told what answers cost, and model `m` at this account.
 fn told(mock: &Mock, account: &str, model: &str) -> Catalog {
-    let catalog = Catalog::new().without_acme().caller("acme", KEY, "expose_cost: true");
-    catalog.account_with("a", mock, account).model_with("m", &["a"], model)
+    let catalog = Catalog::new()
+        .without_acme()
+        .caller("acme", KEY, "expose_cost: true");
+    catalog
+        .account_with("a", mock, account)
+        .model_with("m", &["a"], model)
 }
 
 /// A stream whose usage is shown.
@@ -58,7 +61,11 @@ fn streamed(theirs: Option<f64>) -> Script {
     let mut last = finish("stop");
     last["choices"] = json!([]);
     last["usage"] = counts(theirs);
-    Script::sse().event(delta("hi")).event(finish("stop")).event(last).done()
+    Script::sse()
+        .event(delta("hi"))
+        .event(finish("stop"))
+        .event(last)
+        .done()
 }
 
 /// 1800 + 120 + 2250 + 250 millionths, and a cent.
@@ -73,10 +80,16 @@ fn what_passes_through_says_what_it_cost() {
             mock.push(buffered(theirs));
             assert_eq!(cost(&gateway.post(&chat("m")).await).as_deref(), Some(COST));
             mock.push(streamed(theirs));
-            assert_eq!(cost(&gateway.post(&counted("m")).await).as_deref(), Some(COST));
+            assert_eq!(
+                cost(&gateway.post(&counted("m")).await).as_deref(),
+                Some(COST)
+            );
             // An answer that came whole where a stream was asked for.
             mock.push(buffered(theirs));
-            assert_eq!(cost(&gateway.post(&counted("m")).await).as_deref(), Some(COST));
+            assert_eq!(
+                cost(&gateway.post(&counted("m")).await).as_deref(),
+                Some(COST)
+            );
             // Without a usage there is nothing to say it in.
             mock.push(streamed(theirs));
             let answer = gateway.post(&chat_stream("m")).await;
@@ -111,10 +124,18 @@ fn what_is_translated_says_what_it_cost() {
             json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": null}, "usage": {"output_tokens": 7}}),
             json!({"type": "message_stop"}),
         ];
-        mock.push(events.iter().fold(Script::sse(), |script, event| script.event(event)).end());
+        mock.push(
+            events
+                .iter()
+                .fold(Script::sse(), |script, event| script.event(event))
+                .end(),
+        );
         // 30 + 27 + 11.25 + 105 millionths, and a cent.
         for body in [chat("m"), counted("m")] {
-            assert_eq!(cost(&gateway.post(&body).await).as_deref(), Some("0.01017325"));
+            assert_eq!(
+                cost(&gateway.post(&body).await).as_deref(),
+                Some("0.01017325")
+            );
         }
     });
 }
@@ -131,7 +152,10 @@ fn thinking_has_its_own_price() {
         mock.push(Script::sse().event(&answer).end());
         // 180 + 12 + 300 + 150 millionths, and a cent.
         for body in [chat("m"), counted("m")] {
-            assert_eq!(cost(&gateway.post(&body).await).as_deref(), Some("0.010642"));
+            assert_eq!(
+                cost(&gateway.post(&body).await).as_deref(),
+                Some("0.010642")
+            );
         }
     });
 }
@@ -140,12 +164,16 @@ fn thinking_has_its_own_price() {
 fn what_nobody_knows_is_not_told_and_by_default_nothing_is() {
     run(async {
         let mock = Mock::start().await;
-        for (more, price) in [("expose_cost: true", ""), ("", PRICE), ("expose_cost: false", PRICE)] {
-            let catalog = Catalog::new().without_acme().caller("acme", KEY, more).account("a", &mock).model_with(
-                "m",
-                &["a"],
-                price,
-            );
+        for (more, price) in [
+            ("expose_cost: true", ""),
+            ("", PRICE),
+            ("expose_cost: false", PRICE),
+        ] {
+            let catalog = Catalog::new()
+                .without_acme()
+                .caller("acme", KEY, more)
+                .account("a", &mock)
+                .model_with("m", &["a"], price);
             let gateway = Gateway::start(catalog).await;
             for (script, body) in [(buffered(None), chat("m")), (streamed(None), counted("m"))] {
                 mock.push(script);
@@ -153,7 +181,10 @@ fn what_nobody_knows_is_not_told_and_by_default_nothing_is() {
             }
             // What an upstream says of it must not pass as ours, where ours is expected.
             let theirs = (more != "expose_cost: true").then(|| "0.5".to_owned());
-            for (script, body) in [(buffered(Some(0.5)), chat("m")), (streamed(Some(0.5)), counted("m"))] {
+            for (script, body) in [
+                (buffered(Some(0.5)), chat("m")),
+                (streamed(Some(0.5)), counted("m")),
+            ] {
                 mock.push(script);
                 assert_eq!(cost(&gateway.post(&body).await), theirs, "{more} {price}");
             }
@@ -171,9 +202,10 @@ fn the_price_is_that_of_who_answers() {
             .account("a", &first)
             .account("b", &second);
         let targets = "m: { targets: [{ account: a, price: { input: 1000, output: 1000 } }, { account: b }], price: { input: 1, output: 2 } }";
-        let text = catalog
-            .to_string()
-            .replace("models: {}", &format!("models:\n  {targets}\n  free: {{ targets: [{{ account: d }}] }}"));
+        let text = catalog.to_string().replace(
+            "models: {}",
+            &format!("models:\n  {targets}\n  free: {{ targets: [{{ account: d }}] }}"),
+        );
         let text = text.replace("accounts:\n", "accounts:\n  d: { dialect: demo }\n");
         let gateway = Gateway::start(text).await;
         for (script, body) in [(buffered(None), chat("m")), (streamed(None), counted("m"))] {
@@ -201,18 +233,40 @@ fn check_refuses_budgets_that_nobody_could_keep_and_warns_of_what_nobody_knows()
         )
     };
     let check = |price: &str, limits: &str| {
-        Folder::new(&[("server.yaml", SERVER), ("catalog.yaml", &catalog(price, limits))]).run(&["check"])
+        Folder::new(&[
+            ("server.yaml", SERVER),
+            ("catalog.yaml", &catalog(price, limits)),
+        ])
+        .run(&["check"])
     };
     let ran = check("", "limits: { usd_per_month: 10 }, ");
     assert_eq!(ran.status.code(), Some(1));
     let why = "catalog.yaml:4 callers.acme.limits.usd_per_month: cannot be enforced, because the price is unknown for: \
                \"m\" at account \"a\" under another name; write `price: { input: …, output: … }`";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
-    let ran = check(", price: { input: 0, output: 0 }", "limits: { usd_per_month: 10 }, ");
-    assert!(ran.stdout.contains("0 warnings"), "{}{}", ran.stdout, ran.stderr);
+    let ran = check(
+        ", price: { input: 0, output: 0 }",
+        "limits: { usd_per_month: 10 }, ",
+    );
+    assert!(
+        ran.stdout.contains("0 warnings"),
+        "{}{}",
+        ran.stdout,
+        ran.stderr
+    );
     let ran = check("", "expose_cost: true, ");
-    assert!(ran.stdout.contains("1 warning"), "{}{}", ran.stdout, ran.stderr);
-    assert!(ran.stderr.contains("warning: catalog.yaml:2 models.m: the price is unknown for"), "{}", ran.stderr);
+    assert!(
+        ran.stdout.contains("1 warning"),
+        "{}{}",
+        ran.stdout,
+        ran.stderr
+    );
+    assert!(
+        ran.stderr
+            .contains("warning: catalog.yaml:2 models.m: the price is unknown for"),
+        "{}",
+        ran.stderr
+    );
     assert!(check("", "").stdout.contains("0 warnings"));
 }
 
@@ -220,20 +274,40 @@ fn check_refuses_budgets_that_nobody_could_keep_and_warns_of_what_nobody_knows()
 fn prices_lists_what_is_known() {
     let listed = crate::support::gateway::portcullis(&["prices"]);
     let listed = String::from_utf8(listed.stdout).unwrap();
-    assert!(listed.contains("gpt-4o-mini") && listed.contains("US dollars per million tokens, as of 20"), "{listed}");
+    assert!(
+        listed.contains("gpt-4o-mini")
+            && listed.contains("US dollars per million tokens, as of 20"),
+        "{listed}"
+    );
     let catalog = "accounts: { a: { dialect: openai, key: { env: PORTCULLIS_TEST_UNSET } } }\n\
                    models: { m: { targets: [{ account: a, model: gpt-4o }, { account: a, model: mine }] }, \
                    v: { targets: [{ account: a, model: text-embedding-3-large }] } }\ncallers: {}\n";
     let folder = Folder::new(&[("server.yaml", SERVER), ("catalog.yaml", catalog)]);
-    let shown = crate::support::gateway::portcullis(&["prices", "--conf", folder.path().to_str().unwrap()]);
+    let shown =
+        crate::support::gateway::portcullis(&["prices", "--conf", folder.path().to_str().unwrap()]);
     let shown = String::from_utf8(shown.stdout).unwrap();
-    let rows: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
-    assert_eq!(rows[1][..6], ["m", "a", "gpt-4o", "list", "2.5", "10"], "{shown}");
+    let rows: Vec<Vec<&str>> = shown
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        rows[1][..6],
+        ["m", "a", "gpt-4o", "list", "2.5", "10"],
+        "{shown}"
+    );
     assert_eq!(rows[2][..5], ["m", "a", "mine", "unknown", "-"], "{shown}");
-    assert_eq!(rows[3][..6], ["v", "a", "text-embedding-3-large", "list", "0.13", "0"], "{shown}");
+    assert_eq!(
+        rows[3][..6],
+        ["v", "a", "text-embedding-3-large", "list", "0.13", "0"],
+        "{shown}"
+    );
     folder.write("catalog.yaml", "accounts: {}\n");
-    let refused = crate::support::gateway::portcullis(&["prices", "--conf", folder.path().to_str().unwrap()]);
-    assert!(!refused.status.success() && String::from_utf8_lossy(&refused.stderr).contains("models: is missing"));
+    let refused =
+        crate::support::gateway::portcullis(&["prices", "--conf", folder.path().to_str().unwrap()]);
+    assert!(
+        !refused.status.success()
+            && String::from_utf8_lossy(&refused.stderr).contains("models: is missing")
+    );
 }
 
 /// A usage that cannot be, of whatever form, is in no book: all of them show the same estimate, and
@@ -247,18 +321,28 @@ fn what_no_answer_can_have_counted_is_in_no_book() {
             KEY,
             "expose_cost: true, limits: { tokens_per_day: 1000000000000 }",
         );
-        let dialects = ["", "dialect: anthropic", "dialect: gemini", "dialect: cohere", "dialect: ollama"];
+        let dialects = [
+            "",
+            "dialect: anthropic",
+            "dialect: gemini",
+            "dialect: cohere",
+            "dialect: ollama",
+        ];
         for (nth, dialect) in dialects.iter().enumerate() {
-            catalog = catalog.account_with(&format!("a{nth}"), &mock, dialect).model_with(
-                &format!("m{nth}"),
-                &[&format!("a{nth}")],
-                PRICE,
-            );
+            catalog = catalog
+                .account_with(&format!("a{nth}"), &mock, dialect)
+                .model_with(&format!("m{nth}"), &[&format!("a{nth}")], PRICE);
         }
         let gateway = Gateway::start(catalog).await;
         let mut total = 0;
         let mut asked = 0;
-        for absurd in [json!(1e18), json!(1_u64 << 63), json!(-1), json!(7.5), json!("1e300")] {
+        for absurd in [
+            json!(1e18),
+            json!(1_u64 << 63),
+            json!(-1),
+            json!(7.5),
+            json!("1e300"),
+        ] {
             let mut openai = completion("hello");
             openai["usage"] = json!({"prompt_tokens": absurd, "completion_tokens": 7, "total_tokens": 9, "completion_tokens_details": {"x": absurd}});
             let mut last = finish("stop");
@@ -289,38 +373,87 @@ fn what_no_answer_can_have_counted_is_in_no_book() {
             ];
             for (nth, script) in answers.into_iter().enumerate() {
                 mock.push(script);
-                let (model, body): (_, fn(&str) -> Value) = if nth == 5 { (0, counted) } else { (nth, chat) };
+                let (model, body): (_, fn(&str) -> Value) =
+                    if nth == 5 { (0, counted) } else { (nth, chat) };
                 let answer = gateway.post(&body(&format!("m{model}"))).await;
                 let line = gateway.line_of(&answer).await;
                 asked += 1;
                 let case = format!("{absurd} of a{model}: {} {line}", answer.text());
                 // `hello` is two tokens by its bytes.
-                let (prompt, completion) =
-                    (line["prompt_tokens"].as_u64().expect("a number"), line["completion_tokens"].as_u64());
-                assert!((1..100).contains(&prompt) && completion == Some(2) && line["usage"] == "estimated", "{case}");
+                let (prompt, completion) = (
+                    line["prompt_tokens"].as_u64().expect("a number"),
+                    line["completion_tokens"].as_u64(),
+                );
+                assert!(
+                    (1..100).contains(&prompt)
+                        && completion == Some(2)
+                        && line["usage"] == "estimated",
+                    "{case}"
+                );
                 total += prompt + 2;
-                let told = format!(r#""prompt_tokens":{prompt},"completion_tokens":2,"total_tokens":{}"#, prompt + 2);
-                assert!(answer.text().contains(&told) && !answer.text().contains(&format!(":{absurd}")), "{case}");
+                let told = format!(
+                    r#""prompt_tokens":{prompt},"completion_tokens":2,"total_tokens":{}"#,
+                    prompt + 2
+                );
+                assert!(
+                    answer.text().contains(&told) && !answer.text().contains(&format!(":{absurd}")),
+                    "{case}"
+                );
                 let nanos = 10_000_000 + prompt * 3_000 + 2 * 15_000;
-                assert_eq!(line["cost_usd"].as_f64(), Some(nanos as f64 / 1e9), "{case}");
-                assert_eq!(cost(&answer).and_then(|cost| cost.parse().ok()), line["cost_usd"].as_f64(), "{case}");
+                assert_eq!(
+                    line["cost_usd"].as_f64(),
+                    Some(nanos as f64 / 1e9),
+                    "{case}"
+                );
+                assert_eq!(
+                    cost(&answer).and_then(|cost| cost.parse().ok()),
+                    line["cost_usd"].as_f64(),
+                    "{case}"
+                );
             }
         }
-        let metric = |kind: &str| gateway.metrics().sum("portcullis_tokens_total", &[("kind", kind)]);
-        assert_eq!(metric("prompt") + metric("completion"), total as f64, "{}", gateway.metrics().0);
-        let of = |target: &str| -> Value { serde_json::from_str(&gateway.admin(target).1).expect("JSON") };
-        assert_eq!(of("/limits?caller=acme")["limits"][0]["used"]["tokens_per_day"], total);
+        let metric = |kind: &str| {
+            gateway
+                .metrics()
+                .sum("portcullis_tokens_total", &[("kind", kind)])
+        };
+        assert_eq!(
+            metric("prompt") + metric("completion"),
+            total as f64,
+            "{}",
+            gateway.metrics().0
+        );
+        let of = |target: &str| -> Value {
+            serde_json::from_str(&gateway.admin(target).1).expect("JSON")
+        };
+        assert_eq!(
+            of("/limits?caller=acme")["limits"][0]["used"]["tokens_per_day"],
+            total
+        );
         let books = of("/usage?by=caller");
         assert_eq!(
-            (&books["total"]["total_tokens"], &books["total"]["estimated_requests"]),
+            (
+                &books["total"]["total_tokens"],
+                &books["total"]["estimated_requests"]
+            ),
             (&json!(total), &json!(asked))
         );
         let log = gateway.log();
-        for (nth, name) in
-            ["prompt_tokens", "prompt_tokens", "completion_tokens", "prompt_tokens", "prompt_tokens"].iter().enumerate()
+        for (nth, name) in [
+            "prompt_tokens",
+            "prompt_tokens",
+            "completion_tokens",
+            "prompt_tokens",
+            "prompt_tokens",
+        ]
+        .iter()
+        .enumerate()
         {
             assert_eq!(
-                log.matches(&format!("account a{nth} reported an impossible `{name}` for m{nth}")).count(),
+                log.matches(&format!(
+                    "account a{nth} reported an impossible `{name}` for m{nth}"
+                ))
+                .count(),
                 1,
                 "said once: {log}"
             );
@@ -332,7 +465,12 @@ fn what_no_answer_can_have_counted_is_in_no_book() {
 fn a_reload_tells_no_warning_that_was_told_before() {
     run(async {
         let mock = Mock::start().await;
-        let catalog = || Catalog::new().without_acme().caller("acme", KEY, "expose_cost: true").account("a", &mock);
+        let catalog = || {
+            Catalog::new()
+                .without_acme()
+                .caller("acme", KEY, "expose_cost: true")
+                .account("a", &mock)
+        };
         let gateway = Gateway::start(catalog().model("m", &["a"])).await;
         let told = |what: &str| gateway.log().matches(what).count();
         let unpriced = "the price is unknown for: ";
@@ -354,13 +492,22 @@ fn a_reload_tells_no_warning_that_was_told_before() {
         };
         is_told(&told_of_m, 1).await;
         // Two lines further down, and another thing changed.
-        gateway.swap(format!("# new\n# lines\n{}", catalog().model_with("m", &["a"], "aliases: [n]"))).await;
+        gateway
+            .swap(format!(
+                "# new\n# lines\n{}",
+                catalog().model_with("m", &["a"], "aliases: [n]")
+            ))
+            .await;
         is_told(unpriced, 1).await;
         // What is new is told.
-        gateway.swap(catalog().model("m", &["a"]).model("n", &["a"])).await;
+        gateway
+            .swap(catalog().model("m", &["a"]).model("n", &["a"]))
+            .await;
         is_told(unpriced, 2).await;
         // So is what comes back.
-        gateway.swap(catalog().model_with("m", &["a"], "price: { input: 1e-05, output: 2.5E+1 }")).await;
+        gateway
+            .swap(catalog().model_with("m", &["a"], "price: { input: 1e-05, output: 2.5E+1 }"))
+            .await;
         gateway.swap(catalog().model("m", &["a"])).await;
         is_told(&told_of_m, 2).await;
     });

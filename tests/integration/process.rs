@@ -13,11 +13,18 @@ use crate::support::folder::{self, Folder};
 use crate::support::gateway::{free_port, portcullis};
 use crate::support::script::finish;
 use crate::support::wire::Io;
-use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, is_about, run};
+use crate::support::{
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, is_about, run,
+};
 
 /// A stream of three words that waits for the test after the first.
 fn gated(gate: &Gate) -> Script {
-    Script::sse().words(0..1).wait(gate).words(1..3).event(finish("stop")).done()
+    Script::sse()
+        .words(0..1)
+        .wait(gate)
+        .words(1..3)
+        .event(finish("stop"))
+        .done()
 }
 
 /// Opens a stream and reads its first word.
@@ -28,7 +35,10 @@ async fn open(gateway: &Gateway) -> (Connection, Response) {
 }
 
 fn phase(gateway: &Gateway) -> String {
-    gateway.status()["phase"].as_str().unwrap_or_default().to_owned()
+    gateway.status()["phase"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 async fn in_phase(gateway: &Gateway, wanted: &str) {
@@ -36,7 +46,10 @@ async fn in_phase(gateway: &Gateway, wanted: &str) {
 }
 
 async fn refuses_connections(gateway: &Gateway) {
-    eventually("new connections are refused", || TcpStream::connect(gateway.address).is_err().then_some(())).await;
+    eventually("new connections are refused", || {
+        TcpStream::connect(gateway.address).is_err().then_some(())
+    })
+    .await;
 }
 
 #[test]
@@ -63,7 +76,10 @@ fn g02_a_hundred_streams_end_whole_and_the_process_right_after() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.always(gated(&gate));
-        let mut gateway = Gateway::with(Catalog::over(&mock)).listen("h2c: true").start().await;
+        let mut gateway = Gateway::with(Catalog::over(&mock))
+            .listen("h2c: true")
+            .start()
+            .await;
         let mut streams = Vec::new();
         for _ in 0..100 {
             streams.push(open(&gateway).await);
@@ -71,28 +87,47 @@ fn g02_a_hundred_streams_end_whole_and_the_process_right_after() {
         let h2 = gateway.h2c(0).await;
         let bearer = format!("Bearer {KEY}");
         let fields = [("authorization", bearer.as_str())];
-        let (mut answer, mut stream) =
-            h2.open("POST", "/v1/chat/completions", &fields, chat_stream("m").to_string().as_bytes()).await.unwrap();
+        let (mut answer, mut stream) = h2
+            .open(
+                "POST",
+                "/v1/chat/completions",
+                &fields,
+                chat_stream("m").to_string().as_bytes(),
+            )
+            .await
+            .unwrap();
         gateway.signal("TERM");
         in_phase(&gateway, "draining").await;
         refuses_connections(&gateway).await;
         // Until its last moment it tells how it is.
-        assert_eq!((gateway.admin("/livez").0, gateway.admin("/readyz").0), (200, 503));
+        assert_eq!(
+            (gateway.admin("/livez").0, gateway.admin("/readyz").0),
+            (200, 503)
+        );
         assert_eq!(gateway.status()["exchanges"], 101);
         assert_eq!(gateway.metrics().sum("portcullis_in_flight", &[]), 101.0);
         gate.open();
         for (connection, head) in &mut streams {
             connection.rest(head).await;
-            assert_eq!((head.content().as_str(), head.end), ("w0 w1 w2 ", Some(End::Whole)));
+            assert_eq!(
+                (head.content().as_str(), head.end),
+                ("w0 w1 w2 ", Some(End::Whole))
+            );
             assert_eq!(head.events().last().map(String::as_str), Some("[DONE]"));
         }
         while h2.piece(&mut answer, &mut stream).await.is_some() {}
-        assert_eq!((answer.content().as_str(), answer.end), ("w0 w1 w2 ", Some(End::Whole)));
+        assert_eq!(
+            (answer.content().as_str(), answer.end),
+            ("w0 w1 w2 ", Some(End::Whole))
+        );
         // Far sooner than the grace is over.
         assert_eq!(gateway.exit(PATIENCE).code(), Some(0));
         let lines = gateway.lines();
         assert_eq!(lines.len(), 101);
-        assert!(lines.iter().all(|line| line["outcome"] == "ok"), "{lines:#?}");
+        assert!(
+            lines.iter().all(|line| line["outcome"] == "ok"),
+            "{lines:#?}"
+        );
     });
 }
 
@@ -103,7 +138,10 @@ fn g03_what_outlasts_the_grace_is_told_so_settled_and_logged() {
         mock.always(Script::sse().words(0..2).stall());
         mock.on_by("buffered", |_| Script::silent());
         let catalog = Catalog::over(&mock).model("buffered", &["a"]);
-        let mut gateway = Gateway::with(catalog).server("drain: { grace: 1s }").start().await;
+        let mut gateway = Gateway::with(catalog)
+            .server("drain: { grace: 1s }")
+            .start()
+            .await;
         let (mut streaming, mut head) = open(&gateway).await;
         let mut buffered = gateway.connect().await;
         buffered.send(client::post(&chat("buffered"))).await;
@@ -111,16 +149,31 @@ fn g03_what_outlasts_the_grace_is_told_so_settled_and_logged() {
         let mut sending = gateway.connect().await;
         let request = client::post(&chat("m"));
         sending.send(&request[..request.len() - 5]).await;
-        eventually("all run", || (gateway.status()["exchanges"] == 3 && mock.count() == 2).then_some(())).await;
+        eventually("all run", || {
+            (gateway.status()["exchanges"] == 3 && mock.count() == 2).then_some(())
+        })
+        .await;
         let start = Instant::now();
         gateway.signal("TERM");
         streaming.rest(&mut head).await;
-        assert!(is_about(start.elapsed(), Duration::from_secs(1)), "{:?}", start.elapsed());
-        assert_eq!((head.content().as_str(), head.end), ("w0 w1 ", Some(End::Whole)));
+        assert!(
+            is_about(start.elapsed(), Duration::from_secs(1)),
+            "{:?}",
+            start.elapsed()
+        );
+        assert_eq!(
+            (head.content().as_str(), head.end),
+            ("w0 w1 ", Some(End::Whole))
+        );
         let events = head.events();
         let last: Value = serde_json::from_str(events.last().unwrap()).unwrap();
         assert_eq!(last["error"]["code"], "shutting_down", "{last}");
-        assert!(events.iter().all(|event| event != "[DONE]" && !event.contains("\"finish_reason\":\"")), "{events:#?}");
+        assert!(
+            events
+                .iter()
+                .all(|event| event != "[DONE]" && !event.contains("\"finish_reason\":\"")),
+            "{events:#?}"
+        );
         let answer = buffered.response().await;
         answer.is_error(503, "shutting_down");
         assert!(answer.field("retry-after").is_some());
@@ -128,7 +181,10 @@ fn g03_what_outlasts_the_grace_is_told_so_settled_and_logged() {
         assert_eq!(gateway.exit(PATIENCE).code(), Some(0));
         let lines = gateway.lines();
         assert_eq!(lines.len(), 3, "{lines:#?}");
-        assert!(lines.iter().all(|line| line["outcome"] == "shutdown"), "{lines:#?}");
+        assert!(
+            lines.iter().all(|line| line["outcome"] == "shutdown"),
+            "{lines:#?}"
+        );
         let stream = lines.iter().find(|line| line["stream"] == true).unwrap();
         assert!(
             stream["completion_tokens"].as_u64() > Some(0) && stream["usage"] == "estimated",
@@ -143,7 +199,9 @@ fn g03_what_outlasts_the_grace_is_told_so_settled_and_logged() {
 /// Events that fill every buffer between the gateway and a caller who does not read.
 fn flood() -> Script {
     let word = crate::support::script::delta(&"w".repeat(64 << 10)).to_string();
-    (0..96).fold(Script::sse().words(0..1), |script, _| script.event(&word)).stall()
+    (0..96)
+        .fold(Script::sse().words(0..1), |script, _| script.event(&word))
+        .stall()
 }
 
 /// Opens streams whose callers read one word and then nothing, until the gateway cannot write any
@@ -157,13 +215,19 @@ async fn unread(gateway: &Gateway, number: usize) -> Vec<(Connection, Response)>
         let mut connection = Connection::over(Io::Tcp(stream), None);
         connection.send(client::post(&chat_stream("m"))).await;
         let mut head = connection.head().await.expect("a head");
-        while client::content_of(&connection.event(&mut head).await.expect("a word").data).is_empty() {}
+        while client::content_of(&connection.event(&mut head).await.expect("a word").data)
+            .is_empty()
+        {}
         streams.push((connection, head));
     }
     let (mut last, mut quiet) = (gateway.process.cpu(), 0);
     eventually("the gateway waits for its callers", || {
         let now = gateway.process.cpu();
-        quiet = if std::mem::replace(&mut last, now) == now { quiet + 1 } else { 0 };
+        quiet = if std::mem::replace(&mut last, now) == now {
+            quiet + 1
+        } else {
+            0
+        };
         (quiet > 20 && gateway.status()["exchanges"] == number).then_some(())
     })
     .await;
@@ -177,7 +241,10 @@ fn g03_slow_callers_are_told_too_while_there_is_progress() {
     run(async {
         let mock = Mock::start().await;
         mock.always(flood());
-        let mut gateway = Gateway::with(Catalog::over(&mock)).server("drain: { grace: 100ms }").start().await;
+        let mut gateway = Gateway::with(Catalog::over(&mock))
+            .server("drain: { grace: 100ms }")
+            .start()
+            .await;
         let streams = unread(&gateway, 4).await;
         gateway.signal("TERM");
         in_phase(&gateway, "cutting").await;
@@ -187,11 +254,26 @@ fn g03_slow_callers_are_told_too_while_there_is_progress() {
             connection.rest(&mut head).await;
             let events = head.events();
             let last: Value = serde_json::from_str(events.last().unwrap()).unwrap();
-            assert_eq!((head.end, &last["error"]["code"]), (Some(End::Whole), &"shutting_down".into()), "{last}");
+            assert_eq!(
+                (head.end, &last["error"]["code"]),
+                (Some(End::Whole), &"shutting_down".into()),
+                "{last}"
+            );
         }
         assert_eq!(gateway.exit(PATIENCE).code(), Some(0));
-        assert!(gateway.lines().iter().all(|line| line["outcome"] == "shutdown"), "{:#?}", gateway.lines());
-        assert!(!gateway.log().contains("without an error"), "{}", gateway.log());
+        assert!(
+            gateway
+                .lines()
+                .iter()
+                .all(|line| line["outcome"] == "shutdown"),
+            "{:#?}",
+            gateway.lines()
+        );
+        assert!(
+            !gateway.log().contains("without an error"),
+            "{}",
+            gateway.log()
+        );
     });
 }
 
@@ -200,14 +282,26 @@ fn g03_who_does_not_read_is_counted_in_the_log_and_the_exit_code() {
     run(async {
         let mock = Mock::start().await;
         mock.always(flood());
-        let mut gateway = Gateway::with(Catalog::over(&mock)).server("drain: { grace: 100ms }").start().await;
+        let mut gateway = Gateway::with(Catalog::over(&mock))
+            .server("drain: { grace: 100ms }")
+            .start()
+            .await;
         let streams = unread(&gateway, 2).await;
         gateway.signal("TERM");
         assert_eq!(gateway.exit(PATIENCE).code(), Some(3));
-        assert!(gateway.log().contains("2 exchanges were cut without an error"), "{}", gateway.log());
+        assert!(
+            gateway
+                .log()
+                .contains("2 exchanges were cut without an error"),
+            "{}",
+            gateway.log()
+        );
         let lines = gateway.lines();
         assert_eq!(lines.len(), 2, "{lines:#?}");
-        assert!(lines.iter().all(|line| line["outcome"] == "shutdown"), "{lines:#?}");
+        assert!(
+            lines.iter().all(|line| line["outcome"] == "shutdown"),
+            "{lines:#?}"
+        );
         drop(streams);
     });
 }
@@ -219,26 +313,63 @@ fn g03_what_has_no_time_to_end_is_in_the_access_log_and_the_ledger() {
     run(async {
         let mock = Mock::start().await;
         mock.always(flood());
-        let mut gateway = Gateway::with(Catalog::over(&mock)).server("drain: { grace: 60s }").start().await;
+        let mut gateway = Gateway::with(Catalog::over(&mock))
+            .server("drain: { grace: 60s }")
+            .start()
+            .await;
         let streams = unread(&gateway, 2).await;
         gateway.signal("TERM");
         in_phase(&gateway, "draining").await;
         gateway.signal("TERM");
         assert_eq!(gateway.exit(PATIENCE).code(), Some(130));
-        assert!(gateway.log().contains("2 exchanges were cut without an error"), "{}", gateway.log());
-        assert!(!gateway.log().contains("have no access line"), "{}", gateway.log());
+        assert!(
+            gateway
+                .log()
+                .contains("2 exchanges were cut without an error"),
+            "{}",
+            gateway.log()
+        );
+        assert!(
+            !gateway.log().contains("have no access line"),
+            "{}",
+            gateway.log()
+        );
         let lines = gateway.lines();
         assert_eq!(lines.len(), 2, "{lines:#?}");
         for line in &lines {
-            assert_eq!((&line["outcome"], &line["key"]), (&"shutdown".into(), &"acme/prod".into()), "{line}");
-            assert_eq!(line["error"], "The process ended before its caller could be told so.", "{line}");
-            assert!(line["completion_tokens"].as_u64() > Some(0) && line["usage"] == "estimated", "{line}");
+            assert_eq!(
+                (&line["outcome"], &line["key"]),
+                (&"shutdown".into(), &"acme/prod".into()),
+                "{line}"
+            );
+            assert_eq!(
+                line["error"], "The process ended before its caller could be told so.",
+                "{line}"
+            );
+            assert!(
+                line["completion_tokens"].as_u64() > Some(0) && line["usage"] == "estimated",
+                "{line}"
+            );
         }
-        let usage = ["usage", "--conf", gateway.conf.to_str().unwrap(), "--by", "outcome", "--json"];
+        let usage = [
+            "usage",
+            "--conf",
+            gateway.conf.to_str().unwrap(),
+            "--by",
+            "outcome",
+            "--json",
+        ];
         let told: Value = serde_json::from_slice(&portcullis(&usage).stdout).unwrap();
-        let used: u64 = lines.iter().filter_map(|line| line["completion_tokens"].as_u64()).sum();
+        let used: u64 = lines
+            .iter()
+            .filter_map(|line| line["completion_tokens"].as_u64())
+            .sum();
         let row = &told["usage"][0];
-        assert_eq!((&row["outcome"], &row["requests"]), (&"shutdown".into(), &2.into()), "{told}");
+        assert_eq!(
+            (&row["outcome"], &row["requests"]),
+            (&"shutdown".into(), &2.into()),
+            "{told}"
+        );
         assert_eq!(told["total"]["completion_tokens"], used, "{told}");
         drop(streams);
     });
@@ -249,29 +380,47 @@ fn g05_during_the_delay_requests_are_answered_and_connections_close() {
     run(async {
         let mock = Mock::start().await;
         // So long that nothing here can outlast it.
-        let mut gateway = Gateway::with(Catalog::over(&mock)).server("drain: { delay: 60s }").start().await;
+        let mut gateway = Gateway::with(Catalog::over(&mock))
+            .server("drain: { delay: 60s }")
+            .start()
+            .await;
         // Probes leave no access line, so they are not in the ledger.
         let probe = async |target: &str| {
             let mut connection = Connection::plain(gateway.address, None).await;
-            connection.send(client::request("GET", target, &[], b"")).await;
+            connection
+                .send(client::request("GET", target, &[], b""))
+                .await;
             connection.response().await.status
         };
         let mut asking = gateway.connect().await;
         asking.send(client::post(&chat("m"))).await;
         let answer = asking.response().await;
-        assert!(answer.status == 200 && answer.field("connection") != Some("close"), "{:?}", answer.fields);
+        assert!(
+            answer.status == 200 && answer.field("connection") != Some("close"),
+            "{:?}",
+            answer.fields
+        );
         gateway.signal("TERM");
         in_phase(&gateway, "delaying").await;
         // Ready no more, alive all the same, on every listener.
-        assert_eq!((gateway.admin("/readyz").0, gateway.admin("/livez").0), (503, 200));
+        assert_eq!(
+            (gateway.admin("/readyz").0, gateway.admin("/livez").0),
+            (503, 200)
+        );
         assert_eq!((probe("/readyz").await, probe("/livez").await), (503, 200));
         // An old connection and a new one are served once more, and told to go elsewhere.
         asking.send(client::post(&chat("m"))).await;
         let answer = asking.response().await;
-        assert_eq!((answer.status, answer.field("connection")), (200, Some("close")));
+        assert_eq!(
+            (answer.status, answer.field("connection")),
+            (200, Some("close"))
+        );
         assert!(asking.closed().await);
         let answer = gateway.post(&chat("m")).await;
-        assert_eq!((answer.status, answer.field("connection")), (200, Some("close")));
+        assert_eq!(
+            (answer.status, answer.field("connection")),
+            (200, Some("close"))
+        );
         assert_eq!(phase(&gateway), "delaying");
         gateway.signal("TERM");
         assert_eq!(gateway.exit(PATIENCE).code(), Some(130));
@@ -283,8 +432,10 @@ fn g05_during_the_delay_requests_are_answered_and_connections_close() {
 fn g05_after_the_delay_who_idles_is_let_go_and_who_runs_goes_on() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
-        let mut gateway =
-            Gateway::with(Catalog::over(&mock)).server("drain: { delay: 700ms, grace: 60s }").start().await;
+        let mut gateway = Gateway::with(Catalog::over(&mock))
+            .server("drain: { delay: 700ms, grace: 60s }")
+            .start()
+            .await;
         let mut idle = gateway.connect().await;
         idle.send(client::post(&chat("m"))).await;
         assert_eq!(idle.response().await.status, 200);
@@ -293,12 +444,23 @@ fn g05_after_the_delay_who_idles_is_let_go_and_who_runs_goes_on() {
         let start = Instant::now();
         gateway.signal("TERM");
         in_phase(&gateway, "draining").await;
-        assert!(start.elapsed() >= Duration::from_millis(700), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() >= Duration::from_millis(700),
+            "{:?}",
+            start.elapsed()
+        );
         refuses_connections(&gateway).await;
-        assert!(tokio::time::timeout(PATIENCE, idle.closed()).await.expect("idle connections close"));
+        assert!(
+            tokio::time::timeout(PATIENCE, idle.closed())
+                .await
+                .expect("idle connections close")
+        );
         gate.open();
         running.rest(&mut head).await;
-        assert_eq!((head.content().as_str(), head.end), ("w0 w1 w2 ", Some(End::Whole)));
+        assert_eq!(
+            (head.content().as_str(), head.end),
+            ("w0 w1 w2 ", Some(End::Whole))
+        );
         assert_eq!(gateway.exit(PATIENCE).code(), Some(0));
         assert_eq!(gateway.lines().len(), 2);
     });
@@ -309,10 +471,14 @@ fn a_second_signal_ends_the_process_now() {
     run(async {
         let mock = Mock::start().await;
         mock.always(Script::sse().words(0..1).stall());
-        for (server, wanted, second) in
-            [("drain: { grace: 60s }", "draining", "TERM"), ("drain: { delay: 60s }", "delaying", "INT")]
-        {
-            let mut gateway = Gateway::with(Catalog::over(&mock)).server(server).start().await;
+        for (server, wanted, second) in [
+            ("drain: { grace: 60s }", "draining", "TERM"),
+            ("drain: { delay: 60s }", "delaying", "INT"),
+        ] {
+            let mut gateway = Gateway::with(Catalog::over(&mock))
+                .server(server)
+                .start()
+                .await;
             let (mut connection, mut head) = open(&gateway).await;
             gateway.signal("TERM");
             in_phase(&gateway, wanted).await;
@@ -320,10 +486,21 @@ fn a_second_signal_ends_the_process_now() {
             // What runs is told so, and logged.
             connection.rest(&mut head).await;
             let last: Value = serde_json::from_str(head.events().last().unwrap()).unwrap();
-            assert_eq!((&last["error"]["code"], head.end), (&Value::from("shutting_down"), Some(End::Whole)), "{last}");
-            assert_eq!(gateway.exit(PATIENCE).code(), Some(130), "what was cut is no success");
+            assert_eq!(
+                (&last["error"]["code"], head.end),
+                (&Value::from("shutting_down"), Some(End::Whole)),
+                "{last}"
+            );
+            assert_eq!(
+                gateway.exit(PATIENCE).code(),
+                Some(130),
+                "what was cut is no success"
+            );
             let lines = gateway.lines();
-            assert!(lines.len() == 1 && lines[0]["outcome"] == "shutdown", "{lines:#?}");
+            assert!(
+                lines.len() == 1 && lines[0]["outcome"] == "shutdown",
+                "{lines:#?}"
+            );
         }
     });
 }
@@ -334,7 +511,10 @@ fn a_second_signal_right_after_the_first_is_not_lost() {
         let mock = Mock::start().await;
         mock.always(Script::sse().words(0..1).stall());
         for _ in 0..5 {
-            let mut gateway = Gateway::with(Catalog::over(&mock)).server("drain: { grace: 60s }").start().await;
+            let mut gateway = Gateway::with(Catalog::over(&mock))
+                .server("drain: { grace: 60s }")
+                .start()
+                .await;
             let mut connection = Connection::plain(gateway.address, None).await;
             connection.send(client::post(&chat_stream("m"))).await;
             connection.head().await.unwrap();
@@ -373,10 +553,21 @@ fn g09_a_panic_after_an_interim_answer_is_a_500_too() {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
         let bearer = format!("Bearer {KEY}");
-        let fields = [("authorization", bearer.as_str()), ("x-test-panic", "relay"), ("expect", "100-continue")];
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("x-test-panic", "relay"),
+            ("expect", "100-continue"),
+        ];
         let mut connection = gateway.connect().await;
         let body = chat("m").to_string();
-        connection.send(client::request("POST", "/v1/chat/completions", &fields, body.as_bytes())).await;
+        connection
+            .send(client::request(
+                "POST",
+                "/v1/chat/completions",
+                &fields,
+                body.as_bytes(),
+            ))
+            .await;
         let answer = connection.response().await;
         assert_eq!(answer.informational, [100]);
         answer.is_error(500, "internal_error");
@@ -393,7 +584,9 @@ fn g09_a_panic_costs_one_exchange_and_nothing_else() {
             true => Script::sse().words(0..1).stall(),
             false => Script::answer("whole"),
         });
-        let catalog = Catalog::new().account_with("a", &mock, "concurrency: 1").model("m", &["a"]);
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "concurrency: 1")
+            .model("m", &["a"]);
         let gateway = Gateway::with(catalog).listen("h2c: true").start().await;
         let bearer = format!("Bearer {KEY}");
         let h2 = gateway.h2c(0).await;
@@ -403,7 +596,14 @@ fn g09_a_panic_costs_one_exchange_and_nothing_else() {
                 let body = if stream { chat_stream("m") } else { chat("m") }.to_string();
                 let fields = [("authorization", bearer.as_str()), ("x-test-panic", phase)];
                 let mut connection = gateway.connect().await;
-                connection.send(client::request("POST", "/v1/chat/completions", &fields, body.as_bytes())).await;
+                connection
+                    .send(client::request(
+                        "POST",
+                        "/v1/chat/completions",
+                        &fields,
+                        body.as_bytes(),
+                    ))
+                    .await;
                 match connection.try_response("POST").await {
                     Some(answer) if phase == "relay" && stream => {
                         assert_ne!(answer.end, Some(End::Whole), "{}", answer.text())
@@ -414,26 +614,47 @@ fn g09_a_panic_costs_one_exchange_and_nothing_else() {
                 connection.closed().await;
                 panics += 1;
                 // On HTTP/2 the other streams of the connection go on.
-                match h2.open("POST", "/v1/chat/completions", &fields, body.as_bytes()).await {
+                match h2
+                    .open("POST", "/v1/chat/completions", &fields, body.as_bytes())
+                    .await
+                {
                     Ok((mut answer, mut rest)) => {
                         while h2.piece(&mut answer, &mut rest).await.is_some() {}
-                        assert!(answer.status == 500 || answer.end != Some(End::Whole), "{phase}: {}", answer.text());
+                        assert!(
+                            answer.status == 500 || answer.end != Some(End::Whole),
+                            "{phase}: {}",
+                            answer.text()
+                        );
                     }
                     Err(error) => assert!(error.is_reset(), "{phase}: {error}"),
                 }
                 panics += 1;
-                let count =
-                    || (gateway.metrics().sum("portcullis_panics_total", &[]) == f64::from(panics)).then_some(());
+                let count = || {
+                    (gateway.metrics().sum("portcullis_panics_total", &[]) == f64::from(panics))
+                        .then_some(())
+                };
                 eventually("the panics are counted", count).await;
                 gateway.idle().await;
-                assert_eq!(h2.post(&chat("m")).await.status, 200, "after a panic in {phase}");
+                assert_eq!(
+                    h2.post(&chat("m")).await.status,
+                    200,
+                    "after a panic in {phase}"
+                );
             }
         }
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         let lines = gateway.access_lines(12 * 3 + 1).await;
-        let internal: Vec<_> = lines.iter().filter(|line| line["outcome"] == "internal").collect();
+        let internal: Vec<_> = lines
+            .iter()
+            .filter(|line| line["outcome"] == "internal")
+            .collect();
         assert_eq!(internal.len(), 24, "{lines:#?}");
-        assert_eq!(gateway.metrics().sum("portcullis_requests_total", &[("outcome", "internal")]), 24.0);
+        assert_eq!(
+            gateway
+                .metrics()
+                .sum("portcullis_requests_total", &[("outcome", "internal")]),
+            24.0
+        );
     });
 }
 
@@ -441,14 +662,24 @@ fn g09_a_panic_costs_one_exchange_and_nothing_else() {
 fn g10_who_takes_all_connections_costs_no_processor_and_lets_others_in_after() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).open_files(128).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .open_files(128)
+            .start()
+            .await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         let mut held = Vec::new();
         for _ in 0..150 {
             held.push(TcpStream::connect(gateway.address).unwrap());
         }
-        let refused = || gateway.metrics().sum("portcullis_connections_refused_total", &[]);
-        eventually("those that are too many are closed", || (refused() >= 100.0).then_some(())).await;
+        let refused = || {
+            gateway
+                .metrics()
+                .sum("portcullis_connections_refused_total", &[])
+        };
+        eventually("those that are too many are closed", || {
+            (refused() >= 100.0).then_some(())
+        })
+        .await;
         let (start, before) = (Instant::now(), gateway.process.cpu());
         // What is measured is a stretch of time in which nothing happens.
         tokio::time::sleep(Duration::from_millis(1500)).await;
@@ -458,7 +689,10 @@ fn g10_who_takes_all_connections_costs_no_processor_and_lets_others_in_after() {
         // The connections that were let in have their places until the gateway has seen them go.
         let open = || gateway.process.descriptors().connections;
         let are_gone = || open().iter().all(|(local, _)| *local != gateway.address);
-        eventually("callers have no connection any more", || are_gone().then_some(())).await;
+        eventually("callers have no connection any more", || {
+            are_gone().then_some(())
+        })
+        .await;
         let answer = gateway.post(&chat("m")).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
     });
@@ -470,8 +704,16 @@ fn g11_deadlines_do_not_go_by_the_wall_clock() {
         let tools = Folder::new(&[("shift", "0")]);
         let (library, shift) = (tools.path().join("clock.so"), tools.path().join("shift"));
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
-        let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
-        assert!(built.expect("a C compiler, as the build needs one").success());
+        let built = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .arg(&library)
+            .arg(source)
+            .status();
+        assert!(
+            built
+                .expect("a C compiler, as the build needs one")
+                .success()
+        );
         let jump = |seconds: i64| {
             std::fs::write(shift.with_extension("new"), seconds.to_string()).unwrap();
             std::fs::rename(shift.with_extension("new"), &shift).unwrap();
@@ -490,14 +732,21 @@ fn g11_deadlines_do_not_go_by_the_wall_clock() {
             .start()
             .await;
         let mut asked = 0;
-        for (seconds, body) in [(3600, chat("m")), (-3600, chat_stream("m")), (3600, chat_stream("m")), (0, chat("m"))]
-        {
+        for (seconds, body) in [
+            (3600, chat("m")),
+            (-3600, chat_stream("m")),
+            (3600, chat_stream("m")),
+            (0, chat("m")),
+        ] {
             let mut connection = gateway.connect().await;
             let start = Instant::now();
             connection.send(client::post(&body)).await;
             mock.request(asked).await;
             jump(seconds);
-            connection.response().await.is_error(504, "upstream_timeout");
+            connection
+                .response()
+                .await
+                .is_error(504, "upstream_timeout");
             assert!(
                 is_about(start.elapsed(), Duration::from_secs(1)),
                 "{:?} with a jump to {seconds} s",
@@ -509,9 +758,20 @@ fn g11_deadlines_do_not_go_by_the_wall_clock() {
             asked += 2;
         }
         let lines = gateway.access_lines(8).await;
-        let hours: Vec<_> = lines.iter().map(|line| line["time"].as_str().unwrap()[..13].to_owned()).collect();
-        assert!(hours[1] > hours[0] && hours[3] < hours[1] && hours[5] > hours[3], "the clock did jump: {hours:?}");
-        assert!(lines.iter().all(|line| line["total_ms"].as_u64().unwrap() < 60_000), "{lines:#?}");
+        let hours: Vec<_> = lines
+            .iter()
+            .map(|line| line["time"].as_str().unwrap()[..13].to_owned())
+            .collect();
+        assert!(
+            hours[1] > hours[0] && hours[3] < hours[1] && hours[5] > hours[3],
+            "the clock did jump: {hours:?}"
+        );
+        assert!(
+            lines
+                .iter()
+                .all(|line| line["total_ms"].as_u64().unwrap() < 60_000),
+            "{lines:#?}"
+        );
     });
 }
 
@@ -522,16 +782,28 @@ fn g12_ready_means_loaded_and_bound_and_ends_with_the_first_signal() {
         let server = format!(
             "listen: [{{ address: \"{one}\" }}, {{ address: \"{two}\", h2c: true }}]\nadmin: {{ address: \"{admin}\" }}\ndrain: {{ delay: 60s }}\n"
         );
-        let folder =
-            Folder::new(&[("server.yaml", &server), ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
+        let folder = Folder::new(&[
+            ("server.yaml", &server),
+            ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
+        ]);
         let mut process = folder.start(&["serve"]);
         let probe = async |address, target: &str| {
             let mut connection = Connection::over(
                 crate::support::wire::Io::Tcp(tokio::net::TcpStream::connect(address).await.ok()?),
                 None,
             );
-            connection.send(client::request("GET", target, &[("connection", "close")], b"")).await;
-            connection.try_response("GET").await.map(|answer| answer.status)
+            connection
+                .send(client::request(
+                    "GET",
+                    target,
+                    &[("connection", "close")],
+                    b"",
+                ))
+                .await;
+            connection
+                .try_response("GET")
+                .await
+                .map(|answer| answer.status)
         };
         let start = Instant::now();
         loop {
@@ -545,7 +817,10 @@ fn g12_ready_means_loaded_and_bound_and_ends_with_the_first_signal() {
         // Not a moment later than it said so.
         for address in [one, two, admin] {
             assert_eq!(
-                (probe(address, "/readyz").await, probe(address, "/livez").await),
+                (
+                    probe(address, "/readyz").await,
+                    probe(address, "/livez").await
+                ),
                 (Some(200), Some(200)),
                 "{address}"
             );
@@ -554,7 +829,10 @@ fn g12_ready_means_loaded_and_bound_and_ends_with_the_first_signal() {
         folder::logged(&process, "stopping on a signal");
         for address in [one, two, admin] {
             assert_eq!(
-                (probe(address, "/readyz").await, probe(address, "/livez").await),
+                (
+                    probe(address, "/readyz").await,
+                    probe(address, "/livez").await
+                ),
                 (Some(503), Some(200)),
                 "{address}"
             );
@@ -570,9 +848,12 @@ fn a_port_that_is_in_use_is_said_clearly_and_at_once() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (taken_at, free) = (taken.local_addr().unwrap(), free_port());
     for (listen, admin) in [(taken_at, free), (free, taken_at)] {
-        let server = format!("listen: [{{ address: \"{listen}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
-        let folder =
-            Folder::new(&[("server.yaml", &server), ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
+        let server =
+            format!("listen: [{{ address: \"{listen}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
+        let folder = Folder::new(&[
+            ("server.yaml", &server),
+            ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
+        ]);
         let start = Instant::now();
         let ran = folder.run(&["serve"]);
         // Pingora itself would try again for half a minute.
@@ -592,25 +873,43 @@ fn listeners_that_are_in_each_others_way_are_said_clearly_and_at_once() {
     for (listen, admin, more) in [
         (other.to_string(), third, vec![everywhere, one.to_string()]),
         (other.to_string(), one, vec![one.to_string()]),
-        (other.to_string(), third, vec![one.to_string(), one.to_string()]),
+        (
+            other.to_string(),
+            third,
+            vec![one.to_string(), one.to_string()],
+        ),
     ] {
-        let server = format!("listen: [{{ address: \"{listen}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
+        let server =
+            format!("listen: [{{ address: \"{listen}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
         let folder = Folder::new(&[("server.yaml", &server), catalog]);
         let mut arguments = vec!["serve"];
         for address in &more {
             arguments.extend(["--listen", address]);
         }
         let ran = folder.run(&arguments);
-        assert_eq!(ran.status.code(), Some(1), "{listen} {admin} {more:?}: {}", ran.stderr);
-        assert!(ran.stderr.contains(&one.to_string()) && ran.stderr.contains("twice"), "{}", ran.stderr);
+        assert_eq!(
+            ran.status.code(),
+            Some(1),
+            "{listen} {admin} {more:?}: {}",
+            ran.stderr
+        );
+        assert!(
+            ran.stderr.contains(&one.to_string()) && ran.stderr.contains("twice"),
+            "{}",
+            ran.stderr
+        );
     }
 }
 
 #[test]
 fn it_ends_though_nobody_reads_its_output() {
     let (listen, admin) = (free_port(), free_port());
-    let server = format!("listen: [{{ address: \"{listen}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
-    let folder = Folder::new(&[("server.yaml", &server), ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
+    let server =
+        format!("listen: [{{ address: \"{listen}\" }}]\nadmin: {{ address: \"{admin}\" }}\n");
+    let folder = Folder::new(&[
+        ("server.yaml", &server),
+        ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
+    ]);
     for signals in [&["TERM"][..], &["TERM", "INT"]] {
         let mut command = Command::new(crate::support::gateway::BINARY);
         command
@@ -625,12 +924,22 @@ fn it_ends_though_nobody_reads_its_output() {
             let mut connection = Connection::plain(listen, None).await;
             // More than a pipe holds.
             for _ in 0..400 {
-                connection.send(client::request("GET", &format!("/{}", "x".repeat(60)), &[], b"")).await;
+                connection
+                    .send(client::request(
+                        "GET",
+                        &format!("/{}", "x".repeat(60)),
+                        &[],
+                        b"",
+                    ))
+                    .await;
                 assert_eq!(connection.response().await.status, 404);
             }
         });
         for signal in signals {
-            Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+            Command::new("kill")
+                .args([&format!("-{signal}"), &child.id().to_string()])
+                .status()
+                .unwrap();
         }
         let start = Instant::now();
         let status = loop {

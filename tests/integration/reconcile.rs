@@ -55,7 +55,11 @@ pub struct Sum {
 
 impl Sum {
     fn add(&mut self, requests: u64, tokens: u64, usd: u64) {
-        *self = Sum { requests: self.requests + requests, tokens: self.tokens + tokens, usd: self.usd + usd };
+        *self = Sum {
+            requests: self.requests + requests,
+            tokens: self.tokens + tokens,
+            usd: self.usd + usd,
+        };
     }
 }
 
@@ -109,7 +113,9 @@ async fn reconciled() -> bool {
                 };
                 connection.rest(&mut answer).await;
                 let usage = match answer.events().iter().rev().find_map(|event| {
-                    serde_json::from_str::<Value>(event).ok().filter(|chunk| chunk["usage"].is_object())
+                    serde_json::from_str::<Value>(event)
+                        .ok()
+                        .filter(|chunk| chunk["usage"].is_object())
                 }) {
                     Some(chunk) => chunk["usage"]["total_tokens"].as_u64(),
                     None if answer.status == 200 && answer.events().is_empty() => {
@@ -127,12 +133,21 @@ async fn reconciled() -> bool {
     for one in crowd.collect::<Vec<_>>() {
         one.await.expect("a caller without a panic");
     }
-    eventually("all is settled", || (gateway.status()["exchanges"] == 0).then_some(())).await;
-    eventually("the ledger is written", || (gateway.status()["ledger"]["waiting"] == 0).then_some(())).await;
+    eventually("all is settled", || {
+        (gateway.status()["exchanges"] == 0).then_some(())
+    })
+    .await;
+    eventually("the ledger is written", || {
+        (gateway.status()["ledger"]["waiting"] == 0).then_some(())
+    })
+    .await;
     let log = gateway.conf.parent().expect("a folder").join("access.log");
     let lines = eventually("all access lines", || {
-        let lines: Vec<Value> =
-            std::fs::read_to_string(&log).ok()?.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let lines: Vec<Value> = std::fs::read_to_string(&log)
+            .ok()?
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
         (lines.len() == requests).then_some(lines)
     })
     .await;
@@ -144,34 +159,76 @@ async fn reconciled() -> bool {
     // By key and by caller: a caller's is the sum of its keys'.
     assert_eq!(ledger, of_lines(&lines), "the ledger and the access lines");
     assert_eq!(limits, ledger, "the limits and the ledger");
-    let all = ledger.iter().filter(|(name, _)| name.contains('/')).fold(Sum::default(), |mut all, (_, sum)| {
-        all.add(sum.requests, sum.tokens, sum.usd);
-        all
-    });
+    let all = ledger.iter().filter(|(name, _)| name.contains('/')).fold(
+        Sum::default(),
+        |mut all, (_, sum)| {
+            all.add(sum.requests, sum.tokens, sum.usd);
+            all
+        },
+    );
     // Who got a whole answer was told what it cost; nobody was told more than what was counted.
-    let whole: u64 = lines.iter().filter(|line| line["outcome"] == "ok").map(tokens).sum();
-    assert_eq!(told.load(Ordering::Relaxed) as u64, whole, "what callers were told");
-    assert!(whole < all.tokens, "those who left and those who were cut paid something, too");
+    let whole: u64 = lines
+        .iter()
+        .filter(|line| line["outcome"] == "ok")
+        .map(tokens)
+        .sum();
+    assert_eq!(
+        told.load(Ordering::Relaxed) as u64,
+        whole,
+        "what callers were told"
+    );
+    assert!(
+        whole < all.tokens,
+        "those who left and those who were cut paid something, too"
+    );
     // All of it did happen.
     let mut outcomes: BTreeMap<&str, usize> = BTreeMap::new();
-    lines.iter().for_each(|line| *outcomes.entry(line["outcome"].as_str().expect("an outcome")).or_default() += 1);
-    for outcome in ["ok", "refused", "limited", "upstream_error", "upstream_cut", "client_left"] {
-        assert!(outcomes.get(outcome).is_some_and(|count| *count > requests / 1000), "{outcome} in {outcomes:?}");
+    lines.iter().for_each(|line| {
+        *outcomes
+            .entry(line["outcome"].as_str().expect("an outcome"))
+            .or_default() += 1
+    });
+    for outcome in [
+        "ok",
+        "refused",
+        "limited",
+        "upstream_error",
+        "upstream_cut",
+        "client_left",
+    ] {
+        assert!(
+            outcomes
+                .get(outcome)
+                .is_some_and(|count| *count > requests / 1000),
+            "{outcome} in {outcomes:?}"
+        );
     }
     let metrics = gateway.metrics();
-    let hedges = ["won", "lost"].map(|outcome| metrics.sum("portcullis_hedges_total", &[("outcome", outcome)]));
-    assert!(hedges.iter().all(|count| *count > requests as f64 / 2000.0), "{hedges:?}");
+    let hedges = ["won", "lost"]
+        .map(|outcome| metrics.sum("portcullis_hedges_total", &[("outcome", outcome)]));
+    assert!(
+        hedges.iter().all(|count| *count > requests as f64 / 2000.0),
+        "{hedges:?}"
+    );
     let second = lines
         .iter()
-        .filter(|line| line["model"] == "two" && line["account"] == "other" && line["outcome"] == "ok")
+        .filter(|line| {
+            line["model"] == "two" && line["account"] == "other" && line["outcome"] == "ok"
+        })
         .count();
     assert!(second > requests / 1000, "{second} by fallback");
-    println!("{outcomes:?}; {second} by fallback, hedges {hedges:?}; {all:?}, of which whole answers {whole} tokens");
+    println!(
+        "{outcomes:?}; {second} by fallback, hedges {hedges:?}; {all:?}, of which whole answers {whole} tokens"
+    );
     true
 }
 
 pub fn today() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs() / 86_400
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .expect("after 1970")
+        .as_secs()
+        / 86_400
 }
 
 fn catalog(mock: &Mock, other: &Mock) -> Catalog {
@@ -186,7 +243,11 @@ fn catalog(mock: &Mock, other: &Mock) -> Catalog {
     catalog = catalog
         .model_with("plain", &["a"], price)
         .model_with("two", &["b", "other"], price)
-        .model_with("hedged", &["c", "other"], &format!("hedge: {{ after: p50, at_most: 100% }}, {price}"))
+        .model_with(
+            "hedged",
+            &["c", "other"],
+            &format!("hedge: {{ after: p50, at_most: 100% }}, {price}"),
+        )
         .model_with("free", &["d"], "price: { input: 0, output: 0 }");
     for caller in 0..CALLERS {
         // The last one's limits are met all the time, the others' never.
@@ -195,13 +256,15 @@ fn catalog(mock: &Mock, other: &Mock) -> Catalog {
         } else {
             "requests_per_minute: 10000000, tokens_per_minute: 10000000000, concurrency: 10000"
         };
-        let more =
-            "requests_per_day: 10000000, tokens_per_day: 10000000000, usd_per_day: 1000000, usd_per_month: 1000000";
+        let more = "requests_per_day: 10000000, tokens_per_day: 10000000000, usd_per_day: 1000000, usd_per_month: 1000000";
         let limits = format!("limits: {{ {limits}, {more} }}");
         let of_key = "limits: { requests_per_day: 10000000, tokens_per_day: 10000000000, usd_per_month: 1000000 }";
         let (one, two) = (secret(caller, 0), secret(caller, 1));
-        catalog =
-            catalog.caller_with(&format!("caller-{caller}"), &limits, &[("one", &one, of_key), ("two", &two, of_key)]);
+        catalog = catalog.caller_with(
+            &format!("caller-{caller}"),
+            &limits,
+            &[("one", &one, of_key), ("two", &two, of_key)],
+        );
     }
     catalog
 }
@@ -209,7 +272,10 @@ fn catalog(mock: &Mock, other: &Mock) -> Catalog {
 /// A request, and whether its caller leaves.
 fn request(act: &str, model: &str, random: &mut fastrand::Rng) -> (Value, bool) {
     let (prompt, written) = (random.u64(1..2000), random.u64(1..200));
-    let text = format!("{act} {prompt} {written} {}", "x".repeat(random.usize(..300)));
+    let text = format!(
+        "{act} {prompt} {written} {}",
+        "x".repeat(random.usize(..300))
+    );
     let streams = match act {
         "stream" | "uncounted-stream" | "cut" | "gone" => true,
         "answer" | "uncounted" => false,
@@ -228,10 +294,18 @@ fn request(act: &str, model: &str, random: &mut fastrand::Rng) -> (Value, bool) 
 
 fn act(request: &Request) -> Script {
     let body = request.json();
-    let text = body["messages"][0]["content"].as_str().unwrap_or_default().to_owned();
+    let text = body["messages"][0]["content"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
     let mut words = text.split(' ');
     let act = words.next().unwrap_or_default();
-    let mut number = || words.next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(1);
+    let mut number = || {
+        words
+            .next()
+            .and_then(|word| word.parse::<u64>().ok())
+            .unwrap_or(1)
+    };
     let (prompt, written) = (number(), number());
     let streams = body["stream"] == true;
     match act {
@@ -254,13 +328,18 @@ fn act_as_other(request: &Request) -> Script {
     let text = body["messages"][0]["content"].as_str().unwrap_or_default();
     let mut words = text.split(' ');
     let is_slow = words.next() == Some("slow")
-        && words.next().and_then(|word| word.parse::<u64>().ok()).is_some_and(|prompt| prompt % 20 == 1);
+        && words
+            .next()
+            .and_then(|word| word.parse::<u64>().ok())
+            .is_some_and(|prompt| prompt % 20 == 1);
     let answer = whole(body["stream"] == true, 50, 7, true);
     if is_slow { late(1_000, answer) } else { answer }
 }
 
 fn late(millis: u64, answer: Script) -> Script {
-    Script::new().delay(Duration::from_millis(millis)).and(answer)
+    Script::new()
+        .delay(Duration::from_millis(millis))
+        .and(answer)
 }
 
 fn begun(words: u64) -> Script {
@@ -281,8 +360,12 @@ fn whole(streams: bool, prompt: u64, written: u64, counted: bool) -> Script {
         }
         return Script::json(200, &answer);
     }
-    let stream =
-        Script::sse().event(chunk(&json!({"role": "assistant", "content": "some words"}), None)).event(finish("stop"));
+    let stream = Script::sse()
+        .event(chunk(
+            &json!({"role": "assistant", "content": "some words"}),
+            None,
+        ))
+        .event(finish("stop"));
     if !counted {
         return stream.done();
     }
@@ -293,14 +376,17 @@ fn whole(streams: bool, prompt: u64, written: u64, counted: bool) -> Script {
 }
 
 fn tokens(line: &Value) -> u64 {
-    line["prompt_tokens"].as_u64().expect("tokens") + line["completion_tokens"].as_u64().expect("tokens")
+    line["prompt_tokens"].as_u64().expect("tokens")
+        + line["completion_tokens"].as_u64().expect("tokens")
 }
 
 /// By key, and by caller.
 fn both(book: &mut Book, key: &str, requests: u64, tokens: u64, usd: u64) {
     let (caller, _) = key.split_once('/').expect("a key's name");
     for name in [key, caller] {
-        book.entry(name.to_owned()).or_default().add(requests, tokens, usd);
+        book.entry(name.to_owned())
+            .or_default()
+            .add(requests, tokens, usd);
     }
 }
 
@@ -314,7 +400,13 @@ fn nanos(dollars: &Value) -> u64 {
 pub fn of_lines(lines: &[Value]) -> Book {
     let mut book = Book::new();
     for line in lines.iter().filter(|line| !line["cost_usd"].is_null()) {
-        both(&mut book, line["key"].as_str().expect("a key"), 1, tokens(line), nanos(&line["cost_usd"]));
+        both(
+            &mut book,
+            line["key"].as_str().expect("a key"),
+            1,
+            tokens(line),
+            nanos(&line["cost_usd"]),
+        );
     }
     book
 }
@@ -334,7 +426,11 @@ pub fn ledger(gateway: &Gateway) -> Book {
         .unwrap_or_else(|e| panic!("{e}: {}", String::from_utf8_lossy(&output.stderr)));
     let mut book = Book::new();
     for row in told["usage"].as_array().unwrap_or_else(|| panic!("{told}")) {
-        let count = |name: &str| row[name].as_u64().unwrap_or_else(|| panic!("no {name} in {row}"));
+        let count = |name: &str| {
+            row[name]
+                .as_u64()
+                .unwrap_or_else(|| panic!("no {name} in {row}"))
+        };
         both(
             &mut book,
             row["key"].as_str().expect("a key"),
@@ -352,7 +448,10 @@ pub fn limits(gateway: &Gateway) -> Book {
     scopes
         .map(|scope| {
             let used = &scope["used"];
-            assert!(used["concurrency"].is_null() || used["concurrency"] == 0, "{scope}");
+            assert!(
+                used["concurrency"].is_null() || used["concurrency"] == 0,
+                "{scope}"
+            );
             let count = |name: &str| used[name].as_u64().expect("a count");
             let sum = Sum {
                 requests: count("requests_per_day"),

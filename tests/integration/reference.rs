@@ -24,7 +24,9 @@ const GENERATED: &str = "<!-- Generated from the code. Change the code, then wri
 /// Compares a chapter with the committed one, or writes it.
 #[track_caller]
 fn check(chapter: &str, title: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/src/reference").join(chapter);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("docs/src/reference")
+        .join(chapter);
     let new = format!("# {title}\n\n{GENERATED}\n{}\n", text.trim());
     let old = std::fs::read_to_string(&path).unwrap_or_default();
     if old != new && std::env::var_os("UPDATE_REFERENCE").is_some() {
@@ -32,7 +34,11 @@ fn check(chapter: &str, title: &str, text: &str) {
         std::fs::write(path, new).expect("written");
         return;
     }
-    let line = old.lines().zip(new.lines()).position(|(old, new)| old != new).map_or(1, |at| at + 1);
+    let line = old
+        .lines()
+        .zip(new.lines())
+        .position(|(old, new)| old != new)
+        .map_or(1, |at| at + 1);
     assert!(
         old == new,
         "docs/src/reference/{chapter}:{line} is not what the code says; UPDATE_REFERENCE=1 writes the chapter anew"
@@ -42,13 +48,17 @@ fn check(chapter: &str, title: &str, text: &str) {
 /// A table in Markdown. A bar within a cell is escaped.
 fn table<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     let row = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|").replace('\n', " ")).collect();
+        let cells: Vec<String> = cells
+            .iter()
+            .map(|cell| cell.replace('|', "\\|").replace('\n', " "))
+            .collect();
         format!("| {} |\n", cells.join(" | "))
     };
     let mut text = row(&head.map(str::to_owned));
     text.push_str(&"|---".repeat(N));
     text.push_str("|\n");
-    rows.into_iter().for_each(|cells| text.push_str(&row(&cells)));
+    rows.into_iter()
+        .for_each(|cells| text.push_str(&row(&cells)));
     text
 }
 
@@ -59,7 +69,11 @@ fn code(text: &str) -> String {
 /// A text as sentences: with a full stop at its end.
 fn sentence(text: &str) -> String {
     let text = text.trim();
-    if text.ends_with(['.', ':', '!']) { text.to_owned() } else { format!("{text}.") }
+    if text.ends_with(['.', ':', '!']) {
+        text.to_owned()
+    } else {
+        format!("{text}.")
+    }
 }
 
 /// The source of all that runs in production: without unit tests.
@@ -70,14 +84,20 @@ fn source() -> String {
     folders.extend(crates.map(|entry| entry.expect("an entry").path().join("src")));
     let mut text = String::new();
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
+        for entry in
+            std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()))
+        {
             let path = entry.expect("an entry").path();
             if path.is_dir() && !path.ends_with("tests") {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == "rs") && !path.ends_with("tests.rs") {
                 let file = std::fs::read_to_string(&path).expect("a source file");
                 // By custom the tests are a file's last part.
-                text.push_str(file.split("#[cfg(test)]\nmod tests").next().unwrap_or_default());
+                text.push_str(
+                    file.split("#[cfg(test)]\nmod tests")
+                        .next()
+                        .unwrap_or_default(),
+                );
                 text.push('\n');
             }
         }

@@ -3,7 +3,10 @@
 //!
 //! A test that edits files belongs in one of these modules. Then it holds for both kinds of paths.
 
-#![allow(clippy::duplicate_mod, reason = "the same tests run with two kinds of folders")]
+#![allow(
+    clippy::duplicate_mod,
+    reason = "the same tests run with two kinds of folders"
+)]
 
 #[path = "keys_running.rs"]
 mod keys_running;

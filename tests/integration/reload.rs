@@ -15,7 +15,8 @@ use serde_json::Value;
 use crate::support::canary::{self, KEY};
 use crate::support::client::{self, Connection, End};
 use crate::support::{
-    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run, run_within, spawn,
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run, run_within,
+    spawn,
 };
 
 /// A file that is written in place must stand still so long before it is taken.
@@ -23,7 +24,9 @@ const SETTLE: Duration = Duration::from_millis(500);
 
 /// Model `m` on account `a`, recognisable.
 fn stamped(mock: &Mock, stamp: &str) -> Catalog {
-    Catalog::new().account("a", mock).model_with("m", &["a"], &format!("owned_by: {stamp}"))
+    Catalog::new()
+        .account("a", mock)
+        .model_with("m", &["a"], &format!("owned_by: {stamp}"))
 }
 
 /// The stamp of the catalog that serves now.
@@ -31,27 +34,48 @@ async fn stamp(gateway: &Gateway) -> String {
     let list = gateway.get("/v1/models").await;
     assert_eq!(list.status, 200, "{}", list.text());
     let list = list.json();
-    let model = list["data"].as_array().unwrap().iter().find(|model| model["id"] == "m").unwrap().clone();
+    let model = list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|model| model["id"] == "m")
+        .unwrap()
+        .clone();
     model["owned_by"].as_str().unwrap().to_owned()
 }
 
 async fn becomes(gateway: &Gateway, wanted: &str) {
     let start = Instant::now();
     while stamp(gateway).await != wanted {
-        assert!(start.elapsed() < PATIENCE, "{wanted} never served; /status: {:#}", gateway.status());
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{wanted} never served; /status: {:#}",
+            gateway.status()
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 fn refusals(gateway: &Gateway) -> usize {
-    gateway.metrics().sum("portcullis_catalog_refusals_total", &[]) as usize
+    gateway
+        .metrics()
+        .sum("portcullis_catalog_refusals_total", &[]) as usize
 }
 
 async fn refused(gateway: &Gateway, how_many: usize) -> String {
-    eventually("the refusal", || (refusals(gateway) >= how_many).then_some(())).await;
+    eventually("the refusal", || {
+        (refusals(gateway) >= how_many).then_some(())
+    })
+    .await;
     let refusal = gateway.status()["catalog"]["last_refusal"].clone();
     assert_eq!(refusal["standing"], true, "{refusal:#}");
-    refusal["reasons"].as_array().unwrap().iter().map(|reason| reason.as_str().unwrap()).collect::<Vec<_>>().join("\n")
+    refusal["reasons"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|reason| reason.as_str().unwrap())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[test]
@@ -74,7 +98,10 @@ fn f01_a_broken_catalog_is_refused_whole_and_the_old_one_serves() {
     ];
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(stamped(&mock, "old")).file("catalog.d/x.yaml", REST).start().await;
+        let gateway = Gateway::with(stamped(&mock, "old"))
+            .file("catalog.d/x.yaml", REST)
+            .start()
+            .await;
         for (number, (text, beside, says)) in cases.iter().enumerate() {
             std::fs::write(gateway.conf.join("catalog.d/x.yaml"), beside_or(beside)).unwrap();
             std::fs::write(gateway.conf.join("catalog.yaml"), text).unwrap();
@@ -94,7 +121,11 @@ fn f01_a_broken_catalog_is_refused_whole_and_the_old_one_serves() {
             let errors = errors();
             assert_eq!(errors.len(), number + 1, "one ERROR each: {errors:#?}");
             let escaped = serde_json::to_string(reasons.lines().next().unwrap()).unwrap();
-            assert!(errors[number].contains(escaped.trim_matches('"')), "{} does not say {reasons}", errors[number]);
+            assert!(
+                errors[number].contains(escaped.trim_matches('"')),
+                "{} does not say {reasons}",
+                errors[number]
+            );
             assert_eq!(gateway.metrics().sum("portcullis_reload_failed", &[]), 1.0);
             assert_eq!(gateway.generation(), 1);
             assert_eq!(stamp(&gateway).await, "old");
@@ -103,7 +134,10 @@ fn f01_a_broken_catalog_is_refused_whole_and_the_old_one_serves() {
         assert_eq!(stamp(&gateway).await, "new");
         assert_eq!(gateway.metrics().sum("portcullis_reload_failed", &[]), 0.0);
         assert_eq!(
-            (gateway.generation(), gateway.status()["catalog"]["last_refusal"]["standing"].clone()),
+            (
+                gateway.generation(),
+                gateway.status()["catalog"]["last_refusal"]["standing"].clone()
+            ),
             (2, Value::Bool(false))
         );
     });
@@ -122,7 +156,10 @@ fn f02_a_half_written_file_is_never_taken() {
         let (mut generation, mut round) = (1, 0);
         while generation < 5 {
             round += 1;
-            assert!(round < 20, "this machine pauses for longer than it is asked to");
+            assert!(
+                round < 20,
+                "this machine pauses for longer than it is asked to"
+            );
             let stamp = format!("s{round}");
             let text = stamped(&mock, &stamp).to_string();
             let (half, rest) = match round % 2 {
@@ -149,8 +186,16 @@ fn f02_a_half_written_file_is_never_taken() {
                 continue;
             }
             generation += 1;
-            assert_eq!((gateway.generation(), refusals(&gateway)), (generation, 0), "round {round}");
-            assert_eq!(gateway.status()["catalog"]["callers"], 1 + round % 2, "the half was not taken");
+            assert_eq!(
+                (gateway.generation(), refusals(&gateway)),
+                (generation, 0),
+                "round {round}"
+            );
+            assert_eq!(
+                gateway.status()["catalog"]["callers"],
+                1 + round % 2,
+                "the half was not taken"
+            );
         }
     });
 }
@@ -206,7 +251,10 @@ fn f04_however_a_file_is_saved_its_final_content_is_taken_once() {
                 save(&path, &text);
             }
             times.sort_unstable();
-            assert!(times[1] < Duration::from_millis(2_500), "{kind} took {times:?}");
+            assert!(
+                times[1] < Duration::from_millis(2_500),
+                "{kind} took {times:?}"
+            );
         }
         assert_eq!(refusals(&gateway), 0);
     });
@@ -221,7 +269,11 @@ fn f05_a_mounted_config_map_is_followed() {
         let swap = |n: usize| {
             let fresh = conf.join(format!("..v{n}"));
             std::fs::create_dir(&fresh).unwrap();
-            std::fs::write(fresh.join("catalog.yaml"), stamped(&mock, &format!("v{n}")).to_string()).unwrap();
+            std::fs::write(
+                fresh.join("catalog.yaml"),
+                stamped(&mock, &format!("v{n}")).to_string(),
+            )
+            .unwrap();
             std::os::unix::fs::symlink(format!("..v{n}"), conf.join("..data_tmp")).unwrap();
             let old = std::fs::read_link(conf.join("..data")).ok();
             std::fs::rename(conf.join("..data_tmp"), conf.join("..data")).unwrap();
@@ -253,12 +305,17 @@ fn f06_files_and_folders_that_go_and_come_back_are_found_again() {
 
         std::fs::remove_file(&path).unwrap();
         let reasons = refused(&gateway, 1).await;
-        assert!(reasons.contains("catalog.yaml") && reasons.contains("does not exist"), "{reasons}");
+        assert!(
+            reasons.contains("catalog.yaml") && reasons.contains("does not exist"),
+            "{reasons}"
+        );
         assert_eq!(stamp(&gateway).await, "s0");
         // As it was: nothing to take, but nothing is wrong any more.
         gateway.write_catalog(stamped(&mock, "s0"));
-        eventually("all is well", || (gateway.metrics().sum("portcullis_reload_failed", &[]) == 0.0).then_some(()))
-            .await;
+        eventually("all is well", || {
+            (gateway.metrics().sum("portcullis_reload_failed", &[]) == 0.0).then_some(())
+        })
+        .await;
         assert_eq!(gateway.generation(), 1);
 
         let away = gateway.conf.with_extension("away");
@@ -280,8 +337,10 @@ fn f06_files_and_folders_that_go_and_come_back_are_found_again() {
         gateway.write_catalog(stamped(&mock, "s3"));
         becomes(&gateway, "s3").await;
 
-        let permit =
-            |mode| std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        let permit = |mode| {
+            std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode))
+                .unwrap()
+        };
         permit(0o000);
         // Root may read it all the same.
         if std::fs::File::open(&path).is_err() {
@@ -359,9 +418,21 @@ pub(super) async fn ask(address: std::net::SocketAddr, caller: usize) -> Result<
     let body = if stream { chat_stream("m") } else { chat("m") };
     connection.send(client::post(&body)).await;
     let answer = connection.try_response("POST").await.ok_or("no answer")?;
-    let whole = if stream { answer.text().ends_with("data: [DONE]\n\n") } else { answer.end == Some(End::Whole) };
-    let said = answer.status == 200 && answer.content() == if stream { "w0 w1 w2 " } else { "Hello from the mock." };
-    (said && whole).then_some(()).ok_or_else(|| format!("{}: {}", answer.status, answer.text()))
+    let whole = if stream {
+        answer.text().ends_with("data: [DONE]\n\n")
+    } else {
+        answer.end == Some(End::Whole)
+    };
+    let said = answer.status == 200
+        && answer.content()
+            == if stream {
+                "w0 w1 w2 "
+            } else {
+                "Hello from the mock."
+            };
+    (said && whole)
+        .then_some(())
+        .ok_or_else(|| format!("{}: {}", answer.status, answer.text()))
 }
 
 /// Two targets of one version, the first of which always fails: each exchange tries both, of the
@@ -369,7 +440,10 @@ pub(super) async fn ask(address: std::net::SocketAddr, caller: usize) -> Result<
 pub(super) fn pair(first: &Mock, second: &Mock, version: usize) -> Catalog {
     let targets = [format!("a=v{version}"), format!("b=v{version}")];
     let targets: Vec<_> = targets.iter().map(String::as_str).collect();
-    Catalog::new().account("a", first).account("b", second).model_with("m", &targets, "")
+    Catalog::new()
+        .account("a", first)
+        .account("b", second)
+        .model_with("m", &targets, "")
 }
 
 #[test]
@@ -388,7 +462,10 @@ fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
             gateway.swap(pair(&failing, &good, version)).await;
             // Whoever comes later asks both, until a breaker opens.
             let before = failing.count();
-            eventually("the load is at both", || (failing.count() > before).then_some(())).await;
+            eventually("the load is at both", || {
+                (failing.count() > before).then_some(())
+            })
+            .await;
         }
         let (answers, _) = load.end().await;
         assert!(answers > 500, "{answers} answers are no load");
@@ -399,12 +476,23 @@ fn f07_fifty_reloads_under_load_lose_no_request_and_mix_no_versions() {
         })
         .await;
         let growth = gateway.rss().saturating_sub(rss);
-        assert!(growth < 24 << 20, "{} MiB more after 48 reloads", growth >> 20);
+        assert!(
+            growth < 24 << 20,
+            "{} MiB more after 48 reloads",
+            growth >> 20
+        );
         let mut versions = BTreeSet::new();
         for line in gateway.access_lines(answers).await {
-            let tried: Vec<_> =
-                line["attempts"].as_array().unwrap().iter().map(|tried| tried["model"].clone()).collect();
-            assert!(tried.iter().all(|version| *version == tried[0]), "one exchange, one catalog: {line}");
+            let tried: Vec<_> = line["attempts"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|tried| tried["model"].clone())
+                .collect();
+            assert!(
+                tried.iter().all(|version| *version == tried[0]),
+                "one exchange, one catalog: {line}"
+            );
             // Once its breaker is open, the first is asked no more.
             if tried.len() == 2 {
                 versions.insert(tried[0].to_string());
@@ -419,13 +507,18 @@ fn f08_an_account_that_is_removed_ends_its_streams_and_gets_no_new_ones() {
     run(async {
         let (old, new, gate) = (Mock::start().await, Mock::start().await, Gate::new());
         old.push(
-            Script::sse().words(0..1).wait(&gate).words(1..3).event(crate::support::script::finish("stop")).done(),
+            Script::sse()
+                .words(0..1)
+                .wait(&gate)
+                .words(1..3)
+                .event(crate::support::script::finish("stop"))
+                .done(),
         );
         let catalog = |accounts: &[(&str, &Mock)]| {
-            let with =
-                accounts.iter().fold(Catalog::new().account("k1", &new).account("k2", &new), |catalog, (id, mock)| {
-                    catalog.account(id, mock)
-                });
+            let with = accounts.iter().fold(
+                Catalog::new().account("k1", &new).account("k2", &new),
+                |catalog, (id, mock)| catalog.account(id, mock),
+            );
             let ids: Vec<_> = accounts.iter().map(|(id, _)| *id).collect();
             with.model("m", &ids)
         };
@@ -433,18 +526,44 @@ fn f08_an_account_that_is_removed_ends_its_streams_and_gets_no_new_ones() {
         let (mut connection, mut head) = gateway.open(&chat_stream("m")).await;
         connection.event(&mut head).await.unwrap();
         gateway.swap(catalog(&[("new", &new)])).await;
-        assert_eq!(gateway.post(&chat("m")).await.content(), "Hello from the mock.");
-        assert_eq!((old.count(), new.count()), (1, 1), "the removed one was asked again");
+        assert_eq!(
+            gateway.post(&chat("m")).await.content(),
+            "Hello from the mock."
+        );
+        assert_eq!(
+            (old.count(), new.count()),
+            (1, 1),
+            "the removed one was asked again"
+        );
         // Its caller has an answer a moment before it is settled.
-        eventually("only the stream is left", || (gateway.status()["exchanges"] == 1).then_some(())).await;
+        eventually("only the stream is left", || {
+            (gateway.status()["exchanges"] == 1).then_some(())
+        })
+        .await;
         gate.open();
         connection.rest(&mut head).await;
-        assert_eq!((head.content().as_str(), head.end), ("w0 w1 w2 ", Some(End::Whole)));
+        assert_eq!(
+            (head.content().as_str(), head.end),
+            ("w0 w1 w2 ", Some(End::Whole))
+        );
         let lines = gateway.access_lines(2).await;
-        assert!(lines.iter().any(|line| line["account"] == "old" && line["outcome"] == "ok"), "{lines:#?}");
+        assert!(
+            lines
+                .iter()
+                .any(|line| line["account"] == "old" && line["outcome"] == "ok"),
+            "{lines:#?}"
+        );
         // Its connections go with it, and the readings of it. Its counters stay for an hour.
-        eventually("the connection to the removed account is closed", || (old.open() == 0).then_some(())).await;
-        assert!(!gateway.metrics().0.contains("portcullis_in_flight{account=\"old\"}"));
+        eventually("the connection to the removed account is closed", || {
+            (old.open() == 0).then_some(())
+        })
+        .await;
+        assert!(
+            !gateway
+                .metrics()
+                .0
+                .contains("portcullis_in_flight{account=\"old\"}")
+        );
     });
 }
 
@@ -452,14 +571,34 @@ fn f08_an_account_that_is_removed_ends_its_streams_and_gets_no_new_ones() {
 fn an_account_that_is_taken_out_and_put_back_keeps_its_cap() {
     run(async {
         let (mock, gate) = (Mock::start().await, Gate::new());
-        mock.push(Script::sse().words(0..1).wait(&gate).event(crate::support::script::finish("stop")).done());
-        let without = || Catalog::new().account("b", &mock).account("c", &mock).model("n", &["b"]);
-        let with = || without().account_with("a", &mock, "concurrency: 1").model("m", &["a"]);
+        mock.push(
+            Script::sse()
+                .words(0..1)
+                .wait(&gate)
+                .event(crate::support::script::finish("stop"))
+                .done(),
+        );
+        let without = || {
+            Catalog::new()
+                .account("b", &mock)
+                .account("c", &mock)
+                .model("n", &["b"])
+        };
+        let with = || {
+            without()
+                .account_with("a", &mock, "concurrency: 1")
+                .model("m", &["a"])
+        };
         let gateway = Gateway::start(with()).await;
         let (mut connection, mut head) = gateway.open(&chat_stream("m")).await;
         gateway.swap(without()).await;
         gateway.swap(with()).await;
-        assert_eq!(gateway.metrics().sum("portcullis_in_flight", &[("account", "a")]), 1.0);
+        assert_eq!(
+            gateway
+                .metrics()
+                .sum("portcullis_in_flight", &[("account", "a")]),
+            1.0
+        );
         gateway.post(&chat("m")).await.is_error(503, "no_capacity");
         gate.open();
         connection.rest(&mut head).await;
@@ -474,19 +613,39 @@ fn f10_a_caller_who_is_revoked_finishes_the_stream_and_then_gets_401() {
         let (mock, gate) = (Mock::start().await, Gate::new());
         let other = "sk-CaNaRy-caller-other";
         for (what, revoked) in [
-            ("disabled", Catalog::over(&mock).caller("beta", other, "enabled: false")),
-            ("expired", Catalog::over(&mock).caller("beta", other, "expires: 2020-01-01T00:00:00Z")),
-            ("rotated", Catalog::over(&mock).caller("beta", "sk-CaNaRy-caller-rotated", "")),
+            (
+                "disabled",
+                Catalog::over(&mock).caller("beta", other, "enabled: false"),
+            ),
+            (
+                "expired",
+                Catalog::over(&mock).caller("beta", other, "expires: 2020-01-01T00:00:00Z"),
+            ),
+            (
+                "rotated",
+                Catalog::over(&mock).caller("beta", "sk-CaNaRy-caller-rotated", ""),
+            ),
             ("removed", Catalog::over(&mock)),
         ] {
-            mock.push(Script::sse().words(0..1).wait(&gate).event(crate::support::script::finish("stop")).done());
+            mock.push(
+                Script::sse()
+                    .words(0..1)
+                    .wait(&gate)
+                    .event(crate::support::script::finish("stop"))
+                    .done(),
+            );
             let gateway = Gateway::start(Catalog::over(&mock).caller("beta", other, "")).await;
             let mut connection = gateway.connect().await;
-            connection.send(client::post_as(other, &chat_stream("m"))).await;
+            connection
+                .send(client::post_as(other, &chat_stream("m")))
+                .await;
             let mut head = connection.head().await.unwrap();
             connection.event(&mut head).await.unwrap();
             gateway.swap(revoked).await;
-            gateway.raw(client::post_as(other, &chat("m"))).await.is_error(401, "invalid_api_key");
+            gateway
+                .raw(client::post_as(other, &chat("m")))
+                .await
+                .is_error(401, "invalid_api_key");
             assert_eq!(gateway.get("/v1/models").await.status, 200);
             gate.open();
             connection.rest(&mut head).await;
@@ -510,7 +669,12 @@ fn f11_a_reload_that_races_sigterm_ends_cleanly() {
         for wait in [0, 100, 150, 180, 210, 250] {
             let mut gateway = Gateway::start(stamped(&mock, "s0")).await;
             let (mut connection, mut head) = {
-                mock.push(Script::sse().words(0..1).event(crate::support::script::finish("stop")).done());
+                mock.push(
+                    Script::sse()
+                        .words(0..1)
+                        .event(crate::support::script::finish("stop"))
+                        .done(),
+                );
                 gateway.open(&chat_stream("m")).await
             };
             gateway.write_catalog(stamped(&mock, "s1"));
@@ -530,25 +694,28 @@ fn f12_what_takes_away_more_than_half_is_held_for_five_seconds() {
     run(async {
         let mock = Mock::start().await;
         let accounts = |ids: &[&str]| {
-            ids.iter().fold(Catalog::new(), |catalog, id| catalog.account(id, &mock)).model_with(
-                "m",
-                &["a"],
-                "owned_by: now",
-            )
+            ids.iter()
+                .fold(Catalog::new(), |catalog, id| catalog.account(id, &mock))
+                .model_with("m", &["a"], "owned_by: now")
         };
         let models = |ids: &[&str]| {
-            ids.iter().fold(Catalog::new().account("a", &mock), |catalog, id| catalog.model(id, &["a"])).model_with(
-                "m",
-                &["a"],
-                "owned_by: now",
-            )
+            ids.iter()
+                .fold(Catalog::new().account("a", &mock), |catalog, id| {
+                    catalog.model(id, &["a"])
+                })
+                .model_with("m", &["a"], "owned_by: now")
         };
         let callers = |ids: &[&str]| {
-            ids.iter()
-                .fold(stamped(&mock, "now"), |catalog, id| catalog.caller(id, &format!("sk-CaNaRy-caller-{id}"), ""))
+            ids.iter().fold(stamped(&mock, "now"), |catalog, id| {
+                catalog.caller(id, &format!("sk-CaNaRy-caller-{id}"), "")
+            })
         };
         let cases = [
-            (accounts(&["a", "b", "c"]), accounts(&["a"]), "2 of 3 accounts"),
+            (
+                accounts(&["a", "b", "c"]),
+                accounts(&["a"]),
+                "2 of 3 accounts",
+            ),
             (models(&["m1", "m2"]), models(&[]), "2 of 3 models"),
             (callers(&["x", "y"]), callers(&[]), "2 of 3 callers"),
         ];
@@ -561,21 +728,39 @@ fn f12_what_takes_away_more_than_half_is_held_for_five_seconds() {
             gateway.write_catalog(&after);
             let since = Instant::now();
             eventually("it is held", || {
-                gateway.status()["catalog"]["held"].as_str().is_some_and(|held| held.contains(loss)).then_some(())
+                gateway.status()["catalog"]["held"]
+                    .as_str()
+                    .is_some_and(|held| held.contains(loss))
+                    .then_some(())
             })
             .await;
-            assert_eq!((gateway.generation(), stamp(&gateway).await.as_str()), (1, "now"));
+            assert_eq!(
+                (gateway.generation(), stamp(&gateway).await.as_str()),
+                (1, "now")
+            );
             held.push((gateway, loss, since));
         }
         for (gateway, loss, since) in &held {
             eventually("it is taken", || (gateway.generation() == 2).then_some(())).await;
             let took = since.elapsed();
-            assert!(took >= Duration::from_secs(5), "{loss} was taken after {took:?}");
-            assert_eq!(gateway.metrics().sum("portcullis_catalog_shrunk_total", &[]), 1.0);
+            assert!(
+                took >= Duration::from_secs(5),
+                "{loss} was taken after {took:?}"
+            );
+            assert_eq!(
+                gateway
+                    .metrics()
+                    .sum("portcullis_catalog_shrunk_total", &[]),
+                1.0
+            );
             assert_eq!(gateway.status()["catalog"]["held"], Value::Null);
             // One line when it is held, one when it is taken.
             let loud = || {
-                gateway.log().lines().filter(|line| line.contains("\"level\":\"warn\"") && line.contains(loss)).count()
+                gateway
+                    .log()
+                    .lines()
+                    .filter(|line| line.contains("\"level\":\"warn\"") && line.contains(loss))
+                    .count()
             };
             eventually("two loud lines", || (loud() >= 2).then_some(())).await;
             assert_eq!(loud(), 2, "{}", gateway.log());
@@ -590,12 +775,28 @@ fn f12_a_held_change_that_is_undone_is_forgotten() {
         let two = stamped(&mock, "now").model("n", &["a"]).model("o", &["a"]);
         let gateway = Gateway::start(&two).await;
         gateway.write_catalog(stamped(&mock, "less"));
-        eventually("it is held", || gateway.status()["catalog"]["held"].as_str().map(drop)).await;
+        eventually("it is held", || {
+            gateway.status()["catalog"]["held"].as_str().map(drop)
+        })
+        .await;
         gateway.write_catalog(&two);
-        eventually("it is forgotten", || (gateway.status()["catalog"]["held"] == Value::Null).then_some(())).await;
+        eventually("it is forgotten", || {
+            (gateway.status()["catalog"]["held"] == Value::Null).then_some(())
+        })
+        .await;
         // Half and no more is an ordinary change.
-        gateway.swap(stamped(&mock, "half").model("n", &["a"])).await;
-        assert_eq!((gateway.generation(), gateway.metrics().sum("portcullis_catalog_shrunk_total", &[])), (2, 0.0));
+        gateway
+            .swap(stamped(&mock, "half").model("n", &["a"]))
+            .await;
+        assert_eq!(
+            (
+                gateway.generation(),
+                gateway
+                    .metrics()
+                    .sum("portcullis_catalog_shrunk_total", &[])
+            ),
+            (2, 0.0)
+        );
     });
 }
 
@@ -612,15 +813,24 @@ fn f14_huge_and_hostile_files_are_refused_quickly_and_block_nobody() {
             )
         });
         let cases = [
-            ("50 MB", format!("{}# {}\n", stamped(&mock, "new"), "x".repeat(50 << 20))),
+            (
+                "50 MB",
+                format!("{}# {}\n", stamped(&mock, "new"), "x".repeat(50 << 20)),
+            ),
             ("alias bomb", format!("{bomb}{}", stamped(&mock, "new"))),
             (
                 "5,000 deep",
-                format!("accounts: {}{}\nmodels: {{}}\ncallers: {{}}\n", "[".repeat(5_000), "]".repeat(5_000)),
+                format!(
+                    "accounts: {}{}\nmodels: {{}}\ncallers: {{}}\n",
+                    "[".repeat(5_000),
+                    "]".repeat(5_000)
+                ),
             ),
             (
                 "1,000 deep in block style",
-                (0..1_000).fold(String::new(), |text, depth| text + &" ".repeat(depth) + "a:\n"),
+                (0..1_000).fold(String::new(), |text, depth| {
+                    text + &" ".repeat(depth) + "a:\n"
+                }),
             ),
         ];
         for (number, (what, text)) in cases.iter().enumerate() {
@@ -629,7 +839,10 @@ fn f14_huge_and_hostile_files_are_refused_quickly_and_block_nobody() {
             // What grows with the square, or with the bomb, takes minutes, or the whole memory.
             refused(&gateway, number + 1).await;
             let (_, slowest) = load.end().await;
-            assert!(slowest < PATIENCE, "{what}: the slowest answer took {slowest:?}");
+            assert!(
+                slowest < PATIENCE,
+                "{what}: the slowest answer took {slowest:?}"
+            );
             assert_eq!(stamp(&gateway).await, "old");
         }
         gateway.swap(stamped(&mock, "new")).await;
@@ -653,11 +866,17 @@ fn a_file_of_catalog_d_is_merged_live_even_in_a_new_folder() {
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(folder.join(name), text).unwrap();
         };
-        gateway.raw(client::post_as(mine, &chat("n"))).await.is_error(401, "invalid_api_key");
+        gateway
+            .raw(client::post_as(mine, &chat("n")))
+            .await
+            .is_error(401, "invalid_api_key");
         write("10-more.yaml", &file(mine));
         eventually("it is merged", || (gateway.generation() == 2).then_some(())).await;
         // A caller's keys may be spread over files.
-        assert_eq!(gateway.raw(client::post_as(mine, &chat("n"))).await.status, 200);
+        assert_eq!(
+            gateway.raw(client::post_as(mine, &chat("n"))).await.status,
+            200
+        );
         assert_eq!(gateway.post(&chat("n")).await.status, 200);
         assert_eq!(gateway.access_lines(3).await[1]["key"], "acme/second");
 
@@ -669,8 +888,14 @@ fn a_file_of_catalog_d_is_merged_live_even_in_a_new_folder() {
         assert!(reasons.contains("catalog.d/10-more.yaml:1"), "{reasons}");
         std::fs::remove_file(gateway.conf.join("catalog.d/10-more.yaml")).unwrap();
         eventually("it is gone", || (gateway.generation() == 3).then_some(())).await;
-        gateway.raw(client::post_as(mine, &chat("n"))).await.is_error(401, "invalid_api_key");
-        gateway.post(&chat("n")).await.is_error(404, "model_not_found");
+        gateway
+            .raw(client::post_as(mine, &chat("n")))
+            .await
+            .is_error(401, "invalid_api_key");
+        gateway
+            .post(&chat("n"))
+            .await
+            .is_error(404, "model_not_found");
     });
 }
 
@@ -678,25 +903,48 @@ fn a_file_of_catalog_d_is_merged_live_even_in_a_new_folder() {
 fn a_rotated_account_key_never_meets_an_old_connection() {
     run(async {
         let mock = Mock::start().await;
-        let by_file =
-            |mock: &Mock| Catalog::new().account_with("a", mock, "key: { file: secrets/upstream }").model("m", &["a"]);
-        let gateway = Gateway::with(by_file(&mock)).file("secrets/upstream", "sk-CaNaRy-account-one\n").start().await;
-        let sent = |number: usize| mock.requests()[number].field("authorization").unwrap().to_owned();
+        let by_file = |mock: &Mock| {
+            Catalog::new()
+                .account_with("a", mock, "key: { file: secrets/upstream }")
+                .model("m", &["a"])
+        };
+        let gateway = Gateway::with(by_file(&mock))
+            .file("secrets/upstream", "sk-CaNaRy-account-one\n")
+            .start()
+            .await;
+        let sent = |number: usize| {
+            mock.requests()[number]
+                .field("authorization")
+                .unwrap()
+                .to_owned()
+        };
         for _ in 0..2 {
             gateway.post(&chat("m")).await;
         }
-        assert_eq!((sent(1).as_str(), mock.connections()), ("Bearer sk-CaNaRy-account-one", 1));
+        assert_eq!(
+            (sent(1).as_str(), mock.connections()),
+            ("Bearer sk-CaNaRy-account-one", 1)
+        );
         // As kubernetes and careful people do, and the file's folder is not the catalog's.
         let secret = gateway.conf.join("secrets/upstream");
         std::fs::write(secret.with_extension("new"), "sk-CaNaRy-account-two").unwrap();
         std::fs::rename(secret.with_extension("new"), &secret).unwrap();
-        eventually("the new key is live", || (gateway.generation() == 2).then_some(())).await;
+        eventually("the new key is live", || {
+            (gateway.generation() == 2).then_some(())
+        })
+        .await;
         for _ in 0..2 {
             gateway.post(&chat("m")).await;
         }
-        assert_eq!((sent(3).as_str(), mock.connections()), ("Bearer sk-CaNaRy-account-two", 2));
+        assert_eq!(
+            (sent(3).as_str(), mock.connections()),
+            ("Bearer sk-CaNaRy-account-two", 2)
+        );
         // The connection of the old key is closed, not kept.
-        eventually("the old connection is closed", || (mock.open() == 1).then_some(())).await;
+        eventually("the old connection is closed", || {
+            (mock.open() == 1).then_some(())
+        })
+        .await;
 
         // An empty secret is refused, and the old one stays in use.
         std::fs::write(&secret, "\n").unwrap();
@@ -708,7 +956,10 @@ fn a_rotated_account_key_never_meets_an_old_connection() {
         refused(&gateway, 2).await;
         // What mends it is a file that was not there.
         std::fs::write(&secret, "sk-CaNaRy-account-three\r\n").unwrap();
-        eventually("the third key is live", || (gateway.generation() == 3).then_some(())).await;
+        eventually("the third key is live", || {
+            (gateway.generation() == 3).then_some(())
+        })
+        .await;
         gateway.post(&chat("m")).await;
         assert_eq!(sent(5), "Bearer sk-CaNaRy-account-three");
     });
@@ -718,9 +969,17 @@ fn a_rotated_account_key_never_meets_an_old_connection() {
 fn an_account_key_comes_from_the_environment() {
     run(async {
         let mock = Mock::start().await;
-        let catalog = Catalog::new().account_with("a", &mock, "key: { env: UPSTREAM_KEY }").model("m", &["a"]);
-        let gateway = Gateway::with(catalog).env("UPSTREAM_KEY", "sk-CaNaRy-account-env").start().await;
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "key: { env: UPSTREAM_KEY }")
+            .model("m", &["a"]);
+        let gateway = Gateway::with(catalog)
+            .env("UPSTREAM_KEY", "sk-CaNaRy-account-env")
+            .start()
+            .await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
-        assert_eq!(mock.request(0).await.field("authorization"), Some("Bearer sk-CaNaRy-account-env"));
+        assert_eq!(
+            mock.request(0).await.field("authorization"),
+            Some("Bearer sk-CaNaRy-account-env")
+        );
     });
 }

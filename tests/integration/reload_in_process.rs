@@ -35,29 +35,48 @@ struct Inside {
 
 impl Inside {
     async fn start(catalog: &str) -> Self {
-        let folder = Folder::new(&[("server.yaml", "log: { access: off }\n"), ("catalog.yaml", catalog)]);
+        let folder = Folder::new(&[
+            ("server.yaml", "log: { access: off }\n"),
+            ("catalog.yaml", catalog),
+        ]);
         let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
         let process = Process::new(&mut loaded).unwrap();
         let mut proxy = HttpProxy::new(process.gateway(), Arc::new(ServerConf::default()));
         proxy.handle_init_modules();
         let (settings, books) = (process.settings.clone(), process.books.clone());
-        let app = Arc::new(Connections::new(proxy, Arc::new(tokio::sync::Semaphore::new(1000)), settings, books));
+        let app = Arc::new(Connections::new(
+            proxy,
+            Arc::new(tokio::sync::Semaphore::new(1000)),
+            settings,
+            books,
+        ));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let acceptor = spawn(async move {
             let (_sender, shutdown) = tokio::sync::watch::channel(false);
             while let Ok((tcp, _)) = listener.accept().await {
                 let (app, shutdown) = (app.clone(), shutdown.clone());
-                spawn(async move { drop(app.process_new(Box::new(Stream::from(tcp)), &shutdown).await) });
+                spawn(async move {
+                    drop(
+                        app.process_new(Box::new(Stream::from(tcp)), &shutdown)
+                            .await,
+                    )
+                });
             }
         });
-        Inside { process, address, acceptor, _folder: folder }
+        Inside {
+            process,
+            address,
+            acceptor,
+            _folder: folder,
+        }
     }
 
     fn publish(&self, text: &str) {
-        let catalog =
-            resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| Err("nothing to look up".to_owned()))
-                .unwrap();
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
+            Err("nothing to look up".to_owned())
+        })
+        .unwrap();
         self.process.publisher().publish(catalog);
     }
 }
@@ -80,10 +99,19 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&ran.stdout);
-        assert!(ran.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+        assert!(
+            ran.status.success() && said.contains("1 passed"),
+            "{said}{}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
         return;
     }
-    let held = || (process::rss(std::process::id()), std::fs::read_dir("/proc/self/fd").unwrap().count());
+    let held = || {
+        (
+            process::rss(std::process::id()),
+            std::fs::read_dir("/proc/self/fd").unwrap().count(),
+        )
+    };
     run(async {
         let (failing, good) = (Mock::start().await, Mock::start().await);
         failing.always(Script::error(500, "out of order"));
@@ -100,7 +128,9 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
                     warm = held();
                 }
                 if version == 9_999 {
-                    last.store(Some(Arc::new(Arc::downgrade(&inside.process.books.live.load_full()))));
+                    last.store(Some(Arc::new(Arc::downgrade(
+                        &inside.process.books.live.load_full(),
+                    ))));
                 }
             }
         });
@@ -108,24 +138,46 @@ fn f07_ten_thousand_reloads_in_process_under_load_leave_nothing_behind() {
         let (answers, _) = load.end().await;
         assert!(answers > 100, "{answers} answers are no load");
         // The mocks keep what they were asked, which is most of it.
-        assert!(cold.0 < warm.0 + (64 << 20), "{} MiB became {}", warm.0 >> 20, cold.0 >> 20);
-        assert!(cold.1 < warm.1 + 30, "{} descriptors became {}", warm.1, cold.1);
+        assert!(
+            cold.0 < warm.0 + (64 << 20),
+            "{} MiB became {}",
+            warm.0 >> 20,
+            cold.0 >> 20
+        );
+        assert!(
+            cold.1 < warm.1 + 30,
+            "{} descriptors became {}",
+            warm.1,
+            cold.1
+        );
         assert_eq!(inside.process.books.live.load().generation, 10_001);
         // Those that began with it have ended, and so it is gone.
-        let gone = || (first.upgrade().is_none() && last.load_full().unwrap().upgrade().is_none()).then_some(());
+        let gone = || {
+            (first.upgrade().is_none() && last.load_full().unwrap().upgrade().is_none())
+                .then_some(())
+        };
         eventually("old catalogs go", gone).await;
         assert_eq!(inside.process.books.live.accounts.held(), 2);
-        eventually("all exchanges end", || (inside.process.books.drain.exchanges() == 0).then_some(())).await;
+        eventually("all exchanges end", || {
+            (inside.process.books.drain.exchanges() == 0).then_some(())
+        })
+        .await;
         // Each exchange saw one version only: what the first upstream was asked for and did not
         // give, the second was. It is asked alone once the first one's breaker is open.
         let models = |mock: &Mock| {
             let mut models: BTreeMap<_, usize> = BTreeMap::new();
-            mock.requests().iter().for_each(|request| *models.entry(request.model()).or_default() += 1);
+            mock.requests()
+                .iter()
+                .for_each(|request| *models.entry(request.model()).or_default() += 1);
             models
         };
         let (failed, given) = (models(&failing), models(&good));
         assert!(failed.len() > 100, "{} versions are no load", failed.len());
-        assert!(failed.iter().all(|(model, asked)| given.get(model) >= Some(asked)));
+        assert!(
+            failed
+                .iter()
+                .all(|(model, asked)| given.get(model) >= Some(asked))
+        );
     });
 }
 
@@ -146,12 +198,18 @@ fn f13_accounts_that_come_and_go_leave_no_state_and_few_series() {
             connection.send(client::post(&chat(model))).await;
             assert_eq!(connection.response().await.status, 200);
         };
-        let settled = || eventually("all is settled", || (inside.process.books.drain.exchanges() == 0).then_some(()));
+        let settled = || {
+            eventually("all is settled", || {
+                (inside.process.books.drain.exchanges() == 0).then_some(())
+            })
+        };
         ask("m").await;
         settled().await;
         let series = |name: &str| {
             let text = metrics(&inside.process.books, None);
-            text.lines().filter(|line| line.contains(&format!("\"{name}\""))).count()
+            text.lines()
+                .filter(|line| line.contains(&format!("\"{name}\"")))
+                .count()
         };
         for n in 1..=10_000 {
             inside.publish(&catalog(n));
@@ -167,8 +225,16 @@ fn f13_accounts_that_come_and_go_leave_no_state_and_few_series() {
         settled().await;
         assert_eq!(inside.process.books.live.accounts.held(), 1);
         // The counters of the thousand names that left last stay, and no others.
-        let used: Vec<usize> = (1..=10_000).step_by(500).filter(|n| series(&format!("a{n}")) > 0).collect();
-        assert_eq!(used, [8_501, 9_001, 9_501], "{}", metrics(&inside.process.books, None));
+        let used: Vec<usize> = (1..=10_000)
+            .step_by(500)
+            .filter(|n| series(&format!("a{n}")) > 0)
+            .collect();
+        assert_eq!(
+            used,
+            [8_501, 9_001, 9_501],
+            "{}",
+            metrics(&inside.process.books, None)
+        );
     });
 }
 
@@ -178,9 +244,18 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
     const GOOD: &str = "accounts: {}\nmodels: {}\ncallers: {}\n";
     type Files = &'static [(&'static str, &'static str)];
     let cases: &[(Files, &[&str])] = &[
-        (&[("server.yaml", SERVER)], &["catalog.yaml", "does not exist", "--conf"]),
-        (&[("server.yaml", "listen: []\n"), ("catalog.yaml", GOOD)], &["server.yaml:1", "listen"]),
-        (&[("server.yaml", SERVER), ("catalog.yaml", "")], &["catalog.yaml"]),
+        (
+            &[("server.yaml", SERVER)],
+            &["catalog.yaml", "does not exist", "--conf"],
+        ),
+        (
+            &[("server.yaml", "listen: []\n"), ("catalog.yaml", GOOD)],
+            &["server.yaml:1", "listen"],
+        ),
+        (
+            &[("server.yaml", SERVER), ("catalog.yaml", "")],
+            &["catalog.yaml"],
+        ),
         (
             &[
                 ("server.yaml", SERVER),
@@ -189,11 +264,25 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
                     "accounts: { claude: { dialect: demo } }\nmodels:\n  m: { targets: [{ account: claud }] }\ncallers: {}\n",
                 ),
             ],
-            &["catalog.yaml:3", "models.m.targets[0].account", "did you mean \"claude\"?"],
+            &[
+                "catalog.yaml:3",
+                "models.m.targets[0].account",
+                "did you mean \"claude\"?",
+            ],
         ),
         (
-            &[("server.yaml", "listne: []\n"), ("catalog.yaml", "accounts: {}\n")],
-            &["server.yaml:1", "listne", "did you mean `listen`?", "catalog.yaml", "models", "callers"],
+            &[
+                ("server.yaml", "listne: []\n"),
+                ("catalog.yaml", "accounts: {}\n"),
+            ],
+            &[
+                "server.yaml:1",
+                "listne",
+                "did you mean `listen`?",
+                "catalog.yaml",
+                "models",
+                "callers",
+            ],
         ),
         (
             &[
@@ -203,7 +292,11 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
                     "accounts: { a: { dialect: openai, key: { env: PORTCULLIS_TEST_UNSET } } }\nmodels: {}\ncallers: {}\n",
                 ),
             ],
-            &["catalog.yaml:1", "accounts.a.key", "the environment variable PORTCULLIS_TEST_UNSET is not set"],
+            &[
+                "catalog.yaml:1",
+                "accounts.a.key",
+                "the environment variable PORTCULLIS_TEST_UNSET is not set",
+            ],
         ),
         (
             &[
@@ -213,7 +306,11 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
                     "accounts: { a: { dialect: openai, key: { file: nowhere } } }\nmodels: {}\ncallers: {}\n",
                 ),
             ],
-            &["catalog.yaml:1", "accounts.a.key", "the file does not exist"],
+            &[
+                "catalog.yaml:1",
+                "accounts.a.key",
+                "the file does not exist",
+            ],
         ),
     ];
     for (files, says) in cases {
@@ -225,10 +322,20 @@ fn f15_a_start_without_a_good_catalog_fails_and_says_why() {
                 assert!(ran.stderr.contains(word), "no {word:?} in {}", ran.stderr);
             }
         }
-        let problems =
-            |text: &str| text.lines().filter(|line| line.contains(".yaml")).map(ToOwned::to_owned).collect::<Vec<_>>();
+        let problems = |text: &str| {
+            text.lines()
+                .filter(|line| line.contains(".yaml"))
+                .map(ToOwned::to_owned)
+                .collect::<Vec<_>>()
+        };
         let served = problems(&served.stderr);
-        assert!(served.iter().all(|line| checked.stderr.contains(line.as_str())), "{served:#?}\n{}", checked.stderr);
+        assert!(
+            served
+                .iter()
+                .all(|line| checked.stderr.contains(line.as_str())),
+            "{served:#?}\n{}",
+            checked.stderr
+        );
     }
 }
 
@@ -247,14 +354,28 @@ fn a_catalog_of_a_hundred_thousand_keys_loads_and_is_right() {
     }
     text.push_str("models:\n");
     for n in 0..10_000 {
-        writeln!(text, "  m{n}: {{ targets: [{{ account: a{} }}, {{ account: a{} }}] }}", n % 1_000, (n + 1) % 1_000)
-            .unwrap();
+        writeln!(
+            text,
+            "  m{n}: {{ targets: [{{ account: a{} }}, {{ account: a{} }}] }}",
+            n % 1_000,
+            (n + 1) % 1_000
+        )
+        .unwrap();
     }
     text.push_str("callers:\n");
     for caller in 0..1_000 {
-        writeln!(text, "  c{caller}:\n    models: [\"m{caller}*\"]\n    keys:").unwrap();
+        writeln!(
+            text,
+            "  c{caller}:\n    models: [\"m{caller}*\"]\n    keys:"
+        )
+        .unwrap();
         for key in 0..100 {
-            writeln!(text, "      k{key}: {{ hash: \"{}\" }}", canary::hash(&format!("sk-{caller}-{key}"))).unwrap();
+            writeln!(
+                text,
+                "      k{key}: {{ hash: \"{}\" }}",
+                canary::hash(&format!("sk-{caller}-{key}"))
+            )
+            .unwrap();
         }
     }
     let folder = Folder::new(&[("server.yaml", ""), ("catalog.yaml", &text)]);
@@ -267,19 +388,42 @@ fn a_catalog_of_a_hundred_thousand_keys_loads_and_is_right() {
     assert!(worked < Duration::from_secs(60), "{worked:?}");
     let catalog = loaded.catalog;
     assert_eq!(
-        (catalog.accounts().len(), catalog.models().len(), catalog.callers().len(), catalog.key_count()),
+        (
+            catalog.accounts().len(),
+            catalog.models().len(),
+            catalog.callers().len(),
+            catalog.key_count()
+        ),
         (1_000, 10_000, 1_000, 100_000)
     );
     let now = std::time::SystemTime::now();
-    let key =
-        |secret: &str| catalog.opened(&portcullis::catalog::resolve::digest(secret), now).map(|(key, _)| key).cloned();
+    let key = |secret: &str| {
+        catalog
+            .opened(&portcullis::catalog::resolve::digest(secret), now)
+            .map(|(key, _)| key)
+            .cloned()
+    };
     assert_eq!(&*key("sk-999-99").unwrap().id, "c999/k99");
     assert!(key("sk-999-100").is_err());
     let sees = |model: &str| key("sk-77-0").unwrap().permissions.allow(model);
     assert!(sees("m77") && sees("m770") && !sees("m7") && !sees("m87"));
     let model = catalog.model("m9999").unwrap();
-    assert_eq!(model.targets.iter().map(|target| &*target.account.id).collect::<Vec<_>>(), ["a999", "a0"]);
-    assert_eq!(catalog.keys().map(|key| key.permissions.index).collect::<BTreeSet<_>>().len(), 1_000);
+    assert_eq!(
+        model
+            .targets
+            .iter()
+            .map(|target| &*target.account.id)
+            .collect::<Vec<_>>(),
+        ["a999", "a0"]
+    );
+    assert_eq!(
+        catalog
+            .keys()
+            .map(|key| key.permissions.index)
+            .collect::<BTreeSet<_>>()
+            .len(),
+        1_000
+    );
 }
 
 #[test]
@@ -298,10 +442,15 @@ fn in_a_server_that_is_not_ours_the_way_down_is_noticed() {
         ]);
         let mut loaded = load(folder.path(), Secrets::Resolve).unwrap();
         let process = Process::new(&mut loaded).unwrap();
-        let background = server::background(&process, folder.path(), &loaded).unwrap().task();
+        let background = server::background(&process, folder.path(), &loaded)
+            .unwrap()
+            .task();
         let (sender, shutdown) = tokio::sync::watch::channel(false);
         let running = spawn(async move { background.start(shutdown).await });
-        assert_eq!(process.books.drain.phase(), portcullis::drain::Phase::Starting);
+        assert_eq!(
+            process.books.drain.phase(),
+            portcullis::drain::Phase::Starting
+        );
         sender.send(true).unwrap();
         eventually("it is noticed", || {
             (process.books.drain.phase() == portcullis::drain::Phase::Delaying).then_some(())
@@ -314,7 +463,10 @@ fn in_a_server_that_is_not_ours_the_way_down_is_noticed() {
 #[test]
 fn nobody_serves_the_published_key_to_everybody() {
     let folder = Folder::new(&[
-        ("server.yaml", "listen: [{ address: \"0.0.0.0:1\" }]\nlog: { access: off }\n"),
+        (
+            "server.yaml",
+            "listen: [{ address: \"0.0.0.0:1\" }]\nlog: { access: off }\n",
+        ),
         (
             "catalog.yaml",
             &include_str!("../../conf/catalog.yaml")
@@ -324,7 +476,10 @@ fn nobody_serves_the_published_key_to_everybody() {
         ),
     ]);
     let mut loaded = load(folder.path(), Secrets::Assume).unwrap();
-    let problem = portcullis::catalog::published_key_problem(&loaded.catalog, &["0.0.0.0:1".parse().unwrap()]);
+    let problem = portcullis::catalog::published_key_problem(
+        &loaded.catalog,
+        &["0.0.0.0:1".parse().unwrap()],
+    );
     assert!(problem.is_some());
     assert_eq!(Process::new(&mut loaded).err(), problem);
 }

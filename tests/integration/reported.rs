@@ -37,15 +37,28 @@ impl Cell {
         let (id, stream) = (&self.id, self.is_stream);
         let messages = json!([{"role": "user", "content": "hello"}]);
         let (path, body) = match self.door {
-            "chat" => ("/v1/chat/completions".to_owned(), json!({"model": id, "messages": messages, "stream": stream})),
+            "chat" => (
+                "/v1/chat/completions".to_owned(),
+                json!({"model": id, "messages": messages, "stream": stream}),
+            ),
             "messages" => (
                 "/v1/messages".to_owned(),
                 json!({"model": id, "messages": messages, "stream": stream, "max_tokens": 99}),
             ),
-            "responses" => ("/v1/responses".to_owned(), json!({"model": id, "input": "hello", "stream": stream})),
+            "responses" => (
+                "/v1/responses".to_owned(),
+                json!({"model": id, "input": "hello", "stream": stream}),
+            ),
             _ => {
-                let action = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
-                (format!("/v1beta/models/{id}:{action}"), json!({"contents": [{"parts": [{"text": "hello"}]}]}))
+                let action = if stream {
+                    "streamGenerateContent?alt=sse"
+                } else {
+                    "generateContent"
+                };
+                (
+                    format!("/v1beta/models/{id}:{action}"),
+                    json!({"contents": [{"parts": [{"text": "hello"}]}]}),
+                )
             }
         };
         let fields = [("x-api-key", KEY), ("content-type", "application/json")];
@@ -58,11 +71,20 @@ fn cells() -> Vec<Cell> {
     for dialect in DIALECTS {
         for way in WAYS {
             for is_stream in [false, true] {
-                let Ok(script) = dialect.says(way, is_stream) else { continue };
+                let Ok(script) = dialect.says(way, is_stream) else {
+                    continue;
+                };
                 for door in DOORS {
                     let mode = if is_stream { "stream" } else { "whole" };
                     let id = format!("{}-{}-{mode}-{door}", dialect.name(), way.name());
-                    cells.push(Cell { id, door, dialect, is_stream, way, script: script.clone() });
+                    cells.push(Cell {
+                        id,
+                        door,
+                        dialect,
+                        is_stream,
+                        way,
+                        script: script.clone(),
+                    });
                 }
             }
         }
@@ -73,11 +95,16 @@ fn cells() -> Vec<Cell> {
 /// Own tokens, and those in vain, of each model in the ledger.
 fn written(ledger: &Path) -> BTreeMap<String, (i64, i64)> {
     let connection =
-        rusqlite::Connection::open_with_flags(ledger, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY).expect("the ledger");
-    connection.busy_timeout(Duration::from_secs(5)).expect("a timeout");
+        rusqlite::Connection::open_with_flags(ledger, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY)
+            .expect("the ledger");
+    connection
+        .busy_timeout(Duration::from_secs(5))
+        .expect("a timeout");
     let sql = "SELECT model, prompt + completion, unused_tokens FROM exchange";
     let mut statement = connection.prepare(sql).expect("a query");
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?)))).expect("rows");
+    let rows = statement
+        .query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))
+        .expect("rows");
     rows.map(Result::unwrap).collect()
 }
 
@@ -87,7 +114,10 @@ fn logged(line: &Value) -> (u64, u64) {
     let all = attempts.chain([line]);
     let count = |of: &Value, name: &str| of[name].as_u64().unwrap_or_default();
     all.fold((0, 0), |(prompt, completion), one| {
-        (prompt + count(one, "prompt_tokens"), completion + count(one, "completion_tokens"))
+        (
+            prompt + count(one, "prompt_tokens"),
+            completion + count(one, "completion_tokens"),
+        )
     })
 }
 
@@ -97,11 +127,16 @@ fn what_providers_count_for_answers_that_reach_nobody_is_in_the_books() {
         let mock = Mock::start().await;
         let cells = cells();
         assert!(cells.len() > 280, "{}", cells.len());
-        let scripts: BTreeMap<String, Script> =
-            cells.iter().map(|cell| (cell.id.clone(), cell.script.clone())).collect();
+        let scripts: BTreeMap<String, Script> = cells
+            .iter()
+            .map(|cell| (cell.id.clone(), cell.script.clone()))
+            .collect();
         mock.by(move |request| {
             let account = request.target.split('/').nth(1).unwrap_or_default();
-            scripts.get(account).cloned().unwrap_or_else(|| Script::error(500, "nobody's account"))
+            scripts
+                .get(account)
+                .cloned()
+                .unwrap_or_else(|| Script::error(500, "nobody's account"))
         });
         let catalog = cells.iter().fold(Catalog::new(), |catalog, cell| {
             let base = format!("http://{}/{}", mock.address(), cell.id);
@@ -115,7 +150,8 @@ fn what_providers_count_for_answers_that_reach_nobody_is_in_the_books() {
         let gateway = Gateway::start(catalog).await;
         let mut wrong = Vec::new();
         for wave in cells.chunks(AT_ONCE) {
-            let answers: Vec<Response> = join_all(wave.iter().map(|cell| gateway.raw(cell.request()))).await;
+            let answers: Vec<Response> =
+                join_all(wave.iter().map(|cell| gateway.raw(cell.request()))).await;
             for (cell, answer) in wave.iter().zip(&answers) {
                 let line = gateway.line_of(answer).await;
                 if logged(&line) != (PROMPT, COMPLETION) {
@@ -123,13 +159,30 @@ fn what_providers_count_for_answers_that_reach_nobody_is_in_the_books() {
                 }
             }
         }
-        let ledger = gateway.conf.parent().expect("a folder").join("ledger.sqlite");
-        let rows =
-            eventually("the ledger has all", || Some(written(&ledger)).filter(|all| all.len() == cells.len())).await;
+        let ledger = gateway
+            .conf
+            .parent()
+            .expect("a folder")
+            .join("ledger.sqlite");
+        let rows = eventually("the ledger has all", || {
+            Some(written(&ledger)).filter(|all| all.len() == cells.len())
+        })
+        .await;
         let reported = (PROMPT + COMPLETION) as i64;
-        let of_row =
-            |(model, (own, unused)): (&String, &(i64, i64))| format!("{model}: {own} and {unused} in the ledger");
-        wrong.extend(rows.iter().filter(|(_, (own, unused))| own + unused != reported).map(of_row));
-        assert!(wrong.is_empty(), "{} of {} cells:\n{}", wrong.len(), cells.len(), wrong.join("\n"));
+        let of_row = |(model, (own, unused)): (&String, &(i64, i64))| {
+            format!("{model}: {own} and {unused} in the ledger")
+        };
+        wrong.extend(
+            rows.iter()
+                .filter(|(_, (own, unused))| own + unused != reported)
+                .map(of_row),
+        );
+        assert!(
+            wrong.is_empty(),
+            "{} of {} cells:\n{}",
+            wrong.len(),
+            cells.len(),
+            wrong.join("\n")
+        );
     });
 }

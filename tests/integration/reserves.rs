@@ -40,23 +40,39 @@ async fn start(limits: &str, tokens: u64) -> (Gateway, Mock, Gate) {
     let (mock, gate) = (Mock::start().await, Gate::new());
     mock.by({
         let gate = gate.clone();
-        move |_| Script::new().wait(&gate).and(Script::json(200, &answer(tokens)))
+        move |_| {
+            Script::new()
+                .wait(&gate)
+                .and(Script::json(200, &answer(tokens)))
+        }
     });
     let catalog = Catalog::new()
         .account("a", &mock)
         .model_with("m", &["a"], "price: { input: 3, output: 15 }")
-        .caller_with("agent", "", &[("prod", KEY, &format!("limits: {{ {limits} }}"))]);
+        .caller_with(
+            "agent",
+            "",
+            &[("prod", KEY, &format!("limits: {{ {limits} }}"))],
+        );
     (Gateway::start(catalog).await, mock, gate)
 }
 
 /// What `/limits` tells of the agent's key.
 fn told(gateway: &Gateway) -> Value {
     let told: Value = serde_json::from_str(&gateway.admin("/limits").1).expect("JSON");
-    told["limits"].as_array().expect("limits").iter().find(|scope| scope["level"] == "key").expect("a key").clone()
+    told["limits"]
+        .as_array()
+        .expect("limits")
+        .iter()
+        .find(|scope| scope["level"] == "key")
+        .expect("a key")
+        .clone()
 }
 
 fn used(gateway: &Gateway, limit: &str) -> f64 {
-    told(gateway)["used"][limit].as_f64().unwrap_or_else(|| panic!("no {limit}"))
+    told(gateway)["used"][limit]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no {limit}"))
 }
 
 /// Sends five turns at once; returns the answers after `refused` of them came and the gate opened.
@@ -68,7 +84,10 @@ async fn five(gateway: &Gateway, mock: &Mock, gate: &Gate, refused: usize) -> Ve
     }))
     .await;
     let limited = || gateway.metrics().sum("portcullis_limited_total", &[]) as usize;
-    eventually("all have come", || (mock.count() == AT_ONCE - refused && limited() == refused).then_some(())).await;
+    eventually("all have come", || {
+        (mock.count() == AT_ONCE - refused && limited() == refused).then_some(())
+    })
+    .await;
     let reserved = used(gateway, "tokens_per_minute");
     assert!(reserved > 0.0 && reserved <= 200_000.0, "{reserved}");
     gate.open();
@@ -84,13 +103,20 @@ fn an_agent_and_four_helpers_pass_a_limit_of_200_000_tokens_a_minute() {
             assert_eq!(answer.status, 200, "{}", answer.text());
         }
         let tokens = (AT_ONCE as u64 * (PROMPT + 700)) as f64;
-        eventually("all are settled", || (used(&gateway, "tokens_per_minute") == tokens).then_some(())).await;
+        eventually("all are settled", || {
+            (used(&gateway, "tokens_per_minute") == tokens).then_some(())
+        })
+        .await;
         assert_eq!(used(&gateway, "tokens_per_day"), tokens);
         // 5 × (6,300 × 3 + 700 × 15) millionths.
         assert_eq!(used(&gateway, "usd_per_day"), 0.147);
         assert_eq!(told(&gateway)["reserve"], "usual");
-        eventually("the ledger has them", || (gateway.status()["ledger"]["rows"] == AT_ONCE).then_some(())).await;
-        let ledger: Value = serde_json::from_str(&gateway.admin("/usage?by=caller&caller=agent").1).expect("JSON");
+        eventually("the ledger has them", || {
+            (gateway.status()["ledger"]["rows"] == AT_ONCE).then_some(())
+        })
+        .await;
+        let ledger: Value =
+            serde_json::from_str(&gateway.admin("/usage?by=caller&caller=agent").1).expect("JSON");
         let row = &ledger["total"];
         assert_eq!(
             (&row["prompt_tokens"], &row["completion_tokens"]),
@@ -107,12 +133,27 @@ fn with_the_strict_rule_one_request_goes_at_a_time() {
         let answers = five(&gateway, &mock, &gate, AT_ONCE - 1).await;
         for refused in answers.iter().filter(|answer| answer.status != 200) {
             let error: Value = serde_json::from_slice(&refused.body).expect("JSON");
-            assert_eq!((refused.status, &error["error"]["type"]), (429, &json!("rate_limit_error")));
-            assert!(error["error"]["message"].as_str().expect("text").contains("200000 tokens per minute"), "{error}");
+            assert_eq!(
+                (refused.status, &error["error"]["type"]),
+                (429, &json!("rate_limit_error"))
+            );
+            assert!(
+                error["error"]["message"]
+                    .as_str()
+                    .expect("text")
+                    .contains("200000 tokens per minute"),
+                "{error}"
+            );
         }
-        assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), 1);
+        assert_eq!(
+            answers.iter().filter(|answer| answer.status == 200).count(),
+            1
+        );
         let tokens = (PROMPT + 700) as f64;
-        eventually("it is settled", || (used(&gateway, "tokens_per_minute") == tokens).then_some(())).await;
+        eventually("it is settled", || {
+            (used(&gateway, "tokens_per_minute") == tokens).then_some(())
+        })
+        .await;
         assert_eq!(told(&gateway)["reserve"], "asked");
     });
 }
@@ -122,13 +163,17 @@ fn with_the_strict_rule_one_request_goes_at_a_time() {
 #[test]
 fn what_an_answer_uses_beyond_its_reservation_holds_the_next_back() {
     run_within(Duration::from_secs(60), async {
-        let (gateway, mock, gate) = start("tokens_per_minute: 100000, usd_per_day: 2.5", 95_000).await;
+        let (gateway, mock, gate) =
+            start("tokens_per_minute: 100000, usd_per_day: 2.5", 95_000).await;
         gate.open();
         let first = gateway.raw(sent(&turn(1))).await;
         assert_eq!(first.status, 200, "{}", first.text());
         let second = gateway.raw(sent(&turn(2))).await;
         assert_eq!(second.status, 429, "{}", second.text());
-        assert_eq!((mock.count(), used(&gateway, "tokens_per_minute")), (1, (PROMPT + 95_000) as f64));
+        assert_eq!(
+            (mock.count(), used(&gateway, "tokens_per_minute")),
+            (1, (PROMPT + 95_000) as f64)
+        );
 
         let (gateway, mock, gate) = start("usd_per_day: 2.5, reserve: asked", 95_000).await;
         gate.open();
@@ -157,7 +202,11 @@ fn answers_that_callers_leave_teach_what_is_usual() {
             mock.left(number).await;
         }
         gateway.idle().await;
-        mock.always(Script::new().wait(&gate).and(Script::json(200, &answer(700))));
+        mock.always(
+            Script::new()
+                .wait(&gate)
+                .and(Script::json(200, &answer(700))),
+        );
         let before = used(&gateway, "tokens_per_minute");
         let mut connection = gateway.connect().await;
         connection.send(sent(&body(false))).await;

@@ -29,8 +29,20 @@ fn post_with(body: &Value, more: &[(&str, &str)]) -> Vec<u8> {
 
 fn post_as(key: &str, body: &Value, more: &[(&str, &str)]) -> Vec<u8> {
     let bearer = format!("Bearer {key}");
-    let fields = [&[("authorization", bearer.as_str()), ("content-type", "application/json")], more].concat();
-    client::request("POST", "/v1/chat/completions", &fields, body.to_string().as_bytes())
+    let fields = [
+        &[
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+        ],
+        more,
+    ]
+    .concat();
+    client::request(
+        "POST",
+        "/v1/chat/completions",
+        &fields,
+        body.to_string().as_bytes(),
+    )
 }
 
 /// One turn of a conversation.
@@ -42,7 +54,11 @@ fn say(model: &str, text: &str) -> Value {
 fn account(gateway: &Gateway, id: &str) -> Value {
     let status = gateway.status();
     let accounts = status["accounts"].as_array().expect("accounts");
-    accounts.iter().find(|account| account["id"] == id).unwrap_or_else(|| panic!("no account {id} in {status}")).clone()
+    accounts
+        .iter()
+        .find(|account| account["id"] == id)
+        .unwrap_or_else(|| panic!("no account {id} in {status}"))
+        .clone()
 }
 
 /// What `/status` tells of an account's target, by the account's name for the model.
@@ -60,14 +76,19 @@ pub fn target(gateway: &Gateway, id: &str, model: &str) -> Value {
 fn model(gateway: &Gateway, id: &str) -> Value {
     let status = gateway.status();
     let models = status["models"].as_array().expect("models");
-    models.iter().find(|model| model["id"] == id).unwrap_or_else(|| panic!("no model {id} in {status}")).clone()
+    models
+        .iter()
+        .find(|model| model["id"] == id)
+        .unwrap_or_else(|| panic!("no model {id} in {status}"))
+        .clone()
 }
 
 /// Waits until a target's breaker is in that state.
 async fn breaker(gateway: &Gateway, id: &str, model: &str, state: &str) {
-    eventually(&format!("the breaker of {id} for {model} is {state}"), || {
-        (target(gateway, id, model)["breaker"] == state).then_some(())
-    })
+    eventually(
+        &format!("the breaker of {id} for {model} is {state}"),
+        || (target(gateway, id, model)["breaker"] == state).then_some(()),
+    )
     .await;
 }
 
@@ -75,9 +96,19 @@ async fn breaker(gateway: &Gateway, id: &str, model: &str, state: &str) {
 fn admin(gateway: &Gateway, method: &str, path: &str, more: &str) -> (u16, String) {
     let mut stream = std::net::TcpStream::connect(gateway.admin).expect("the admin listener");
     stream
-        .write_all(format!("{method} {path} HTTP/1.1\r\nhost: x\r\n{more}connection: close\r\n\r\n").as_bytes())
+        .write_all(
+            format!("{method} {path} HTTP/1.1\r\nhost: x\r\n{more}connection: close\r\n\r\n")
+                .as_bytes(),
+        )
         .expect("sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("answered");
-    (answer.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status"), answer)
+    (
+        answer
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok())
+            .expect("a status"),
+        answer,
+    )
 }

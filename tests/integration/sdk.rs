@@ -29,7 +29,11 @@ fn sdk_python_1() {
 #[test]
 fn sdk_node_7() {
     let node = installed("node");
-    against_the_gateway(Command::new("node").arg("tests/sdk/node/test_sdk.mjs").env("SDK", node));
+    against_the_gateway(
+        Command::new("node")
+            .arg("tests/sdk/node/test_sdk.mjs")
+            .env("SDK", node),
+    );
 }
 
 fn python(version: &str) {
@@ -39,9 +43,15 @@ fn python(version: &str) {
 
 /// Where `setup.sh` has put a client.
 pub fn installed(name: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .expect("the target folder");
     let place = target.join("sdk").join(name);
-    assert!(place.join(".made-from").exists(), "{} is not there: run tests/sdk/setup.sh", place.display());
+    assert!(
+        place.join(".made-from").exists(),
+        "{} is not there: run tests/sdk/setup.sh",
+        place.display()
+    );
     place
 }
 
@@ -49,12 +59,20 @@ fn against_the_gateway(program: &mut Command) {
     run_within(Duration::from_secs(120), async {
         let mock = upstream().await;
         let gateway = Gateway::start(catalog(&mock)).await;
-        program.env("BASE_URL", format!("http://{}/v1", gateway.address)).env("API_KEY", KEY);
-        program.env("TIGHT_KEY", TIGHT_KEY).env("POOR_KEY", POOR_KEY);
-        program.env("NO_PROXY", "*").current_dir(env!("CARGO_MANIFEST_DIR"));
+        program
+            .env("BASE_URL", format!("http://{}/v1", gateway.address))
+            .env("API_KEY", KEY);
+        program
+            .env("TIGHT_KEY", TIGHT_KEY)
+            .env("POOR_KEY", POOR_KEY);
+        program
+            .env("NO_PROXY", "*")
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
         let mut client = Process::spawn(program);
         // The mock runs on other threads meanwhile.
-        let status = client.wait(Duration::from_secs(100) * SLOWER).expect("the client's tests come to an end");
+        let status = client
+            .wait(Duration::from_secs(100) * SLOWER)
+            .expect("the client's tests come to an end");
         let output = String::from_utf8_lossy(&client.stdout()).into_owned();
         print!("{output}");
         assert!(status.success(), "{output}{}", client.stderr());
@@ -62,32 +80,64 @@ fn against_the_gateway(program: &mut Command) {
 }
 
 /// A model is an account of its own, so that the failures of one do not cool the others down.
-const MODELS: &[&str] = &["chat", "tools", "bad", "limited", "broken", "silent", "cut", "endless", "was-it-left"];
+const MODELS: &[&str] = &[
+    "chat",
+    "tools",
+    "bad",
+    "limited",
+    "broken",
+    "silent",
+    "cut",
+    "endless",
+    "was-it-left",
+];
 
 fn catalog(mock: &Mock) -> Catalog {
     let catalog = MODELS.iter().fold(Catalog::new(), |catalog, id| {
-        let more = if *id == "chat" { "aliases: [alias], price: { input: 1, output: 2 }" } else { "" };
+        let more = if *id == "chat" {
+            "aliases: [alias], price: { input: 1, output: 2 }"
+        } else {
+            ""
+        };
         catalog.account(id, mock).model_with(id, &[id], more)
     });
-    let catalog = catalog.caller("tight", TIGHT_KEY, "limits: { tokens_per_minute: 5000, concurrency: 1 }");
+    let catalog = catalog.caller(
+        "tight",
+        TIGHT_KEY,
+        "limits: { tokens_per_minute: 5000, concurrency: 1 }",
+    );
     // What a model costs whose price nobody knows cannot be limited.
     let poor = "models: [chat], limits: { usd_per_day: 0.000001 }";
-    catalog.caller("poor", POOR_KEY, poor).model("org/chat", &["chat"])
+    catalog
+        .caller("poor", POOR_KEY, poor)
+        .model("org/chat", &["chat"])
 }
 
 async fn upstream() -> Arc<Mock> {
     let mock = Arc::new(Mock::start().await);
     mock.on("bad", Script::error(400, "temperature is out of range"));
-    mock.on("limited", Script::error(429, "slow down").with("retry-after", "2"));
+    mock.on(
+        "limited",
+        Script::error(429, "slow down").with("retry-after", "2"),
+    );
     mock.on("broken", Script::error(500, "out of order"));
     mock.on("silent", Script::silent());
     mock.on("cut", Script::sse().words(0..2).close());
     mock.on("endless", Script::sse().words(0..2).stall());
-    mock.on_by("tools", |request| if request.json()["stream"] == true { tool_stream() } else { tool_answer() });
+    mock.on_by("tools", |request| {
+        if request.json()["stream"] == true {
+            tool_stream()
+        } else {
+            tool_answer()
+        }
+    });
     let seen = Arc::downgrade(&mock);
     mock.on_by("was-it-left", move |_| {
         let requests = seen.upgrade().expect("a mock that answers").requests();
-        let mut endless = requests.iter().filter(|request| request.model() == "endless").peekable();
+        let mut endless = requests
+            .iter()
+            .filter(|request| request.model() == "endless")
+            .peekable();
         let left = endless.peek().is_some() && endless.all(|request| request.left.is_some());
         Script::answer(if left { "yes" } else { "no" })
     });
@@ -97,7 +147,8 @@ async fn upstream() -> Arc<Mock> {
 fn tool_answer() -> Script {
     let mut answer = script::completion("");
     let call = json!({"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":\"Rome\"}"}});
-    answer["choices"][0]["message"] = json!({"role": "assistant", "content": null, "tool_calls": [call]});
+    answer["choices"][0]["message"] =
+        json!({"role": "assistant", "content": null, "tool_calls": [call]});
     answer["choices"][0]["finish_reason"] = json!("tool_calls");
     Script::json(200, &answer)
 }

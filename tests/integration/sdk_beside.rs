@@ -25,7 +25,9 @@ fn python_client_1_beside_chat() {
 
 #[test]
 fn node_client_beside_chat() {
-    ask(Command::new("node").arg("tests/sdk/node/test_beside.mjs").env("SDK", installed("node")));
+    ask(Command::new("node")
+        .arg("tests/sdk/node/test_beside.mjs")
+        .env("SDK", installed("node")));
 }
 
 #[test]
@@ -51,11 +53,17 @@ fn ask(program: &mut Command) {
             .model("azure", &["z=z-up"])
             .model("cohere", &["c=c-up"]);
         let gateway = Gateway::start(catalog).await;
-        program.env("BASE_URL", format!("http://{}", gateway.address)).env("API_KEY", KEY);
-        program.env("NO_PROXY", "*").current_dir(env!("CARGO_MANIFEST_DIR"));
+        program
+            .env("BASE_URL", format!("http://{}", gateway.address))
+            .env("API_KEY", KEY);
+        program
+            .env("NO_PROXY", "*")
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
         let mut client = Process::spawn(program);
         // The mock runs on other threads meanwhile.
-        let status = client.wait(Duration::from_secs(150) * SLOWER).expect("the program comes to an end");
+        let status = client
+            .wait(Duration::from_secs(150) * SLOWER)
+            .expect("the program comes to an end");
         let printed = String::from_utf8_lossy(&client.stdout()).into_owned();
         print!("{printed}");
         assert!(status.success(), "{printed}{}", client.stderr());
@@ -68,11 +76,12 @@ fn ask(program: &mut Command) {
 fn answer(request: &Request) -> Script {
     let target = request.target.as_str();
     let deployment = target.strip_prefix("/openai/deployments/z-up/");
-    let (model, path) = match deployment.and_then(|rest| rest.strip_suffix("?api-version=2024-10-21")) {
-        Some(path) => ("z-up", path),
-        None if target == "/v2/rerank" => ("c-up", "rerank"),
-        None => ("o-up", target.strip_prefix("/v1/").unwrap_or_default()),
-    };
+    let (model, path) =
+        match deployment.and_then(|rest| rest.strip_suffix("?api-version=2024-10-21")) {
+            Some(path) => ("z-up", path),
+            None if target == "/v2/rerank" => ("c-up", "rerank"),
+            None => ("o-up", target.strip_prefix("/v1/").unwrap_or_default()),
+        };
     let asked = request.json();
     let form = request.text();
     let in_form = format!("name=\"model\"\r\n\r\n{model}\r\n");
@@ -81,7 +90,12 @@ fn answer(request: &Request) -> Script {
     }
     let streams = asked["stream"] == true || form.contains("name=\"stream\"\r\n\r\ntrue\r\n");
     let heard = format!("{} times", form.matches("RIFF").count());
-    let events = |events: &[Value]| events.iter().fold(Script::sse(), |script, event| script.named(event)).end();
+    let events = |events: &[Value]| {
+        events
+            .iter()
+            .fold(Script::sse(), |script, event| script.named(event))
+            .end()
+    };
     Script::json(
         200,
         &match path {
@@ -94,9 +108,11 @@ fn answer(request: &Request) -> Script {
                 "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}})
             }
             // 0.5 and -0.25.
-            "embeddings" if asked["encoding_format"] == "base64" => json!({"object": "list", "model": model,
+            "embeddings" if asked["encoding_format"] == "base64" => {
+                json!({"object": "list", "model": model,
                 "data": [{"object": "embedding", "index": 0, "embedding": "AAAAPwAAgL4="}],
-                "usage": {"prompt_tokens": 1, "total_tokens": 1}}),
+                "usage": {"prompt_tokens": 1, "total_tokens": 1}})
+            }
             "images/generations" if streams => {
                 let picture = |what: &str| {
                     json!({"type": format!("image_generation.{what}"), "b64_json": "AAAA",
@@ -107,7 +123,9 @@ fn answer(request: &Request) -> Script {
                 };
                 return events(&[picture("partial_image"), picture("completed")]);
             }
-            "images/generations" => json!({"created": 1, "data": [{"b64_json": "AAAA"}, {"b64_json": "BBBB"}]}),
+            "images/generations" => {
+                json!({"created": 1, "data": [{"b64_json": "AAAA"}, {"b64_json": "BBBB"}]})
+            }
             "images/edits" => json!({"created": 1, "data": [{"b64_json": "CCCC"}]}),
             "audio/speech" => return Script::text(200, "audio/mpeg", "ID3sound"),
             "audio/transcriptions" if streams => {
@@ -135,8 +153,15 @@ fn answer(request: &Request) -> Script {
 fn continued(model: &str) -> Script {
     let chunk = |choices: Value, usage: Value| json!({"id": "cmpl-1", "object": "text_completion", "created": 1, "model": model, "choices": choices, "usage": usage});
     let word = |text: &str, finish: Option<&str>| {
-        chunk(json!([{"index": 0, "text": text, "logprobs": null, "finish_reason": finish}]), Value::Null)
+        chunk(
+            json!([{"index": 0, "text": text, "logprobs": null, "finish_reason": finish}]),
+            Value::Null,
+        )
     };
     let usage = json!({"prompt_tokens": 2, "completion_tokens": 2, "total_tokens": 4});
-    Script::sse().event(word(" a", None)).event(word(" b", Some("stop"))).event(chunk(json!([]), usage)).done()
+    Script::sse()
+        .event(word(" a", None))
+        .event(word(" b", Some("stop")))
+        .event(chunk(json!([]), usage))
+        .done()
 }

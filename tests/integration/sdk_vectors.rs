@@ -20,12 +20,20 @@ const TEXTS: [&str; 2] = ["a river", "trees, bees and eels"];
 #[test]
 fn python_clients_get_vectors() {
     let venv = installed("python-vectors");
-    get_vectors(Command::new(venv.join("bin/python")).arg("tests/sdk/python/test_vectors.py"), 6);
+    get_vectors(
+        Command::new(venv.join("bin/python")).arg("tests/sdk/python/test_vectors.py"),
+        6,
+    );
 }
 
 #[test]
 fn node_clients_get_vectors() {
-    get_vectors(Command::new("node").arg("tests/sdk/node/test_vectors.mjs").env("SDK", installed("node")), 3);
+    get_vectors(
+        Command::new("node")
+            .arg("tests/sdk/node/test_vectors.mjs")
+            .env("SDK", installed("node")),
+        3,
+    );
 }
 
 fn get_vectors(program: &mut Command, clients: usize) {
@@ -37,18 +45,30 @@ fn get_vectors(program: &mut Command, clients: usize) {
             let base = format!("http://{}{path}", mock.address());
             let model = format!("{dialect}-embed");
             let target = format!("{dialect}={dialect}-up");
-            catalog.account_at(dialect, &base, &format!("dialect: {dialect}")).model(&model, &[&target])
+            catalog
+                .account_at(dialect, &base, &format!("dialect: {dialect}"))
+                .model(&model, &[&target])
         });
         let gateway = Gateway::start(catalog).await;
         let models = DIALECTS.map(|dialect| format!("{dialect}-embed"));
-        program.env("BASE_URL", format!("http://{}", gateway.address)).env("MODELS", models.join(" "));
-        program.env("API_KEY", KEY).env("NO_PROXY", "*").current_dir(env!("CARGO_MANIFEST_DIR"));
+        program
+            .env("BASE_URL", format!("http://{}", gateway.address))
+            .env("MODELS", models.join(" "));
+        program
+            .env("API_KEY", KEY)
+            .env("NO_PROXY", "*")
+            .current_dir(env!("CARGO_MANIFEST_DIR"));
         let mut client = Process::spawn(program);
         // The mock runs on other threads meanwhile.
-        let status = client.wait(Duration::from_secs(150) * SLOWER).expect("the program comes to an end");
+        let status = client
+            .wait(Duration::from_secs(150) * SLOWER)
+            .expect("the program comes to an end");
         let printed = String::from_utf8_lossy(&client.stdout()).into_owned();
         assert!(status.success(), "{printed}{}", client.stderr());
-        let lines: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let lines: Vec<Value> = printed
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("JSON"))
+            .collect();
         assert_eq!(lines.len(), DIALECTS.len() * clients, "{printed}");
         for line in &lines {
             assert_eq!(line["vectors"], json!(TEXTS.map(vector)), "{line}");
@@ -59,14 +79,23 @@ fn get_vectors(program: &mut Command, clients: usize) {
 /// The vector of a text: numbers that are the same with 32 and 64 bits.
 fn vector(text: &str) -> [f64; 3] {
     let count = |letter: char| u8::try_from(text.matches(letter).count()).map_or(0.0, f64::from);
-    [count('e') + 0.5, count('r') - 0.25, count('a') / 8.0 + 0.125]
+    [
+        count('e') + 0.5,
+        count('r') - 0.25,
+        count('a') / 8.0 + 0.125,
+    ]
 }
 
 fn answer(request: &Request) -> Script {
     let asked: Value = request.json();
     let list = |name: &str| match &asked[name] {
         Value::String(one) => vec![one.clone()],
-        many => many.as_array().expect("texts").iter().map(|text| text.as_str().expect("a text").to_owned()).collect(),
+        many => many
+            .as_array()
+            .expect("texts")
+            .iter()
+            .map(|text| text.as_str().expect("a text").to_owned())
+            .collect(),
     };
     let vectors = |texts: Vec<String>| texts.iter().map(|text| vector(text)).collect::<Vec<_>>();
     Script::json(
@@ -83,8 +112,16 @@ fn answer(request: &Request) -> Script {
                 "meta": {"billed_units": {"input_tokens": 7}}}),
             "/api/embed" => json!({"embeddings": vectors(list("input")), "prompt_eval_count": 7}),
             target if target.starts_with("/models/gemini-up:") => {
-                let requests = asked["requests"].as_array().cloned().unwrap_or_else(|| vec![asked.clone()]);
-                let text = |one: &Value| one["content"]["parts"][0]["text"].as_str().expect("a text").to_owned();
+                let requests = asked["requests"]
+                    .as_array()
+                    .cloned()
+                    .unwrap_or_else(|| vec![asked.clone()]);
+                let text = |one: &Value| {
+                    one["content"]["parts"][0]["text"]
+                        .as_str()
+                        .expect("a text")
+                        .to_owned()
+                };
                 let values: Vec<_> = vectors(requests.iter().map(text).collect())
                     .into_iter()
                     .map(|one| json!({"values": one}))

@@ -31,12 +31,18 @@ fn sdk_waits_python_1() {
 #[test]
 fn sdk_waits_node_7() {
     let node = installed("node");
-    every_wait_has_its_end(Command::new("node").arg("tests/sdk/node/test_waits.mjs").env("SDK", node));
+    every_wait_has_its_end(
+        Command::new("node")
+            .arg("tests/sdk/node/test_waits.mjs")
+            .env("SDK", node),
+    );
 }
 
 fn python(version: &str) {
     let venv = installed(&format!("python-{version}"));
-    every_wait_has_its_end(Command::new(venv.join("bin/python")).arg("tests/sdk/python/test_waits.py"));
+    every_wait_has_its_end(
+        Command::new(venv.join("bin/python")).arg("tests/sdk/python/test_waits.py"),
+    );
 }
 
 /// A model, and what asking for it once must come to.
@@ -53,8 +59,22 @@ struct Row {
     most: f64,
 }
 
-const fn row(model: &'static str, status: u16, requests: usize, asked: usize, least: f64, most: f64) -> Row {
-    Row { model, status, requests, asked, least, most }
+const fn row(
+    model: &'static str,
+    status: u16,
+    requests: usize,
+    asked: usize,
+    least: f64,
+    most: f64,
+) -> Row {
+    Row {
+        model,
+        status,
+        requests,
+        asked,
+        least,
+        most,
+    }
 }
 
 /// More than any wait that is right here takes, and a third of the one that this is about: 120 s.
@@ -106,23 +126,40 @@ async fn upstream(gate: &Gate) -> Arc<Mock> {
     for model in ["no-such-model", "no-such-model-known"] {
         mock.on(model, Script::error(404, "never heard of it"));
     }
-    mock.on("limited-for-an-hour", Script::error(429, "come back tomorrow").with("retry-after", "3600"));
-    mock.on("limited", Script::error(429, "slow down").with("retry-after", "1"));
+    mock.on(
+        "limited-for-an-hour",
+        Script::error(429, "come back tomorrow").with("retry-after", "3600"),
+    );
+    mock.on(
+        "limited",
+        Script::error(429, "slow down").with("retry-after", "1"),
+    );
     // Limited, and then not; of the first a credential is refused elsewhere.
     for model in ["limited-before", "limited-known"] {
         let seen = Arc::downgrade(&mock);
         mock.on_by(model, move |request| {
             let before = seen.upgrade().expect("a mock that answers").requests();
-            let is_first = !before.iter().any(|other| other.number < request.number && other.model() == model);
-            if is_first { Script::error(429, "slow down").with("retry-after", "20") } else { Script::answer("back") }
+            let is_first = !before
+                .iter()
+                .any(|other| other.number < request.number && other.model() == model);
+            if is_first {
+                Script::error(429, "slow down").with("retry-after", "20")
+            } else {
+                Script::answer("back")
+            }
         });
     }
     let held = gate.clone();
-    mock.on_by("full", move |_| Script::new().wait(&held).then_answer("first"));
+    mock.on_by("full", move |_| {
+        Script::new().wait(&held).then_answer("first")
+    });
     for model in ["out-of-order", "two-out-of-order"] {
         mock.on(model, Script::error(500, "out of order"));
     }
-    mock.on("no-answer", Script::text(200, "text/html", "<html>a portal</html>"));
+    mock.on(
+        "no-answer",
+        Script::text(200, "text/html", "<html>a portal</html>"),
+    );
     mock.on("too-slow", Script::silent());
     mock
 }
@@ -141,7 +178,9 @@ fn catalog(mock: &Mock, nobody: &str, restarts: &str) -> Catalog {
         "out-of-order",
         "no-answer",
     ];
-    let catalog = alone.iter().fold(Catalog::new(), |catalog, id| catalog.account(id, mock).model(id, &[id]));
+    let catalog = alone.iter().fold(Catalog::new(), |catalog, id| {
+        catalog.account(id, mock).model(id, &[id])
+    });
     catalog
         .account("wrong-1", mock)
         .account("wrong-2", mock)
@@ -152,7 +191,10 @@ fn catalog(mock: &Mock, nobody: &str, restarts: &str) -> Catalog {
         .account("wrong-3", mock)
         .account("limits", mock)
         .model("limited-before", &["limits"])
-        .model("wrong-key-and-limited", &["wrong-3=wrong-key", "limits=limited-before"])
+        .model(
+            "wrong-key-and-limited",
+            &["wrong-3=wrong-key", "limits=limited-before"],
+        )
         .account_with("full", mock, "concurrency: 1")
         .model("full", &["full"])
         .account_with("too-slow", mock, "timeouts: { total: 300ms }")
@@ -168,17 +210,24 @@ fn every_wait_has_its_end(program: &mut Command) {
         let gate = Gate::new();
         let mock = upstream(&gate).await;
         let (nobody, restarts) = (Mock::refusing().await, free_port());
-        let gateway = Gateway::with(catalog(&mock, &nobody.base_url(), &format!("http://{restarts}/v1")))
-            .upstream(restarts.port())
-            .start()
-            .await;
+        let gateway = Gateway::with(catalog(
+            &mock,
+            &nobody.base_url(),
+            &format!("http://{restarts}/v1"),
+        ))
+        .upstream(restarts.port())
+        .start()
+        .await;
         for model in BEFORE {
             assert!(gateway.post(&chat(model)).await.status >= 400, "{model}");
         }
         let holder = chat("full");
         let (held, ()) = tokio::join!(gateway.post(&holder), async {
             eventually("the place is taken", || {
-                mock.requests().iter().any(|request| request.model() == "full").then_some(())
+                mock.requests()
+                    .iter()
+                    .any(|request| request.model() == "full")
+                    .then_some(())
             })
             .await;
             let told = ask(program, &gateway, restarts).await;
@@ -197,34 +246,63 @@ async fn ask(program: &mut Command, gateway: &Gateway, restarts: SocketAddr) -> 
         .env("OPENAI_BASE_URL", format!("http://{}/v1", gateway.address))
         .env("OPENAI_API_KEY", KEY)
         .env("MODELS", models.join(" "));
-    program.env("NO_PROXY", "*").current_dir(env!("CARGO_MANIFEST_DIR"));
+    program
+        .env("NO_PROXY", "*")
+        .current_dir(env!("CARGO_MANIFEST_DIR"));
     let mut client = Process::spawn(program);
-    let was_asked = || gateway.lines().iter().any(|line| line["model"] == "starts-again").then_some(());
+    let was_asked = || {
+        gateway
+            .lines()
+            .iter()
+            .any(|line| line["model"] == "starts-again")
+            .then_some(())
+    };
     eventually("the server that is not there is asked", was_asked).await;
     let _server = Mock::at(restarts).await;
     // The mocks run on other threads meanwhile.
-    let status = client.wait(Duration::from_secs(120) * SLOWER).expect("the client comes to an end");
+    let status = client
+        .wait(Duration::from_secs(120) * SLOWER)
+        .expect("the client comes to an end");
     let output = String::from_utf8_lossy(&client.stdout()).into_owned();
     assert!(status.success(), "{output}{}", client.stderr());
-    output.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line}"))).collect()
+    output
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e} in {line}")))
+        .collect()
 }
 
 async fn check(told: &[Value], gateway: &Gateway) {
     // The one that holds the place is still running.
     let before = BEFORE.len();
-    let all = gateway.access_lines_at_least(before + ROWS.iter().map(|row| row.requests).sum::<usize>()).await;
+    let all = gateway
+        .access_lines_at_least(before + ROWS.iter().map(|row| row.requests).sum::<usize>())
+        .await;
     let mut wrong = Vec::new();
     for row in ROWS {
         let one = told
             .iter()
             .find(|one| one["model"] == row.model)
             .unwrap_or_else(|| panic!("nothing of {}: {told:?}", row.model));
-        let (status, seconds) =
-            (one["status"].as_u64().unwrap_or_default(), one["seconds"].as_f64().unwrap_or(f64::MAX));
-        let lines: Vec<_> = all.iter().skip(before).filter(|line| line["model"] == row.model).collect();
-        let (requests, asked) =
-            (lines.len(), lines.iter().map(|line| line["attempts"].as_array().map_or(0, Vec::len)).sum::<usize>());
-        println!("{:24} {status} after {seconds:6.2} s, {requests} requests, {asked} upstream", row.model);
+        let (status, seconds) = (
+            one["status"].as_u64().unwrap_or_default(),
+            one["seconds"].as_f64().unwrap_or(f64::MAX),
+        );
+        let lines: Vec<_> = all
+            .iter()
+            .skip(before)
+            .filter(|line| line["model"] == row.model)
+            .collect();
+        let (requests, asked) = (
+            lines.len(),
+            lines
+                .iter()
+                .map(|line| line["attempts"].as_array().map_or(0, Vec::len))
+                .sum::<usize>(),
+        );
+        println!(
+            "{:24} {status} after {seconds:6.2} s, {requests} requests, {asked} upstream",
+            row.model
+        );
         let right = (u64::from(row.status), row.requests, row.asked) == (status, requests, asked);
         if !right || seconds < row.least || seconds > row.most {
             wrong.push(format!(

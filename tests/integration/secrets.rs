@@ -18,7 +18,8 @@ use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, ev
 
 /// What upstreams say that have never heard of secrecy.
 fn tell_tales() -> Vec<(&'static str, Script)> {
-    let told = format!("Incorrect API key provided: {ACCOUNT_KEY}. Bearer {ACCOUNT_KEY} is no good.");
+    let told =
+        format!("Incorrect API key provided: {ACCOUNT_KEY}. Bearer {ACCOUNT_KEY} is no good.");
     let error = json!({"error": {"message": told, "type": told, "param": told, "code": told}});
     let with_headers = |script: Script| {
         script
@@ -30,7 +31,10 @@ fn tell_tales() -> Vec<(&'static str, Script)> {
     let mut scripts: Vec<(&str, Script)> = Vec::new();
     for status in [302, 400, 401, 402, 403, 404, 413, 422, 429, 500, 503, 529] {
         scripts.push(("JSON", with_headers(Script::json(status, &error))));
-        scripts.push(("text", with_headers(Script::text(status, "text/plain", &told))));
+        scripts.push((
+            "text",
+            with_headers(Script::text(status, "text/plain", &told)),
+        ));
     }
     scripts.push((
         "a short code",
@@ -40,16 +44,38 @@ fn tell_tales() -> Vec<(&'static str, Script)> {
         ),
     ));
     scripts.push(("a string", Script::json(400, &json!({ "error": told }))));
-    scripts.push(("no JSON", with_headers(Script::text(200, "application/json", &told))));
+    scripts.push((
+        "no JSON",
+        with_headers(Script::text(200, "application/json", &told)),
+    ));
     scripts.push(("a string as answer", Script::json(200, &json!(told))));
     scripts.push(("a page", Script::text(200, "text/html", &told)));
     scripts.push(("an error inside", Script::json(200, &error)));
-    scripts.push(("no HTTP", Script::new().raw(format!("{told}\r\n\r\n")).close()));
-    scripts.push(("a bad head", Script::new().raw(format!("HTTP/1.1 200 OK\r\n{ACCOUNT_KEY}\0: x\r\n\r\n")).close()));
+    scripts.push((
+        "no HTTP",
+        Script::new().raw(format!("{told}\r\n\r\n")).close(),
+    ));
+    scripts.push((
+        "a bad head",
+        Script::new()
+            .raw(format!("HTTP/1.1 200 OK\r\n{ACCOUNT_KEY}\0: x\r\n\r\n"))
+            .close(),
+    ));
     scripts.push(("an error event at once", Script::sse().event(&error).end()));
-    scripts.push(("an error event", Script::sse().event(delta("a")).event(&error).done()));
-    scripts.push(("no JSON in an event", Script::sse().event(delta("a")).event(&told).done()));
-    scripts.push(("a comment", Script::sse().body(format!(": {told}\n\nevent: {told}\ndata: x\n\n")).close()));
+    scripts.push((
+        "an error event",
+        Script::sse().event(delta("a")).event(&error).done(),
+    ));
+    scripts.push((
+        "no JSON in an event",
+        Script::sse().event(delta("a")).event(&told).done(),
+    ));
+    scripts.push((
+        "a comment",
+        Script::sse()
+            .body(format!(": {told}\n\nevent: {told}\ndata: x\n\n"))
+            .close(),
+    ));
     scripts
 }
 
@@ -65,7 +91,9 @@ fn s01_s02_whatever_an_upstream_tells_no_secret_leaves() {
             // An account of its own for each, since some rest after what they said.
             let catalog = (0..scripts.len()).fold(Catalog::new(), |catalog, nth| {
                 let id = format!("a{nth}");
-                catalog.account(&id, &mock).model(&format!("m{nth}"), &[&id])
+                catalog
+                    .account(&id, &mock)
+                    .model(&format!("m{nth}"), &[&id])
             });
             let gateway = Gateway::with(catalog).server(log).start().await;
             for (nth, (what, script)) in scripts.iter().enumerate() {
@@ -98,18 +126,31 @@ fn s02_a_callers_key_in_the_wrong_place_is_not_told() {
                 &[("content-type", "application/json")],
                 body.as_bytes(),
             ),
-            request("GET", "/v1/models", &[("authorization", &format!("Basic {KEY}"))], b""),
+            request(
+                "GET",
+                "/v1/models",
+                &[("authorization", &format!("Basic {KEY}"))],
+                b"",
+            ),
             request("GET", "/v1/models", &[("authorization", KEY)], b""),
             request(
                 "GET",
                 "/v1/models",
-                &[("cookie", KEY), ("x-key", KEY), ("user-agent", KEY), ("referer", KEY)],
+                &[
+                    ("cookie", KEY),
+                    ("x-key", KEY),
+                    ("user-agent", KEY),
+                    ("referer", KEY),
+                ],
                 b"",
             ),
             request(
                 "POST",
                 "/v1/chat/completions",
-                &[("authorization", &format!("Bearer {KEY}")), ("content-type", "application/json")],
+                &[
+                    ("authorization", &format!("Bearer {KEY}")),
+                    ("content-type", "application/json"),
+                ],
                 KEY.as_bytes(),
             ),
         ];
@@ -127,7 +168,10 @@ fn s02_a_callers_key_in_the_wrong_place_is_not_told() {
 fn s02_a_key_in_the_query_opens_googles_doors_and_is_shown_nowhere() {
     run(async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).listen("h2c: true").start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .listen("h2c: true")
+            .start()
+            .await;
         let body = json!({"contents": [{"parts": [{"text": "hello"}]}]}).to_string();
         let json = [("content-type", "application/json")];
         let encoded = KEY.replace('-', "%2D");
@@ -136,11 +180,28 @@ fn s02_a_key_in_the_query_opens_googles_doors_and_is_shown_nowhere() {
             format!("/v1/models/m:generateContent?alt=json&key={encoded}"),
         ] {
             mock.push(Script::answer("hi"));
-            let answer = gateway.raw(request("POST", &target, &json, body.as_bytes())).await;
+            let answer = gateway
+                .raw(request("POST", &target, &json, body.as_bytes()))
+                .await;
             assert_eq!(answer.status, 200, "{}", answer.text());
         }
-        assert_eq!(gateway.raw(request("GET", &format!("/v1beta/models?key={KEY}"), &[], b"")).await.status, 200);
-        let over_h2 = gateway.h2c(0).await.exchange("GET", &format!("/v1/models/m?key={KEY}"), &[], b"").await;
+        assert_eq!(
+            gateway
+                .raw(request(
+                    "GET",
+                    &format!("/v1beta/models?key={KEY}"),
+                    &[],
+                    b""
+                ))
+                .await
+                .status,
+            200
+        );
+        let over_h2 = gateway
+            .h2c(0)
+            .await
+            .exchange("GET", &format!("/v1/models/m?key={KEY}"), &[], b"")
+            .await;
         assert_eq!(over_h2.status, 200);
         for (target, status) in [
             // Two keys that differ are none.
@@ -161,22 +222,37 @@ fn s02_a_key_in_the_query_opens_googles_doors_and_is_shown_nowhere() {
             assert_eq!(answer.status, status, "{target}: {}", answer.text());
             canary::check("the answer", answer.text().as_bytes()).unwrap();
         }
-        let misplaced =
-            gateway.raw(request("GET", &format!("/v1/models/m&key={KEY}"), &[("x-api-key", KEY)], b"")).await;
+        let misplaced = gateway
+            .raw(request(
+                "GET",
+                &format!("/v1/models/m&key={KEY}"),
+                &[("x-api-key", KEY)],
+                b"",
+            ))
+            .await;
         assert_eq!(misplaced.status, 404);
         canary::check("the answer", misplaced.text().as_bytes()).unwrap();
         // Heads that cannot be read, and one that is too long.
         for head in [
             format!("GET /v1beta/models?key={KEY} HTTP/9.9\r\n\r\n"),
             format!("GET /v1beta/models?key={KEY} HTTP/1.1\r\nhost: a\r\nbad header\r\n\r\n"),
-            format!("GET /v1beta/models?key={KEY}{} HTTP/1.1\r\nhost: a\r\n\r\n", "x".repeat(70_000)),
+            format!(
+                "GET /v1beta/models?key={KEY}{} HTTP/1.1\r\nhost: a\r\n\r\n",
+                "x".repeat(70_000)
+            ),
         ] {
             let answer = gateway.raw(head).await;
             assert!([400, 414].contains(&answer.status), "{}", answer.text());
-            assert!(answer.json()["error"]["status"].is_string(), "in Google's format: {}", answer.text());
+            assert!(
+                answer.json()["error"]["status"].is_string(),
+                "in Google's format: {}",
+                answer.text()
+            );
         }
         let mut broken = gateway.connect().await;
-        broken.send(format!("GET /v1beta/models?key={KEY} HTTP/1.1\r\n")).await;
+        broken
+            .send(format!("GET /v1beta/models?key={KEY} HTTP/1.1\r\n"))
+            .await;
     });
 }
 
@@ -189,18 +265,34 @@ fn s02_a_panic_tells_no_secret() {
         let phases = ["door", "auth", "intake", "plan"];
         for phase in phases {
             let bearer = format!("Bearer {KEY}");
-            let fields =
-                [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-test-panic", phase)];
+            let fields = [
+                ("authorization", bearer.as_str()),
+                ("content-type", "application/json"),
+                ("x-test-panic", phase),
+            ];
             let mut connection = gateway.connect().await;
             let target = format!("/v1/chat/completions?key={KEY}");
-            connection.send(request("POST", &target, &fields, chat("m").to_string().as_bytes())).await;
+            connection
+                .send(request(
+                    "POST",
+                    &target,
+                    &fields,
+                    chat("m").to_string().as_bytes(),
+                ))
+                .await;
             if let Some(answer) = connection.try_response("POST").await {
                 answer.is_error(500, "internal_error");
             }
         }
         let lines = gateway.access_lines(phases.len()).await;
-        assert!(lines.iter().all(|line| line["outcome"] == "internal"), "{lines:#?}");
-        assert!(gateway.log().contains("x-test-panic"), "the panic is in the log");
+        assert!(
+            lines.iter().all(|line| line["outcome"] == "internal"),
+            "{lines:#?}"
+        );
+        assert!(
+            gateway.log().contains("x-test-panic"),
+            "the panic is in the log"
+        );
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
     });
 }
@@ -230,12 +322,23 @@ fn s05_what_is_loaded_prints_no_secret() {
         let loaded = load::load(&gateway.conf, Secrets::Resolve).unwrap();
         let catalog = &loaded.catalog;
         let (accounts, models, callers) = (catalog.accounts(), catalog.models(), catalog.callers());
-        assert_eq!((accounts.len(), accounts[1].key.as_ref().map(|key| key.expose())), (3, Some(ACCOUNT_KEY)));
-        let key = catalog.opened(&load_digest(KEY), std::time::SystemTime::now()).map(|(key, _)| key);
+        assert_eq!(
+            (
+                accounts.len(),
+                accounts[1].key.as_ref().map(|key| key.expose())
+            ),
+            (3, Some(ACCOUNT_KEY))
+        );
+        let key = catalog
+            .opened(&load_digest(KEY), std::time::SystemTime::now())
+            .map(|(key, _)| key);
         let printed = [
             format!("{loaded:?} {loaded:#?}"),
             format!("{:?} {:#?}", loaded.server, loaded.server),
-            format!("{accounts:?} {accounts:#?} {models:?} {models:#?} {callers:?} {:?}", catalog.warnings),
+            format!(
+                "{accounts:?} {accounts:#?} {models:?} {models:#?} {callers:?} {:?}",
+                catalog.warnings
+            ),
             format!("{key:?} {key:#?}"),
             format!("{:?} {:?}", accounts[0].headers, accounts[1].key),
         ];
@@ -263,57 +366,112 @@ fn refused(catalog: &str, place: &str) {
     let said = [checked.stdout, checked.stderr].concat();
     assert_eq!(checked.status.code(), Some(1));
     canary::check("what `check` says", &said).unwrap();
-    assert!(String::from_utf8_lossy(&said).contains(place), "no {place:?} in {}", String::from_utf8_lossy(&said));
+    assert!(
+        String::from_utf8_lossy(&said).contains(place),
+        "no {place:?} in {}",
+        String::from_utf8_lossy(&said)
+    );
     std::fs::remove_dir_all(folder).unwrap();
 }
 
 fn tempdir() -> std::path::PathBuf {
-    let name = std::thread::current().name().unwrap_or("test").replace("::", "-");
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-check-{}", std::process::id()));
+    let name = std::thread::current()
+        .name()
+        .unwrap_or("test")
+        .replace("::", "-");
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-check-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }
 
 #[test]
 fn s06_a_bad_line_with_a_key_is_named_and_not_shown() {
-    let account =
-        |fields: &str| format!("models: {{}}\ncallers: {{}}\naccounts:\n  a:\n    dialect: openai\n    {fields}\n");
+    let account = |fields: &str| {
+        format!("models: {{}}\ncallers: {{}}\naccounts:\n  a:\n    dialect: openai\n    {fields}\n")
+    };
     let key = ACCOUNT_KEY;
     let cases = [
         (account(&format!("key: [\"{key}\"]")), "catalog.yaml:6"),
-        (account(&format!("key: {{ value: \"{key}\" }}")), "catalog.yaml:6"),
-        (account(&format!("key: {{ env: \"{key}\" }}")), "catalog.yaml:6"),
-        (account(&format!("key: {{ file: \"{key}\" }}")), "catalog.yaml:6"),
+        (
+            account(&format!("key: {{ value: \"{key}\" }}")),
+            "catalog.yaml:6",
+        ),
+        (
+            account(&format!("key: {{ env: \"{key}\" }}")),
+            "catalog.yaml:6",
+        ),
+        (
+            account(&format!("key: {{ file: \"{key}\" }}")),
+            "catalog.yaml:6",
+        ),
         (account(&format!("key: \"{key}")), "catalog.yaml:"),
         (account(&format!("key: \"{key}\\q\"")), "catalog.yaml:6"),
         (account(&format!("key: {key}: x")), "catalog.yaml:6"),
         (account(&format!("key: \"{key}\\u0007\"")), "catalog.yaml:6"),
-        (account(&format!("keey: \"{key}\"")), "catalog.yaml:6 accounts.a.keey"),
+        (
+            account(&format!("keey: \"{key}\"")),
+            "catalog.yaml:6 accounts.a.keey",
+        ),
         (account(&format!("\"{key}\": x")), "catalog.yaml:6"),
-        (account(&format!("key: a\n    key: \"{key}\"")), "catalog.yaml:7"),
-        (account(&format!("base_url: \"https://me:{key}@example.com/v1\"")), "catalog.yaml:6 accounts.a.base_url"),
-        (account(&format!("base_url: \"{key}\"")), "catalog.yaml:6 accounts.a.base_url"),
-        (account(&format!("concurrency: \"{key}\"")), "catalog.yaml:6 accounts.a.concurrency"),
-        (account(&format!("enabled: \"{key}\"")), "catalog.yaml:6 accounts.a.enabled"),
-        (account(&format!("timeouts: {{ connect: \"{key}\" }}")), "catalog.yaml:6 accounts.a.timeouts.connect"),
-        (account(&format!("headers: {{ \"a b\": \"{key}\" }}")), "catalog.yaml:6"),
-        (account(&format!("headers: {{ x-a: \"{key}\\n\" }}")), "catalog.yaml:6"),
+        (
+            account(&format!("key: a\n    key: \"{key}\"")),
+            "catalog.yaml:7",
+        ),
+        (
+            account(&format!("base_url: \"https://me:{key}@example.com/v1\"")),
+            "catalog.yaml:6 accounts.a.base_url",
+        ),
+        (
+            account(&format!("base_url: \"{key}\"")),
+            "catalog.yaml:6 accounts.a.base_url",
+        ),
+        (
+            account(&format!("concurrency: \"{key}\"")),
+            "catalog.yaml:6 accounts.a.concurrency",
+        ),
+        (
+            account(&format!("enabled: \"{key}\"")),
+            "catalog.yaml:6 accounts.a.enabled",
+        ),
+        (
+            account(&format!("timeouts: {{ connect: \"{key}\" }}")),
+            "catalog.yaml:6 accounts.a.timeouts.connect",
+        ),
+        (
+            account(&format!("headers: {{ \"a b\": \"{key}\" }}")),
+            "catalog.yaml:6",
+        ),
+        (
+            account(&format!("headers: {{ x-a: \"{key}\\n\" }}")),
+            "catalog.yaml:6",
+        ),
         (account(&format!("headers: [\"{key}\"]")), "catalog.yaml:6"),
         (account(&format!("key: *{key}")), "catalog.yaml:6"),
         (account(&format!("\tkey: \"{key}\"")), "catalog.yaml:"),
         (account(&format!("dialect: \"{key}\"")), "catalog.yaml:6"),
-        (format!("accounts: {{}}\nmodels: {{}}\ncallers: \"{KEY}\"\n"), "catalog.yaml:3 callers"),
+        (
+            format!("accounts: {{}}\nmodels: {{}}\ncallers: \"{KEY}\"\n"),
+            "catalog.yaml:3 callers",
+        ),
         (
             format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: [\"{KEY}\"] }} }}\n"),
             "catalog.yaml:3 callers.acme.keys",
         ),
         (
-            format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: {{ prod: \"{KEY}\" }} }} }}\n"),
+            format!(
+                "accounts: {{}}\nmodels: {{}}\ncallers: {{ acme: {{ keys: {{ prod: \"{KEY}\" }} }} }}\n"
+            ),
             "catalog.yaml:3 callers.acme.keys.prod",
         ),
-        (format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ \"{KEY}\": {{ keyz: {{}} }} }}\n"), "catalog.yaml:3"),
         (
-            format!("accounts: {{}}\ncallers: {{}}\nmodels: {{ m: {{ targets: [{{ account: \"{KEY}\" }}] }} }}\n"),
+            format!("accounts: {{}}\nmodels: {{}}\ncallers: {{ \"{KEY}\": {{ keyz: {{}} }} }}\n"),
+            "catalog.yaml:3",
+        ),
+        (
+            format!(
+                "accounts: {{}}\ncallers: {{}}\nmodels: {{ m: {{ targets: [{{ account: \"{KEY}\" }}] }} }}\n"
+            ),
             "catalog.yaml:3 models.m.targets[0].account",
         ),
     ];
@@ -328,25 +486,39 @@ fn s06_a_bad_reload_shows_no_key() {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
         let good = Catalog::over(&mock).to_string();
-        gateway.write_catalog(good.replace("dialect: openai", &format!("dialect: openai, keey: \"{ACCOUNT_KEY}\"")));
+        gateway.write_catalog(good.replace(
+            "dialect: openai",
+            &format!("dialect: openai, keey: \"{ACCOUNT_KEY}\""),
+        ));
         let logged = gateway.logged("keey").await;
-        assert!(logged.contains("catalog.yaml:2") && logged.contains("accounts.a"), "{logged}");
-        eventually("the status says it too", || gateway.status().to_string().contains("keey").then_some(())).await;
+        assert!(
+            logged.contains("catalog.yaml:2") && logged.contains("accounts.a"),
+            "{logged}"
+        );
+        eventually("the status says it too", || {
+            gateway.status().to_string().contains("keey").then_some(())
+        })
+        .await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
     });
 }
 
 #[test]
 fn s07_a_key_in_clear_text_is_refused() {
-    for hash in
-        [KEY.to_owned(), format!("sha256:{KEY}"), format!("Bearer {KEY}"), canary::hash(KEY).replace("sha256:", "md5:")]
-    {
-        let catalog =
-            format!("accounts: {{}}\nmodels: {{}}\ncallers:\n  acme:\n    keys:\n      prod: {{ hash: \"{hash}\" }}\n");
+    for hash in [
+        KEY.to_owned(),
+        format!("sha256:{KEY}"),
+        format!("Bearer {KEY}"),
+        canary::hash(KEY).replace("sha256:", "md5:"),
+    ] {
+        let catalog = format!(
+            "accounts: {{}}\nmodels: {{}}\ncallers:\n  acme:\n    keys:\n      prod: {{ hash: \"{hash}\" }}\n"
+        );
         refused(&catalog, "catalog.yaml:6 callers.acme.keys.prod.hash");
     }
-    let catalog =
-        format!("accounts: {{}}\nmodels: {{}}\ncallers:\n  acme:\n    keys:\n      prod: {{ hash: \"{KEY}\" }}\n");
+    let catalog = format!(
+        "accounts: {{}}\nmodels: {{}}\ncallers:\n  acme:\n    keys:\n      prod: {{ hash: \"{KEY}\" }}\n"
+    );
     refused(&catalog, "portcullis key hash");
 }
 
@@ -355,14 +527,27 @@ fn s08_a_catalog_that_everybody_can_read_is_warned_of() {
     run(async {
         let mock = Mock::start().await;
         let gateway = Gateway::over(&mock).await;
-        assert!(!gateway.log().contains("every user of this machine can read it"));
+        assert!(
+            !gateway
+                .log()
+                .contains("every user of this machine can read it")
+        );
         let path = gateway.conf.join("catalog.yaml");
         let before = gateway.generation();
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o644))
+            .unwrap();
         std::fs::write(&path, Catalog::over(&mock).model("n", &["a"]).to_string()).unwrap();
-        eventually("the new catalog serves", || (gateway.generation() > before).then_some(())).await;
-        let logged = gateway.logged("every user of this machine can read it").await;
-        assert!(logged.contains("catalog.yaml") && logged.contains("\"warn\""), "{logged}");
+        eventually("the new catalog serves", || {
+            (gateway.generation() > before).then_some(())
+        })
+        .await;
+        let logged = gateway
+            .logged("every user of this machine can read it")
+            .await;
+        assert!(
+            logged.contains("catalog.yaml") && logged.contains("\"warn\""),
+            "{logged}"
+        );
         let said = portcullis(&["check", "--conf", gateway.conf.to_str().unwrap()]);
         let said = [said.stdout, said.stderr].concat();
         assert!(
@@ -377,8 +562,12 @@ fn s08_a_catalog_that_everybody_can_read_is_warned_of() {
 fn s09_s11_nothing_in_a_request_decides_where_it_goes() {
     run(async {
         let (mock, evil) = (Mock::start().await, Mock::start().await);
-        let gateway =
-            Gateway::start(Catalog::new().account_with("a", &mock, "media_urls: pass").model("m", &["a"])).await;
+        let gateway = Gateway::start(
+            Catalog::new()
+                .account_with("a", &mock, "media_urls: pass")
+                .model("m", &["a"]),
+        )
+        .await;
         let url = evil.base_url();
         let host = evil.address().to_string();
         let body = json!({
@@ -411,12 +600,23 @@ fn s09_s11_nothing_in_a_request_decides_where_it_goes() {
             ("forwarded", &format!("host={host}")),
         ];
         let answer = gateway
-            .raw(request("POST", &format!("/v1/chat/completions?base_url={url}"), &fields, body.as_bytes()))
+            .raw(request(
+                "POST",
+                &format!("/v1/chat/completions?base_url={url}"),
+                &fields,
+                body.as_bytes(),
+            ))
             .await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         let sent = mock.request(0).await;
-        assert_eq!((sent.text(), sent.target.as_str()), (body, "/v1/chat/completions"));
-        assert_eq!(sent.field("host"), Some(mock.address().to_string().as_str()));
+        assert_eq!(
+            (sent.text(), sent.target.as_str()),
+            (body, "/v1/chat/completions")
+        );
+        assert_eq!(
+            sent.field("host"),
+            Some(mock.address().to_string().as_str())
+        );
         let bearer = format!("Bearer {ACCOUNT_KEY}");
         assert_eq!(sent.field("authorization"), Some(bearer.as_str()));
         // The answer has come: whatever was to be fetched for it would have been.
@@ -430,7 +630,11 @@ fn s09_s11_nothing_in_a_request_decides_where_it_goes() {
 #[test]
 fn s09_nothing_is_read_for_a_caller_with_rights_that_it_has_not() {
     run(async {
-        let (strict, open, google) = (Mock::start().await, Mock::start().await, Mock::start().await);
+        let (strict, open, google) = (
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        );
         google.always(Script::json(
             200,
             &json!({"candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}]}),
@@ -460,12 +664,36 @@ fn s09_nothing_is_read_for_a_caller_with_rights_that_it_has_not() {
         };
         let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
         let parts = [
-            ("user", image("gs://bucket/a.png"), "messages[0].content[1].image_url"),
-            ("user", image("s3://bucket/a.png"), "messages[0].content[1].image_url"),
-            ("user", json!({"type": "file", "file": {"file_id": "file-abc"}}), "messages[0].content[1].file"),
-            ("user", image("https://example.com/a.png"), "messages[0].content[1].image_url"),
-            ("user", image("http://169.254.169.254/latest/meta-data"), "messages[0].content[1].image_url"),
-            ("user", image("file:///etc/passwd"), "messages[0].content[1].image_url"),
+            (
+                "user",
+                image("gs://bucket/a.png"),
+                "messages[0].content[1].image_url",
+            ),
+            (
+                "user",
+                image("s3://bucket/a.png"),
+                "messages[0].content[1].image_url",
+            ),
+            (
+                "user",
+                json!({"type": "file", "file": {"file_id": "file-abc"}}),
+                "messages[0].content[1].file",
+            ),
+            (
+                "user",
+                image("https://example.com/a.png"),
+                "messages[0].content[1].image_url",
+            ),
+            (
+                "user",
+                image("http://169.254.169.254/latest/meta-data"),
+                "messages[0].content[1].image_url",
+            ),
+            (
+                "user",
+                image("file:///etc/passwd"),
+                "messages[0].content[1].image_url",
+            ),
             (
                 "user",
                 json!({"type": "input_audio", "input_audio": {"data": "http://10.0.0.1/a", "format": "wav"}}),
@@ -476,10 +704,17 @@ fn s09_nothing_is_read_for_a_caller_with_rights_that_it_has_not() {
                 json!({"type": "file", "file": {"file_data": "https://10.0.0.1/a.pdf"}}),
                 "messages[0].content[1].file",
             ),
-            ("tool", image("http://10.0.0.1/a.png"), "messages[2].content[0].image_url"),
+            (
+                "tool",
+                image("http://10.0.0.1/a.png"),
+                "messages[2].content[0].image_url",
+            ),
         ];
         for (nth, (role, part, param)) in parts.into_iter().enumerate() {
-            let error = gateway.post(&ask("m", role, part.clone())).await.is_error(400, "unsupported_parameter");
+            let error = gateway
+                .post(&ask("m", role, part.clone()))
+                .await
+                .is_error(400, "unsupported_parameter");
             assert_eq!(error["param"], param, "{error}");
             // Another that may is asked, and gets the very bytes.
             let body = ask("both", role, part);
@@ -488,12 +723,21 @@ fn s09_nothing_is_read_for_a_caller_with_rights_that_it_has_not() {
             assert_eq!(seen["messages"], body["messages"]);
         }
         let sources = |model: &str| json!({"model": model, "data_sources": [{"type": "azure_search"}], "messages": [{"role": "user", "content": "x"}]});
-        assert_eq!(gateway.post(&sources("m")).await.is_error(400, "unsupported_parameter")["param"], "data_sources");
+        assert_eq!(
+            gateway
+                .post(&sources("m"))
+                .await
+                .is_error(400, "unsupported_parameter")["param"],
+            "data_sources"
+        );
         assert_eq!(gateway.post(&sources("both")).await.status, 200);
         assert_eq!(strict.count(), 0, "nothing of it went up");
         // Google would fetch it under our service account.
         let gs = image("gs://bucket/a.png");
-        let error = gateway.post(&ask("g", "user", gs.clone())).await.is_error(400, "unsupported_parameter");
+        let error = gateway
+            .post(&ask("g", "user", gs.clone()))
+            .await
+            .is_error(400, "unsupported_parameter");
         assert_eq!(error["param"], "messages[0].content[1].image_url");
         assert_eq!(google.count(), 0);
         assert_eq!(gateway.post(&ask("gs", "user", gs)).await.status, 200);
@@ -528,11 +772,20 @@ fn s09_a_reference_is_refused_though_its_account_rests() {
             json!({"model": model, "messages": [{"role": "user", "content": [image]}]})
         };
         let plain = ask("m", "data:image/png;base64,iVBORw0KGgo=");
-        gateway.post(&plain).await.is_error(503, "upstream_unavailable");
+        gateway
+            .post(&plain)
+            .await
+            .is_error(503, "upstream_unavailable");
         gateway.post(&plain).await.is_error(503, "no_capacity");
-        let error = gateway.post(&ask("m", "gs://bucket/a.png")).await.is_error(400, "unsupported_parameter");
+        let error = gateway
+            .post(&ask("m", "gs://bucket/a.png"))
+            .await
+            .is_error(400, "unsupported_parameter");
         assert_eq!(error["param"], "messages[0].content[0].image_url");
-        assert_eq!(gateway.post(&ask("both", "gs://bucket/a.png")).await.status, 200);
+        assert_eq!(
+            gateway.post(&ask("both", "gs://bucket/a.png")).await.status,
+            200
+        );
         assert_eq!((mock.count(), open.count()), (1, 1));
     });
 }
@@ -545,14 +798,24 @@ fn s09_a_known_field_in_another_case_never_goes_up() {
         let mock = Mock::start().await;
         let gateway = Gateway::start(Catalog::new().account("a", &mock).model("m", &["a"])).await;
         let hi = json!([{"role": "user", "content": "hi"}]);
-        for (name, known) in
-            [("Model", "model"), ("MAX_TOKENS", "max_tokens"), ("Messages", "messages"), ("me\u{17f}sages", "messages")]
-        {
+        for (name, known) in [
+            ("Model", "model"),
+            ("MAX_TOKENS", "max_tokens"),
+            ("Messages", "messages"),
+            ("me\u{17f}sages", "messages"),
+        ] {
             let mut body = json!({"model": "m", "max_tokens": 1, "messages": hi});
             body[name] = json!("dear");
             let error = gateway.post(&body).await.is_error(400, "unknown_parameter");
-            assert_eq!((&error["param"], &error["type"]), (&json!(name), &json!("invalid_request_error")), "{error}");
-            assert_eq!(error["message"], format!("`{name}` is not a field: write `{known}`"));
+            assert_eq!(
+                (&error["param"], &error["type"]),
+                (&json!(name), &json!("invalid_request_error")),
+                "{error}"
+            );
+            assert_eq!(
+                error["message"],
+                format!("`{name}` is not a field: write `{known}`")
+            );
         }
         assert_eq!(mock.count(), 0);
     });
@@ -583,15 +846,22 @@ fn s10_accounts_are_where_they_may_be() {
     let folder = tempdir();
     std::fs::write(folder.join("server.yaml"), "workers: 1\n").unwrap();
     let check = |url: &str, more: &str| {
-        let catalog =
-            format!("models: {{}}\ncallers: {{}}\naccounts:\n  a: {{ dialect: openai, base_url: \"{url}\"{more} }}\n");
+        let catalog = format!(
+            "models: {{}}\ncallers: {{}}\naccounts:\n  a: {{ dialect: openai, base_url: \"{url}\"{more} }}\n"
+        );
         std::fs::write(folder.join("catalog.yaml"), catalog).unwrap();
         let checked = portcullis(&["check", "--conf", folder.to_str().unwrap()]);
-        (checked.status.success(), String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned())
+        (
+            checked.status.success(),
+            String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned(),
+        )
     };
     for (url, why) in refused_urls {
         let (fine, said) = check(url, "");
-        assert!(!fine && said.contains("catalog.yaml:4 accounts.a.base_url") && said.contains(why), "{url}: {said}");
+        assert!(
+            !fine && said.contains("catalog.yaml:4 accounts.a.base_url") && said.contains(why),
+            "{url}: {said}"
+        );
         let (fine, said) = check(url, ", insecure: true");
         assert_eq!(fine, why == "insecure: true", "{url}: {said}");
     }
@@ -623,8 +893,11 @@ fn s12_two_callers_with_one_request_id_get_their_own_answers() {
                 .event(script::finish("stop"))
                 .done(),
         );
-        let with_id =
-            |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replacen("\r\n", "\r\nx-request-id: the-same\r\n", 1);
+        let with_id = |bytes: Vec<u8>| {
+            String::from_utf8(bytes)
+                .unwrap()
+                .replacen("\r\n", "\r\nx-request-id: the-same\r\n", 1)
+        };
         let mut first = gateway.connect().await;
         first.send(with_id(post(&chat_stream("m")))).await;
         let mut answer = first.head().await.expect("a head");
@@ -632,17 +905,27 @@ fn s12_two_callers_with_one_request_id_get_their_own_answers() {
         // The first is in flight; the second comes and goes, a third fails.
         mock.push(Script::answer("for beta"));
         let second = gateway.raw(with_id(post_as(other, &chat("m")))).await;
-        assert_eq!((second.status, second.content().as_str()), (200, "for beta"));
+        assert_eq!(
+            (second.status, second.content().as_str()),
+            (200, "for beta")
+        );
         let third = gateway.raw(with_id(post_as("wrong", &chat("m")))).await;
         assert_eq!(third.status, 401);
         gate.open();
         first.rest(&mut answer).await;
-        assert_eq!((answer.content().as_str(), answer.end), ("for acme only", Some(End::Whole)));
+        assert_eq!(
+            (answer.content().as_str(), answer.end),
+            ("for acme only", Some(End::Whole))
+        );
         for got in [&answer, &second, &third] {
             assert_eq!(got.field("x-request-id"), Some("the-same"));
         }
-        let mut lines: Vec<_> =
-            gateway.access_lines(3).await.iter().map(|line| (line["key"].clone(), line["outcome"].clone())).collect();
+        let mut lines: Vec<_> = gateway
+            .access_lines(3)
+            .await
+            .iter()
+            .map(|line| (line["key"].clone(), line["outcome"].clone()))
+            .collect();
         lines.sort_by_key(|(key, _)| key.to_string());
         let expected = [
             (json!("acme/prod"), json!("ok")),

@@ -12,7 +12,9 @@ const OTHER: &str = "sk-CaNaRy-other-0123456789";
 
 async fn ask(gateway: &Gateway, key: &str, target: &str) -> Response {
     let bearer = format!("Bearer {key}");
-    gateway.raw(request("GET", target, &[("authorization", &bearer)], b"")).await
+    gateway
+        .raw(request("GET", target, &[("authorization", &bearer)], b""))
+        .await
 }
 
 /// Asks until a second is over since the last question.
@@ -30,7 +32,9 @@ async fn told(gateway: &Gateway, key: &str, target: &str) -> Value {
 }
 
 async fn post(gateway: &Gateway, key: &str, model: &str) -> Response {
-    gateway.raw(crate::support::client::post_as(key, &chat(model))).await
+    gateway
+        .raw(crate::support::client::post_as(key, &chat(model)))
+        .await
 }
 
 fn catalog(mock: &Mock, expose: &str) -> Catalog {
@@ -46,7 +50,11 @@ fn catalog(mock: &Mock, expose: &str) -> Catalog {
     let price = "price: { input: 1, output: 2 }";
     Catalog::new()
         .account("secret-account", mock)
-        .model_with("m", &["secret-account=upstream-name"], &format!("{price}, aliases: [alias]"))
+        .model_with(
+            "m",
+            &["secret-account=upstream-name"],
+            &format!("{price}, aliases: [alias]"),
+        )
         .model_with("n", &["secret-account"], price)
         .caller_with("team", &format!("{limits}, expose_cost: {expose}"), &keys)
 }
@@ -76,33 +84,76 @@ fn a_key_sees_itself_and_what_it_shares() {
                     &json!("this instance")
                 )
             );
-            let levels: Vec<_> =
-                told_one["limits"].as_array().unwrap().iter().map(|limit| limit["level"].clone()).collect();
+            let levels: Vec<_> = told_one["limits"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|limit| limit["level"].clone())
+                .collect();
             assert_eq!(levels, [json!("caller"), json!("key"), json!("key_model")]);
             let of = |at: usize, kind: &str| told_one["limits"][at]["limits"][kind].clone();
             // Both keys use the caller's limit.
             assert_eq!(
-                (&of(0, "requests_per_minute")["used"], &of(0, "requests_per_minute")["left"]),
+                (
+                    &of(0, "requests_per_minute")["used"],
+                    &of(0, "requests_per_minute")["left"]
+                ),
                 (&json!(2), &json!(8))
             );
-            assert!(of(1, "tokens_per_day")["used"].as_u64().is_some_and(|used| used > 0), "{told_one:#}");
-            assert_eq!((&told_one["limits"][2]["model"], &of(2, "requests_per_day")["left"]), (&json!("m"), &json!(4)));
-            assert_eq!(of(0, "usd_per_month")["limit"].is_string(), shows, "{told_one:#}");
+            assert!(
+                of(1, "tokens_per_day")["used"]
+                    .as_u64()
+                    .is_some_and(|used| used > 0),
+                "{told_one:#}"
+            );
+            assert_eq!(
+                (
+                    &told_one["limits"][2]["model"],
+                    &of(2, "requests_per_day")["left"]
+                ),
+                (&json!("m"), &json!(4))
+            );
+            assert_eq!(
+                of(0, "usd_per_month")["limit"].is_string(),
+                shows,
+                "{told_one:#}"
+            );
             let told_other = told(&gateway, OTHER, "/portcullis/key").await;
-            assert_eq!((&told_other["models"], &told_other["expires"]), (&json!(["alias", "m"]), &Value::Null));
+            assert_eq!(
+                (&told_other["models"], &told_other["expires"]),
+                (&json!(["alias", "m"]), &Value::Null)
+            );
             let usage = eventually_usage(&gateway, ONE, 1).await;
-            assert_eq!((&usage["by"], &usage["usage"][0]["model"]), (&json!(["model"]), &json!("m")), "{usage:#}");
-            assert!(usage["total"]["total_tokens"].as_u64().is_some_and(|tokens| tokens > 0), "{usage:#}");
+            assert_eq!(
+                (&usage["by"], &usage["usage"][0]["model"]),
+                (&json!(["model"]), &json!("m")),
+                "{usage:#}"
+            );
+            assert!(
+                usage["total"]["total_tokens"]
+                    .as_u64()
+                    .is_some_and(|tokens| tokens > 0),
+                "{usage:#}"
+            );
             assert_eq!(usage["total"].get("cost_usd").is_some(), shows, "{usage:#}");
             for told in [&told_one, &told_other, &usage] {
                 let text = told.to_string();
-                assert!(!text.contains("secret-account") && !text.contains("upstream"), "{text}");
                 assert!(
-                    shows || !(text.contains("usd") || text.contains("cost") || text.contains("unpriced")),
+                    !text.contains("secret-account") && !text.contains("upstream"),
+                    "{text}"
+                );
+                assert!(
+                    shows
+                        || !(text.contains("usd")
+                            || text.contains("cost")
+                            || text.contains("unpriced")),
                     "{text}"
                 );
             }
-            assert!(!told_one.to_string().contains("team/other") && !usage.to_string().contains("team/other"));
+            assert!(
+                !told_one.to_string().contains("team/other")
+                    && !usage.to_string().contains("team/other")
+            );
         }
     });
 }
@@ -135,21 +186,41 @@ fn it_asks_once_a_second() {
             tokio::time::sleep(Duration::from_millis(1_010)).await;
         };
         refused.is_error(429, "rate_limit_exceeded");
-        assert_eq!((refused.field("retry-after"), refused.field("x-should-retry")), (Some("1"), None));
+        assert_eq!(
+            (
+                refused.field("retry-after"),
+                refused.field("x-should-retry")
+            ),
+            (Some("1"), None)
+        );
         // Another key is another matter, and requests are never held up.
         assert_eq!(ask(&gateway, OTHER, "/portcullis/usage").await.status, 200);
         assert_eq!(post(&gateway, ONE, "m").await.status, 200);
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         assert_eq!(ask(&gateway, ONE, "/portcullis/usage").await.status, 200);
-        assert_eq!(ask(&gateway, "sk-wrong", "/portcullis/usage").await.status, 401);
+        assert_eq!(
+            ask(&gateway, "sk-wrong", "/portcullis/usage").await.status,
+            401
+        );
         let lines = gateway.access_lines(before + 6).await;
         // A caller has its answer before the line is written: the lines may have another order.
-        let limited: Vec<_> = lines.iter().filter(|line| line["outcome"] == "limited").collect();
+        let limited: Vec<_> = lines
+            .iter()
+            .filter(|line| line["outcome"] == "limited")
+            .collect();
         assert_eq!(limited.len(), 1, "{lines:#?}");
         // A question that came too often is no request of callers that failed.
-        let failed = lines.iter().filter(|line| line["outcome"] != "ok" && line["outcome"] != "limited").count();
-        let live: Value = serde_json::from_str(&gateway.admin("/live?show=figures").1).expect("JSON");
-        assert_eq!((failed, &live["figures"]["now"]["failed_caller"]), (1, &json!(1)), "{live:#}");
+        let failed = lines
+            .iter()
+            .filter(|line| line["outcome"] != "ok" && line["outcome"] != "limited")
+            .count();
+        let live: Value =
+            serde_json::from_str(&gateway.admin("/live?show=figures").1).expect("JSON");
+        assert_eq!(
+            (failed, &live["figures"]["now"]["failed_caller"]),
+            (1, &json!(1)),
+            "{live:#}"
+        );
         assert_eq!(limited[0]["door"], "usage");
     });
 }
@@ -170,18 +241,44 @@ fn what_cannot_be_answered_says_so() {
             tokio::time::sleep(Duration::from_millis(1_010)).await;
             let refused = ask(&gateway, ONE, &format!("/portcullis/usage?{query}")).await;
             let error = refused.is_error(400, "invalid_value");
-            assert!(error["message"].as_str().is_some_and(|message| message.contains(about)), "{error}");
+            assert!(
+                error["message"]
+                    .as_str()
+                    .is_some_and(|message| message.contains(about)),
+                "{error}"
+            );
         }
-        let by = told(&gateway, ONE, "/portcullis/usage?by=day,model,outcome,door&since=7d&model=m").await;
+        let by = told(
+            &gateway,
+            ONE,
+            "/portcullis/usage?by=day,model,outcome,door&since=7d&model=m",
+        )
+        .await;
         assert_eq!(by["by"], json!(["day", "model", "outcome", "door"]));
-        let refused = gateway.raw(request("POST", "/portcullis/key", &[], b"")).await;
+        let refused = gateway
+            .raw(request("POST", "/portcullis/key", &[], b""))
+            .await;
         refused.is_error(405, "method_not_supported");
         let unknown = ask(&gateway, ONE, "/v1/usage").await;
-        assert!(unknown.text().contains("GET /portcullis/usage or GET /portcullis/key"), "{}", unknown.text());
-        let off = Gateway::with(catalog(&mock, "true")).server("ledger: { enabled: false }").start().await;
+        assert!(
+            unknown
+                .text()
+                .contains("GET /portcullis/usage or GET /portcullis/key"),
+            "{}",
+            unknown.text()
+        );
+        let off = Gateway::with(catalog(&mock, "true"))
+            .server("ledger: { enabled: false }")
+            .start()
+            .await;
         let refused = ask(&off, ONE, "/portcullis/usage").await;
         let error = refused.is_error(503, "ledger_unavailable");
-        assert!(error["message"].as_str().is_some_and(|message| message.contains("keeps no ledger")), "{error}");
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|message| message.contains("keeps no ledger")),
+            "{error}"
+        );
         assert_eq!(refused.field("x-should-retry"), Some("false"));
         tokio::time::sleep(Duration::from_millis(1_010)).await;
         assert_eq!(ask(&off, ONE, "/portcullis/key").await.status, 200);
@@ -195,10 +292,15 @@ fn a_key_in_the_query_is_none_here() {
         let mock = Mock::start().await;
         let gateway = Gateway::start(catalog(&mock, "true")).await;
         for target in ["/portcullis/key", "/portcullis/usage"] {
-            let answer = gateway.raw(request("GET", &format!("{target}?key={ONE}"), &[], b"")).await;
+            let answer = gateway
+                .raw(request("GET", &format!("{target}?key={ONE}"), &[], b""))
+                .await;
             answer.is_error(401, "invalid_api_key");
             let google = [("x-goog-api-key", "sk-none")];
-            gateway.raw(request("GET", target, &google, b"")).await.is_error(401, "invalid_api_key");
+            gateway
+                .raw(request("GET", target, &google, b""))
+                .await
+                .is_error(401, "invalid_api_key");
         }
     });
 }

@@ -30,8 +30,14 @@ fn what_a_request_and_a_stream_hold_does_not_grow() {
         ];
         for (what, size, most) in sizes {
             println!("{what}: {size} bytes");
-            assert!(size <= most, "{what}: {size} bytes, where {most} were accepted: box what is rarely alive");
-            assert!(size * 5 >= most * 4, "{what}: {size} bytes are much less than {most}: accept fewer in this test");
+            assert!(
+                size <= most,
+                "{what}: {size} bytes, where {most} were accepted: box what is rarely alive"
+            );
+            assert!(
+                size * 5 >= most * 4,
+                "{what}: {size} bytes are much less than {most}: accept fewer in this test"
+            );
         }
     });
 }

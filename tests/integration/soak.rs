@@ -56,8 +56,19 @@ const LEDGER_CACHE: u64 = 16 << 20;
 const SWAY: u64 = 6 << 20;
 const MIB: f64 = (1 << 20) as f64;
 
-const MODELS: &[&str] =
-    &["alone", "first", "shared", "busy", "fastest", "sticky", "hedged", "queued", "unreachable", "untrusted", "harsh"];
+const MODELS: &[&str] = &[
+    "alone",
+    "first",
+    "shared",
+    "busy",
+    "fastest",
+    "sticky",
+    "hedged",
+    "queued",
+    "unreachable",
+    "untrusted",
+    "harsh",
+];
 
 /// One look at the process.
 #[derive(Debug, Clone, Copy)]
@@ -80,19 +91,39 @@ struct Watched {
 
 impl Watched {
     fn look(&self) -> Sample {
-        let count = |what: &str| std::fs::read_dir(format!("/proc/{}/{what}", self.pid)).map_or(0, Iterator::count);
+        let count = |what: &str| {
+            std::fs::read_dir(format!("/proc/{}/{what}", self.pid)).map_or(0, Iterator::count)
+        };
         // SQLite keeps a file open that it has closed, as long as another connection has a lock
         // there. The end's check bounds those.
         let is_ledger = |path: PathBuf| path.to_string_lossy().contains("ledger.sqlite");
-        let open = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
-        let descriptors = open.filter(|entry| !std::fs::read_link(entry.path()).is_ok_and(is_ledger)).count();
-        let file = rusqlite::Connection::open_with_flags(&self.ledger, rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY);
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.pid))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let descriptors = open
+            .filter(|entry| !std::fs::read_link(entry.path()).is_ok_and(is_ledger))
+            .count();
+        let file = rusqlite::Connection::open_with_flags(
+            &self.ledger,
+            rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY,
+        );
         let size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
-        let size =
-            file.and_then(|file| file.query_row(size, [], |row| row.get::<_, i64>(0))).expect("the ledger's size");
-        let (at, ledger) = (self.began.elapsed().as_secs_f64(), LEDGER_CACHE.min(size.unsigned_abs()));
+        let size = file
+            .and_then(|file| file.query_row(size, [], |row| row.get::<_, i64>(0)))
+            .expect("the ledger's size");
+        let (at, ledger) = (
+            self.began.elapsed().as_secs_f64(),
+            LEDGER_CACHE.min(size.unsigned_abs()),
+        );
         let memory = process::rss(self.pid).saturating_sub(ledger);
-        Sample { at, memory, ledger, descriptors, threads: count("task") }
+        Sample {
+            at,
+            memory,
+            ledger,
+            descriptors,
+            threads: count("task"),
+        }
     }
 }
 
@@ -117,19 +148,26 @@ fn l07_a_soak_of_every_fault_leaves_nothing_behind() {
     let rate = number("SOAK_RATE").unwrap_or(RATE).max(1);
     let seed = number("SOAK_SEED").unwrap_or_else(|| fastrand::u64(0..1_000_000));
     println!("soak: {seconds} s at {rate} requests a second, SOAK_SEED={seed}");
-    run_within(Duration::from_secs(seconds + 60), soak(Duration::from_secs(seconds), rate, seed));
+    run_within(
+        Duration::from_secs(seconds + 60),
+        soak(Duration::from_secs(seconds), rate, seed),
+    );
 }
 
 fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|e| panic!("{name}={text}: {e}")))
+    std::env::var(name).ok().map(|text| {
+        text.parse()
+            .unwrap_or_else(|e| panic!("{name}={text}: {e}"))
+    })
 }
 
 /// Random numbers for this matter alone.
 fn draw(seed: u64, what: &str, number: u64) -> fastrand::Rng {
-    let name = what
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    let mut rng = fastrand::Rng::with_seed(seed ^ name ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let name = what.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let mut rng =
+        fastrand::Rng::with_seed(seed ^ name ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     rng.u64(..);
     rng
 }
@@ -140,13 +178,30 @@ async fn soak(time: Duration, rate: u64, seed: u64) {
     let gateway = world.gateway(&ca).await;
     let log = gateway.conf.parent().expect("a folder").join("access.log");
     let books = Arc::new(Books::default());
-    let callers = Arc::new(Callers::new(gateway.listeners[0], gateway.listeners[1], seed, MODELS, books.clone()));
+    let callers = Arc::new(Callers::new(
+        gateway.listeners[0],
+        gateway.listeners[1],
+        seed,
+        MODELS,
+        books.clone(),
+    ));
 
     let over = Arc::new(AtomicBool::new(false));
-    let watched =
-        Watched { pid: gateway.process.pid(), ledger: log.with_file_name("ledger.sqlite"), began: Instant::now() };
+    let watched = Watched {
+        pid: gateway.process.pid(),
+        ledger: log.with_file_name("ledger.sqlite"),
+        began: Instant::now(),
+    };
     let samples = watch(watched.clone(), log.clone(), &books, &over);
-    let run = Run { gateway: &gateway, world: &world, books: &books, callers: &callers, log: &log, rate, watched };
+    let run = Run {
+        gateway: &gateway,
+        world: &world,
+        books: &books,
+        callers: &callers,
+        log: &log,
+        rate,
+        watched,
+    };
     let outcome = run.whole(time).await;
     over.store(true, Ordering::Relaxed);
     let samples = samples.await.expect("the watch");
@@ -184,7 +239,10 @@ impl Run<'_> {
     async fn whole(&self, time: Duration) -> Result<Course, String> {
         let (mut made, mut generation) = (0, 1);
         let start = self.watched.look();
-        let cpu = || [self.gateway.process.cpu(), process::cpu(std::process::id())].map(|cpu| cpu.as_secs_f64());
+        let cpu = || {
+            [self.gateway.process.cpu(), process::cpu(std::process::id())]
+                .map(|cpu| cpu.as_secs_f64())
+        };
         let before = cpu();
         self.shift(time / 3, &mut made, &mut generation).await?;
         let rested = self.rest(start.descriptors, &mut generation).await?;
@@ -197,11 +255,21 @@ impl Run<'_> {
         println!(
             "calls                 {made}, and {generation} catalogs; cores: the gateway {ours:.2}, this program {this:.2}"
         );
-        Ok(Course { start, rested, end, second })
+        Ok(Course {
+            start,
+            rested,
+            end,
+            second,
+        })
     }
 
     /// Callers and new catalogs, for so long.
-    async fn shift(&self, time: Duration, made: &mut u64, generation: &mut u64) -> Result<(), String> {
+    async fn shift(
+        &self,
+        time: Duration,
+        made: &mut u64,
+        generation: &mut u64,
+    ) -> Result<(), String> {
         let began = Instant::now();
         let reloads = async {
             while began.elapsed() < time && self.books.failed().is_none() {
@@ -223,7 +291,11 @@ impl Run<'_> {
         } else {
             self.gateway.write_catalog(self.world.catalog(generation))
         }
-        let wanted = if broken { (before.0, before.1 + 1.0) } else { (before.0 + 1.0, before.1) };
+        let wanted = if broken {
+            (before.0, before.1 + 1.0)
+        } else {
+            (before.0 + 1.0, before.1)
+        };
         let began = Instant::now();
         let mut after = before;
         // A slow machine takes longer.
@@ -269,7 +341,10 @@ fn is_broken(generation: u64) -> bool {
 /// Catalogs taken, and refused.
 fn taken(gateway: &Gateway) -> (f64, f64) {
     let metrics = gateway.metrics();
-    (metrics.sum("portcullis_catalog_generation", &[]), metrics.sum("portcullis_catalog_refusals_total", &[]))
+    (
+        metrics.sum("portcullis_catalog_generation", &[]),
+        metrics.sum("portcullis_catalog_refusals_total", &[]),
+    )
 }
 
 /// So many callers a second, until the time is over or something is wrong. `made` are those that
@@ -297,7 +372,10 @@ async fn drive(callers: &Arc<Callers>, time: Duration, rate: u64, made: &mut u64
     let left = Instant::now();
     while active.load(Ordering::Relaxed) > 0 {
         if left.elapsed() > 2 * callers::BOUND {
-            callers.books.fail(format!("{} callers never came to an end", active.load(Ordering::Relaxed)));
+            callers.books.fail(format!(
+                "{} callers never came to an end",
+                active.load(Ordering::Relaxed)
+            ));
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -336,14 +414,23 @@ async fn quiet(gateway: &Gateway, world: &World, books: &Books, log: &Path) -> R
         books.follow(log);
         let status = gateway.status();
         let accounts = status["accounts"].as_array().expect("accounts").iter();
-        let in_flight: u64 = accounts.map(|account| account["in_flight"].as_u64().expect("a number")).sum();
+        let in_flight: u64 = accounts
+            .map(|account| account["in_flight"].as_u64().expect("a number"))
+            .sum();
         let busy: usize = world.upstreams.iter().map(Upstream::busy).sum();
-        let left = (in_flight, status["exchanges"].as_u64(), busy, books.balance());
+        let left = (
+            in_flight,
+            status["exchanges"].as_u64(),
+            busy,
+            books.balance(),
+        );
         if left == (0, Some(0), 0, Ok(())) {
             return Ok(());
         }
         if began.elapsed() > QUIET {
-            return Err(format!("in flight, exchanges, requests at upstreams, access lines: {left:?} after {QUIET:?}"));
+            return Err(format!(
+                "in flight, exchanges, requests at upstreams, access lines: {left:?} after {QUIET:?}"
+            ));
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -351,7 +438,11 @@ async fn quiet(gateway: &Gateway, world: &World, books: &Books, log: &Path) -> R
 
 impl World {
     async fn start(seed: u64, ca: &Ca) -> World {
-        let temper = |faults, outages| Temper { faults, outages, harsh: false };
+        let temper = |faults, outages| Temper {
+            faults,
+            outages,
+            harsh: false,
+        };
         let upstreams = vec![
             Upstream::start("wild", Speech::OpenAi, temper(35, 5), seed).await,
             Upstream::start("calm", Speech::OpenAi, temper(3, 0), seed).await,
@@ -360,10 +451,33 @@ impl World {
             Upstream::start("gem", Speech::Gemini, temper(20, 3), seed).await,
             Upstream::start("rock", Speech::Bedrock, temper(20, 3), seed).await,
             Upstream::h2("two", Speech::OpenAi, temper(20, 3), seed, &ca.leaf()).await,
-            Upstream::start("harsh", Speech::OpenAi, Temper { faults: 20, outages: 0, harsh: true }, seed).await,
+            Upstream::start(
+                "harsh",
+                Speech::OpenAi,
+                Temper {
+                    faults: 20,
+                    outages: 0,
+                    harsh: true,
+                },
+                seed,
+            )
+            .await,
         ];
-        let untrusted = Upstream::h2("untrusted", Speech::OpenAi, temper(0, 0), seed, &Ca::new().leaf()).await;
-        World { seed, upstreams, refusing: Mock::refusing().await, deaf: Mock::deaf().await, untrusted }
+        let untrusted = Upstream::h2(
+            "untrusted",
+            Speech::OpenAi,
+            temper(0, 0),
+            seed,
+            &Ca::new().leaf(),
+        )
+        .await;
+        World {
+            seed,
+            upstreams,
+            refusing: Mock::refusing().await,
+            deaf: Mock::deaf().await,
+            untrusted,
+        }
     }
 
     async fn gateway(&self, ca: &Ca) -> Gateway {
@@ -378,8 +492,15 @@ impl World {
             .also_listen("h2c: true")
             .server(&server)
             .file("ca.pem", ca.pem());
-        let ports = self.upstreams.iter().chain([&self.untrusted]).map(|upstream| upstream.address.port());
-        ports.fold(setup, |setup, port| setup.upstream(port)).start().await
+        let ports = self
+            .upstreams
+            .iter()
+            .chain([&self.untrusted])
+            .map(|upstream| upstream.address.port());
+        ports
+            .fold(setup, |setup, port| setup.upstream(port))
+            .start()
+            .await
     }
 
     /// Each has new keys, so that accounts come back whose credential was refused, and the harsh
@@ -391,7 +512,11 @@ impl World {
         let mut catalog = Catalog::new()
             .account_with("refusing", &self.refusing, times)
             .account_with("deaf", &self.deaf, times)
-            .account_at("nowhere", "http://gone.invalid:8000/v1", &format!("insecure: true, {times}"))
+            .account_at(
+                "nowhere",
+                "http://gone.invalid:8000/v1",
+                &format!("insecure: true, {times}"),
+            )
             .account_at("untrusted", &self.untrusted.base_url(), times);
         for upstream in &self.upstreams {
             let more = match upstream.name {
@@ -400,7 +525,11 @@ impl World {
                 "claude" => ", probe: true",
                 _ => "",
             };
-            let id = if upstream.name == "harsh" { &harsh } else { upstream.name };
+            let id = if upstream.name == "harsh" {
+                &harsh
+            } else {
+                upstream.name
+            };
             catalog = catalog.account_at(
                 id,
                 &upstream.base_url(),
@@ -418,30 +547,72 @@ impl World {
         let targets = |names: &[&str]| names.iter().map(|name| target(name)).collect::<Vec<_>>();
         let model = |catalog: Catalog, id: &str, names: &[&str], more: &str| {
             let targets = targets(names);
-            catalog.model_with(id, &targets.iter().map(String::as_str).collect::<Vec<_>>(), more)
+            catalog.model_with(
+                id,
+                &targets.iter().map(String::as_str).collect::<Vec<_>>(),
+                more,
+            )
         };
         let catalog = model(catalog, "alone", &["wild"], "");
-        let catalog = model(catalog, "first", &["wild", "claude", "calm"], "strategy: priority");
-        let catalog = model(catalog, "shared", &["wild", "gem", "calm", "rock"], "strategy: weighted");
-        let catalog = model(catalog, "busy", &["tight", "claude", "rock"], "strategy: least_busy");
-        let catalog = model(catalog, "fastest", &["wild", "gem", "two"], "strategy: fastest");
-        let catalog = model(catalog, "sticky", &["gem", "claude", "two"], "strategy: weighted, sticky: true");
+        let catalog = model(
+            catalog,
+            "first",
+            &["wild", "claude", "calm"],
+            "strategy: priority",
+        );
+        let catalog = model(
+            catalog,
+            "shared",
+            &["wild", "gem", "calm", "rock"],
+            "strategy: weighted",
+        );
+        let catalog = model(
+            catalog,
+            "busy",
+            &["tight", "claude", "rock"],
+            "strategy: least_busy",
+        );
+        let catalog = model(
+            catalog,
+            "fastest",
+            &["wild", "gem", "two"],
+            "strategy: fastest",
+        );
+        let catalog = model(
+            catalog,
+            "sticky",
+            &["gem", "claude", "two"],
+            "strategy: weighted, sticky: true",
+        );
         let catalog = model(
             catalog,
             "hedged",
             &["wild", "calm", "two"],
             "strategy: fastest, hedge: { after: p90, at_most: 10% }",
         );
-        let catalog = model(catalog, "queued", &["tight"], "queue: { length: 10, wait: 1s }");
-        let catalog = model(catalog, "unreachable", &["refusing", "deaf"], "fallbacks: [shared]");
+        let catalog = model(
+            catalog,
+            "queued",
+            &["tight"],
+            "queue: { length: 10, wait: 1s }",
+        );
+        let catalog = model(
+            catalog,
+            "unreachable",
+            &["refusing", "deaf"],
+            "fallbacks: [shared]",
+        );
         let catalog = model(catalog, "untrusted", &["nowhere", "untrusted", "calm"], "");
         model(catalog, "harsh", &[&harsh, "wild"], "fallbacks: [first]")
     }
 
     /// No caller's key reached an upstream, and who is not to be trusted was asked nothing.
     fn no_leaks(&self) -> Result<(), String> {
-        let leak =
-            self.upstreams.iter().chain([&self.untrusted]).find_map(|upstream| upstream.leaks().into_iter().next());
+        let leak = self
+            .upstreams
+            .iter()
+            .chain([&self.untrusted])
+            .find_map(|upstream| upstream.leaks().into_iter().next());
         if let Some(leak) = leak {
             return Err(format!("a caller's key reached an upstream: {leak}"));
         }
@@ -457,10 +628,22 @@ impl World {
         for upstream in &self.upstreams {
             let played = upstream.played();
             let count = |kind: &str| {
-                played.iter().filter(|(what, _)| what.starts_with(kind)).map(|(_, count)| count).sum::<u64>()
+                played
+                    .iter()
+                    .filter(|(what, _)| what.starts_with(kind))
+                    .map(|(_, count)| count)
+                    .sum::<u64>()
             };
-            let faults: u64 = ["fault", "cut", "half", "outage", "harsh"].iter().map(|kind| count(kind)).sum();
-            println!("  {:>8}  {} ({} odd, {faults} failed)", upstream.requests(), upstream.name, count("odd"));
+            let faults: u64 = ["fault", "cut", "half", "outage", "harsh"]
+                .iter()
+                .map(|kind| count(kind))
+                .sum();
+            println!(
+                "  {:>8}  {} ({} odd, {faults} failed)",
+                upstream.requests(),
+                upstream.name,
+                count("odd")
+            );
         }
     }
 }
@@ -480,18 +663,38 @@ impl World {
 /// that while the second shift comes, at equal numbers of descriptors. On a busy machine more is
 /// under way at once, for a minute or for the rest of the run, and each descriptor stands for some
 /// 40 KiB.
-fn check(gateway: &Gateway, books: &Books, samples: &[Sample], course: &Course) -> Result<(), String> {
-    let Course { start, rested, end, second } = course;
-    let during: Vec<Sample> =
-        samples.iter().filter(|sample| sample.at >= second[0] && sample.at < second[1]).copied().collect();
+fn check(
+    gateway: &Gateway,
+    books: &Books,
+    samples: &[Sample],
+    course: &Course,
+) -> Result<(), String> {
+    let Course {
+        start,
+        rested,
+        end,
+        second,
+    } = course;
+    let during: Vec<Sample> = samples
+        .iter()
+        .filter(|sample| sample.at >= second[0] && sample.at < second[1])
+        .copied()
+        .collect();
     let (most, drift) = (most(samples), drift(&during));
     let columns = [start, rested, &most, end];
     let row = |what: &str, of: fn(&Sample) -> String| {
-        println!("{what:<19}{}", columns.map(|sample| format!("{:>8}", of(sample))).concat())
+        println!(
+            "{what:<19}{}",
+            columns.map(|sample| format!("{:>8}", of(sample))).concat()
+        )
     };
     println!("                      start  rested    most     end");
-    row("memory, MiB", |sample| format!("{:.1}", sample.memory as f64 / MIB));
-    row("and the ledger's", |sample| format!("{:.1}", sample.ledger as f64 / MIB));
+    row("memory, MiB", |sample| {
+        format!("{:.1}", sample.memory as f64 / MIB)
+    });
+    row("and the ledger's", |sample| {
+        format!("{:.1}", sample.ledger as f64 / MIB)
+    });
     row("descriptors", |sample| sample.descriptors.to_string());
     row("threads", |sample| sample.threads.to_string());
     println!(
@@ -507,7 +710,9 @@ fn check(gateway: &Gateway, books: &Books, samples: &[Sample], course: &Course) 
     // The catalogs that it has to refuse are errors. Nothing else is.
     let log = gateway.log();
     let known = |line: &str| line.contains("the new catalog is refused");
-    let error = |line: &&str| line.contains("panicked") || (line.contains("\"level\":\"error\"") && !known(line));
+    let error = |line: &&str| {
+        line.contains("panicked") || (line.contains("\"level\":\"error\"") && !known(line))
+    };
     if let Some(line) = log.lines().find(error) {
         return Err(format!("in its log: {line}"));
     }
@@ -519,17 +724,29 @@ fn check(gateway: &Gateway, books: &Books, samples: &[Sample], course: &Course) 
             drift / MIB
         ));
     }
-    let most_before =
-        samples.iter().filter(|sample| sample.at < second[0]).map(|sample| sample.threads).max().unwrap_or(0);
+    let most_before = samples
+        .iter()
+        .filter(|sample| sample.at < second[0])
+        .map(|sample| sample.threads)
+        .max()
+        .unwrap_or(0);
     if end.threads > most_before {
-        return Err(format!("threads are left: {end:?} after at most {most_before}"));
+        return Err(format!(
+            "threads are left: {end:?} after at most {most_before}"
+        ));
     }
     Ok(())
 }
 
 /// The most there was of each.
 fn most(samples: &[Sample]) -> Sample {
-    let first = Sample { at: 0.0, memory: 0, ledger: 0, descriptors: 0, threads: 0 };
+    let first = Sample {
+        at: 0.0,
+        memory: 0,
+        ledger: 0,
+        descriptors: 0,
+        threads: 0,
+    };
     samples.iter().fold(first, |a, b| Sample {
         at: b.at,
         memory: a.memory.max(b.memory),
@@ -544,8 +761,9 @@ fn most(samples: &[Sample]) -> Sample {
 /// time.
 fn drift(samples: &[Sample]) -> f64 {
     let count = samples.len() as f64;
-    let means =
-        samples.iter().fold([0.0; 3], |sums, sample| std::array::from_fn(|n| sums[n] + sample.point()[n] / count));
+    let means = samples.iter().fold([0.0; 3], |sums, sample| {
+        std::array::from_fn(|n| sums[n] + sample.point()[n] / count)
+    });
     // Sums of products: time and time, time and descriptors, both descriptors, time and memory,
     // descriptors and memory.
     let [tt, td, dd, tm, dm] = samples.iter().fold([0.0; 5], |sums, sample| {
@@ -553,7 +771,12 @@ fn drift(samples: &[Sample]) -> f64 {
         let products = [t * t, t * d, d * d, t * m, d * m];
         std::array::from_fn(|n| sums[n] + products[n])
     });
-    let span = samples.last().map_or(0.0, |last| last.at) - samples.first().map_or(0.0, |first| first.at);
+    let span =
+        samples.last().map_or(0.0, |last| last.at) - samples.first().map_or(0.0, |first| first.at);
     let area = tt * dd - td * td;
-    if area == 0.0 { 0.0 } else { (tm * dd - dm * td) / area * span }
+    if area == 0.0 {
+        0.0
+    } else {
+        (tm * dd - dm * td) / area * span
+    }
 }

@@ -30,7 +30,10 @@ const LONGEST: Duration = Duration::from_secs(3);
 
 impl Writer {
     fn start(pauses: &'static [u64], mut act: impl FnMut(usize) + Send + 'static) -> Self {
-        let (stop, ticks) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (stop, ticks) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicUsize::new(0)),
+        );
         let thread = {
             let (stop, ticks) = (stop.clone(), ticks.clone());
             std::thread::spawn(move || {
@@ -44,11 +47,18 @@ impl Writer {
                 }
             })
         };
-        Writer { stop, ticks, thread: Some(thread) }
+        Writer {
+            stop,
+            ticks,
+            thread: Some(thread),
+        }
     }
 
     async fn has_begun(&self) {
-        eventually("it writes", || (self.ticks.load(Ordering::Relaxed) > 3).then_some(())).await;
+        eventually("it writes", || {
+            (self.ticks.load(Ordering::Relaxed) > 3).then_some(())
+        })
+        .await;
     }
 }
 
@@ -62,18 +72,31 @@ impl Drop for Writer {
 
 /// A file with one key of the caller `late`, or with none.
 fn keys(with: bool) -> String {
-    let keys = if with { format!("{{ k: {{ hash: \"{}\" }} }}", hash(SECRET)) } else { "{}".to_owned() };
+    let keys = if with {
+        format!("{{ k: {{ hash: \"{}\" }} }}", hash(SECRET))
+    } else {
+        "{}".to_owned()
+    };
     format!("callers:\n  late:\n    keys: {keys}\n")
 }
 
 fn rename(path: &Path, text: &str) {
-    let aside = path.with_file_name(format!(".{}.aside", path.file_name().unwrap().to_string_lossy()));
+    let aside = path.with_file_name(format!(
+        ".{}.aside",
+        path.file_name().unwrap().to_string_lossy()
+    ));
     fs::write(&aside, text).unwrap();
     fs::rename(&aside, path).unwrap();
 }
 
 fn append(path: &Path, text: &str) {
-    fs::File::options().append(true).create(true).open(path).unwrap().write_all(text.as_bytes()).unwrap();
+    fs::File::options()
+        .append(true)
+        .create(true)
+        .open(path)
+        .unwrap()
+        .write_all(text.as_bytes())
+        .unwrap();
 }
 
 async fn ask(gateway: &Gateway) -> Response {
@@ -89,7 +112,11 @@ async fn becomes(gateway: &Gateway, what: &str, status: u16) -> Duration {
         if now == status {
             return took;
         }
-        assert!(took < PATIENCE, "{what}: still {now} after {took:?}; /status: {:#}", gateway.status()["catalog"]);
+        assert!(
+            took < PATIENCE,
+            "{what}: still {now} after {took:?}; /status: {:#}",
+            gateway.status()["catalog"]
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -98,7 +125,10 @@ async fn becomes(gateway: &Gateway, what: &str, status: u16) -> Duration {
 #[track_caller]
 fn soon(what: &str, mut times: Vec<Duration>, within: Duration) {
     times.sort_unstable();
-    assert!(times[(times.len() - 1) / 2] < within, "{what}: after {times:?}");
+    assert!(
+        times[(times.len() - 1) / 2] < within,
+        "{what}: after {times:?}"
+    );
 }
 
 /// What the file of the key holds: written by the noise, if it is the noise that writes there.
@@ -112,28 +142,51 @@ fn an_edit_is_live_within_two_seconds_however_much_is_written() {
         ("lines are added to the key's own file", false, |conf, _| {
             Box::new(move |tick| append(&conf.join("catalog.d/late.yaml"), &format!("# {tick}\n")))
         }),
-        ("the key's own file is written again and again", true, |conf, current| {
-            Box::new(move |tick| {
-                let current = current.lock().unwrap();
-                fs::write(conf.join("catalog.d/late.yaml"), format!("{current}# {tick}\n")).unwrap();
-            })
-        }),
-        ("the key's own file is replaced again and again", true, |conf, current| {
-            Box::new(move |tick| {
-                rename(&conf.join("catalog.d/late.yaml"), &format!("{}# {tick}\n", current.lock().unwrap()))
-            })
-        }),
+        (
+            "the key's own file is written again and again",
+            true,
+            |conf, current| {
+                Box::new(move |tick| {
+                    let current = current.lock().unwrap();
+                    fs::write(
+                        conf.join("catalog.d/late.yaml"),
+                        format!("{current}# {tick}\n"),
+                    )
+                    .unwrap();
+                })
+            },
+        ),
+        (
+            "the key's own file is replaced again and again",
+            true,
+            |conf, current| {
+                Box::new(move |tick| {
+                    rename(
+                        &conf.join("catalog.d/late.yaml"),
+                        &format!("{}# {tick}\n", current.lock().unwrap()),
+                    )
+                })
+            },
+        ),
         ("catalog.yaml is written", false, |conf, _| {
             let text = fs::read_to_string(conf.join("catalog.yaml")).unwrap();
-            Box::new(move |tick| fs::write(conf.join("catalog.yaml"), format!("{text}# {tick}\n")).unwrap())
+            Box::new(move |tick| {
+                fs::write(conf.join("catalog.yaml"), format!("{text}# {tick}\n")).unwrap()
+            })
         }),
         ("many files are written", false, |conf, _| {
             Box::new(move |tick| {
-                fs::write(conf.join(format!("catalog.d/many-{}.yaml", tick % 7)), format!("{{}} # {tick}\n")).unwrap()
+                fs::write(
+                    conf.join(format!("catalog.d/many-{}.yaml", tick % 7)),
+                    format!("{{}} # {tick}\n"),
+                )
+                .unwrap()
             })
         }),
         ("new files appear", false, |conf, _| {
-            Box::new(move |tick| fs::write(conf.join(format!("catalog.d/new-{tick}.yaml")), "{}\n").unwrap())
+            Box::new(move |tick| {
+                fs::write(conf.join(format!("catalog.d/new-{tick}.yaml")), "{}\n").unwrap()
+            })
         }),
         ("files come and go", false, |conf, _| {
             Box::new(move |tick| {
@@ -147,7 +200,10 @@ fn an_edit_is_live_within_two_seconds_however_much_is_written() {
     run_within(Duration::from_secs(120), async {
         let mock = Mock::start().await;
         for (what, own, noise) in CASES {
-            let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).start().await;
+            let gateway = Gateway::with(Catalog::over(&mock))
+                .file("catalog.d/late.yaml", keys(true))
+                .start()
+                .await;
             let path = gateway.conf.join("catalog.d/late.yaml");
             let current: Current = Arc::new(Mutex::new(keys(true)));
             let writer = Writer::start(&PAUSES, noise(gateway.conf.clone(), current.clone()));
@@ -165,10 +221,16 @@ fn an_edit_is_live_within_two_seconds_however_much_is_written() {
                 times.push(becomes(&gateway, what, status).await);
             }
             // The noise's own next write comes after its longest pause at the latest.
-            soon(what, times, SOON + if *own { LONGEST } else { Duration::ZERO });
+            soon(
+                what,
+                times,
+                SOON + if *own { LONGEST } else { Duration::ZERO },
+            );
             drop(writer);
             assert_eq!(
-                gateway.metrics().sum("portcullis_catalog_refusals_total", &[]),
+                gateway
+                    .metrics()
+                    .sum("portcullis_catalog_refusals_total", &[]),
                 0.0,
                 "{what}: {}",
                 gateway.log()
@@ -192,7 +254,8 @@ struct Halves {
 #[test]
 fn halves_that_are_written_for_ever_are_never_taken() {
     const NEW: &str = "sk-CaNaRy-caller-new";
-    let key = |name: &str, secret: &str| format!("      {name}:\n        hash: \"{}\"\n", hash(secret));
+    let key =
+        |name: &str, secret: &str| format!("      {name}:\n        hash: \"{}\"\n", hash(secret));
     let keys = "callers:\n  late:\n    keys:\n";
     let (other, late) = (key("other", "sk-of-nobody-else"), key("late", SECRET));
     // The first half lacks a key. The second one only adds, but a key whose end is cut away.
@@ -219,7 +282,10 @@ fn halves_that_are_written_for_ever_are_never_taken() {
             while let Some(why) = half_taken(&mock, &halves).await {
                 println!("{why}");
                 tries += 1;
-                assert!(tries < 10, "this machine pauses for longer than it is asked to");
+                assert!(
+                    tries < 10,
+                    "this machine pauses for longer than it is asked to"
+                );
             }
         }
     });
@@ -228,7 +294,10 @@ fn halves_that_are_written_for_ever_are_never_taken() {
 /// Writes halves for some seconds. Returns what happened if a half stood still for so long that it
 /// was none.
 async fn half_taken(mock: &Mock, written: &Halves) -> Option<String> {
-    let gateway = Gateway::with(Catalog::over(mock)).file("catalog.d/late.yaml", &written.live).start().await;
+    let gateway = Gateway::with(Catalog::over(mock))
+        .file("catalog.d/late.yaml", &written.live)
+        .start()
+        .await;
     let path = gateway.conf.join("catalog.d/late.yaml");
     // Since when there is a half, and for how long one stood still at most.
     let halves = Arc::new(Mutex::new((None::<Instant>, Duration::ZERO)));
@@ -237,7 +306,12 @@ async fn half_taken(mock: &Mock, written: &Halves) -> Option<String> {
         since.map_or(longest, |since| longest.max(since.elapsed()))
     };
     let writer = {
-        let (path, halves, half, rest) = (path.clone(), halves.clone(), written.half.clone(), written.rest.clone());
+        let (path, halves, half, rest) = (
+            path.clone(),
+            halves.clone(),
+            written.half.clone(),
+            written.rest.clone(),
+        );
         Writer::start(written.pauses, move |tick| {
             if tick % 2 == 0 {
                 halves.lock().unwrap().0 = Some(Instant::now());
@@ -252,30 +326,52 @@ async fn half_taken(mock: &Mock, written: &Halves) -> Option<String> {
     let noise = {
         let conf = gateway.conf.clone();
         Writer::start(&PAUSES, move |tick| {
-            fs::write(conf.join("catalog.d/noise.yaml"), format!("{{}} # {tick}\n")).unwrap()
+            fs::write(
+                conf.join("catalog.d/noise.yaml"),
+                format!("{{}} # {tick}\n"),
+            )
+            .unwrap()
         })
     };
     let start = Instant::now();
     let before = gateway.generation();
-    let ask = async || gateway.raw(client::post_as(written.secret, &chat("m"))).await.status;
+    let ask = async || {
+        gateway
+            .raw(client::post_as(written.secret, &chat("m")))
+            .await
+            .status
+    };
     while start.elapsed() < Duration::from_secs(6) || gateway.generation() < before + 2 {
         if ask().await != written.status {
             let stood = stood();
-            assert!(stood > Duration::from_millis(450), "half a file was taken: {}", gateway.log());
+            assert!(
+                stood > Duration::from_millis(450),
+                "half a file was taken: {}",
+                gateway.log()
+            );
             return Some(format!("half a file stood still for {stood:?}"));
         }
         assert!(start.elapsed() < 4 * PATIENCE, "nothing is ever taken");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     drop((writer, noise));
-    assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 0.0, "{}", gateway.log());
+    assert_eq!(
+        gateway
+            .metrics()
+            .sum("portcullis_catalog_refusals_total", &[]),
+        0.0,
+        "{}",
+        gateway.log()
+    );
     None
 }
 
 #[test]
 fn in_a_file_that_is_rewritten_without_a_pause_new_keys_and_revocations_are_live() {
     const OTHER: &str = "sk-CaNaRy-caller-other";
-    let key = |name: &str, secret: &str, more: &str| format!("      {name}: {{ hash: \"{}\"{more} }}\n", hash(secret));
+    let key = |name: &str, secret: &str, more: &str| {
+        format!("      {name}: {{ hash: \"{}\"{more} }}\n", hash(secret))
+    };
     let text = |keys: &[String]| format!("callers:\n  late:\n    keys:\n{}", keys.concat());
     let off = key("late", SECRET, ", enabled: false");
     let texts = [
@@ -286,7 +382,10 @@ fn in_a_file_that_is_rewritten_without_a_pause_new_keys_and_revocations_are_live
     ];
     run_within(Duration::from_secs(120), async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", &texts[0]).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .file("catalog.d/late.yaml", &texts[0])
+            .start()
+            .await;
         let path = gateway.conf.join("catalog.d/late.yaml");
         let current: Current = Arc::new(Mutex::new(texts[0].clone()));
         let writer = {
@@ -301,26 +400,45 @@ fn in_a_file_that_is_rewritten_without_a_pause_new_keys_and_revocations_are_live
         let other = async || gateway.raw(client::post_as(OTHER, &chat("m"))).await.status;
         current.lock().unwrap().clone_from(&texts[1]);
         becomes(&gateway, "revoked", 401).await;
-        gateway.logged("new entries and `enabled: false` in it are live").await;
+        gateway
+            .logged("new entries and `enabled: false` in it are live")
+            .await;
         current.lock().unwrap().clone_from(&texts[2]);
         let start = Instant::now();
         while other().await != 200 {
-            assert!(start.elapsed() < PATIENCE, "the new key is never live: {}", gateway.log());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "the new key is never live: {}",
+                gateway.log()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // What is missing may be cut away, so it waits, and that is told.
         current.lock().unwrap().clone_from(&texts[3]);
-        let endless =
-            || (gateway.status()["catalog"]["waiting"]["endless"][0]["file"] == "catalog.d/late.yaml").then_some(());
+        let endless = || {
+            (gateway.status()["catalog"]["waiting"]["endless"][0]["file"] == "catalog.d/late.yaml")
+                .then_some(())
+        };
         eventually("it is told of", endless).await;
         assert_eq!(other().await, 200, "{}", gateway.log());
         drop(writer);
         let start = Instant::now();
         while other().await != 401 {
-            assert!(start.elapsed() < PATIENCE, "the rest is never live: {}", gateway.log());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "the rest is never live: {}",
+                gateway.log()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 0.0, "{}", gateway.log());
+        assert_eq!(
+            gateway
+                .metrics()
+                .sum("portcullis_catalog_refusals_total", &[]),
+            0.0,
+            "{}",
+            gateway.log()
+        );
     });
 }
 
@@ -331,10 +449,18 @@ fn the_first_edit_beside_a_file_that_is_newly_broken_is_live_within_two_seconds(
         let mut quickest = Duration::MAX;
         // A slow machine may need longer for some of them.
         for _ in 0..5 {
-            let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).start().await;
+            let gateway = Gateway::with(Catalog::over(&mock))
+                .file("catalog.d/late.yaml", keys(true))
+                .start()
+                .await;
             let path = gateway.conf.join("catalog.d/zz.yaml");
-            let writer = Writer::start(&[200], move |tick| fs::write(&path, format!("callers:\n# {tick}\n")).unwrap());
-            eventually("it is broken", || (writer.ticks.load(Ordering::Relaxed) > 0).then_some(())).await;
+            let writer = Writer::start(&[200], move |tick| {
+                fs::write(&path, format!("callers:\n# {tick}\n")).unwrap()
+            });
+            eventually("it is broken", || {
+                (writer.ticks.load(Ordering::Relaxed) > 0).then_some(())
+            })
+            .await;
             fs::write(gateway.conf.join("catalog.d/late.yaml"), keys(false)).unwrap();
             quickest = quickest.min(becomes(&gateway, "beside a broken file", 401).await);
             if quickest < Duration::from_secs(2) {
@@ -350,7 +476,10 @@ fn a_file_that_is_written_without_a_pause_is_told_of_and_holds_up_nobody() {
     run_within(Duration::from_secs(120), async {
         let mock = Mock::start().await;
         let catalog = Catalog::over(&mock);
-        let gateway = Gateway::with(&catalog).file("catalog.d/late.yaml", keys(true)).start().await;
+        let gateway = Gateway::with(&catalog)
+            .file("catalog.d/late.yaml", keys(true))
+            .start()
+            .await;
         let path = gateway.conf.join("catalog.yaml");
         let writer = {
             let path = path.clone();
@@ -368,13 +497,35 @@ fn a_file_that_is_written_without_a_pause_is_told_of_and_holds_up_nobody() {
                 .filter(|waiting| waiting["endless"][0]["file"] == "catalog.yaml")
         };
         let waiting = eventually("it is told of", waiting).await;
-        assert!(waiting["for_ms"].as_u64() >= Some(3_000) && waiting["files"][0] == "catalog.yaml", "{waiting}");
-        assert!(gateway.metrics().sum("portcullis_catalog_waiting_seconds", &[]) >= 3.0);
-        gateway.logged("catalog.yaml is written without a pause").await;
+        assert!(
+            waiting["for_ms"].as_u64() >= Some(3_000) && waiting["files"][0] == "catalog.yaml",
+            "{waiting}"
+        );
+        assert!(
+            gateway
+                .metrics()
+                .sum("portcullis_catalog_waiting_seconds", &[])
+                >= 3.0
+        );
+        gateway
+            .logged("catalog.yaml is written without a pause")
+            .await;
         drop(writer);
-        eventually("nothing waits", || (gateway.status()["catalog"]["waiting"].is_null()).then_some(())).await;
-        assert_eq!(gateway.metrics().sum("portcullis_catalog_waiting_seconds", &[]), 0.0);
-        let told = gateway.log().lines().filter(|line| line.contains("without a pause")).count();
+        eventually("nothing waits", || {
+            (gateway.status()["catalog"]["waiting"].is_null()).then_some(())
+        })
+        .await;
+        assert_eq!(
+            gateway
+                .metrics()
+                .sum("portcullis_catalog_waiting_seconds", &[]),
+            0.0
+        );
+        let told = gateway
+            .log()
+            .lines()
+            .filter(|line| line.contains("without a pause"))
+            .count();
         assert_eq!(told, 1, "{}", gateway.log());
     });
 }
@@ -391,7 +542,8 @@ fn halves(path: PathBuf, held: bool) -> impl FnMut(usize) + Send {
             return append(&path, &format!("    keys: {{}} # {tick}\n"));
         }
         std::thread::sleep(Duration::from_millis(700));
-        file.write_all(format!("    keys: {{}} # {tick}\n").as_bytes()).unwrap();
+        file.write_all(format!("    keys: {{}} # {tick}\n").as_bytes())
+            .unwrap();
     }
 }
 
@@ -400,18 +552,37 @@ fn a_pause_in_the_middle_of_a_write_holds_up_no_revocation() {
     run_within(Duration::from_secs(120), async {
         let mock = Mock::start().await;
         for (what, held) in [("held open", true), ("closed between", false)] {
-            let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).start().await;
+            let gateway = Gateway::with(Catalog::over(&mock))
+                .file("catalog.d/late.yaml", keys(true))
+                .start()
+                .await;
             let path = gateway.conf.join("catalog.d/late.yaml");
-            let writer = Writer::start(&[100, 300, 200], halves(gateway.conf.join("catalog.d/zz.yaml"), held));
+            let writer = Writer::start(
+                &[100, 300, 200],
+                halves(gateway.conf.join("catalog.d/zz.yaml"), held),
+            );
             writer.has_begun().await;
             let mut times = Vec::new();
-            for (with, status) in [(false, 401), (true, 200), (false, 401), (true, 200), (false, 401)] {
+            for (with, status) in [
+                (false, 401),
+                (true, 200),
+                (false, 401),
+                (true, 200),
+                (false, 401),
+            ] {
                 fs::write(&path, keys(with)).unwrap();
                 times.push(becomes(&gateway, what, status).await);
             }
             soon(what, times, SOON);
             if held {
-                assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 0.0, "{}", gateway.log());
+                assert_eq!(
+                    gateway
+                        .metrics()
+                        .sum("portcullis_catalog_refusals_total", &[]),
+                    0.0,
+                    "{}",
+                    gateway.log()
+                );
             }
             drop(writer);
             eventually("nothing is refused", || {
@@ -426,13 +597,19 @@ fn a_pause_in_the_middle_of_a_write_holds_up_no_revocation() {
 fn a_file_that_is_left_wrong_holds_up_no_later_change_of_another_one() {
     run_within(Duration::from_secs(120), async {
         let mock = Mock::start().await;
-        let good = format!("callers:\n  zz:\n    keys: {{ k: {{ hash: \"{}\" }} }}\n", hash("sk-of-zz"));
+        let good = format!(
+            "callers:\n  zz:\n    keys: {{ k: {{ hash: \"{}\" }} }}\n",
+            hash("sk-of-zz")
+        );
         let gateway = Gateway::with(Catalog::over(&mock))
             .file("catalog.d/late.yaml", keys(true))
             .file("catalog.d/zz.yaml", &good)
             .start()
             .await;
-        let (late, zz) = (gateway.conf.join("catalog.d/late.yaml"), gateway.conf.join("catalog.d/zz.yaml"));
+        let (late, zz) = (
+            gateway.conf.join("catalog.d/late.yaml"),
+            gateway.conf.join("catalog.d/zz.yaml"),
+        );
         let refusal = || gateway.status()["catalog"]["last_refusal"].clone();
         let failed = || gateway.metrics().sum("portcullis_reload_failed", &[]);
         // What came with it is refused with it.
@@ -442,27 +619,63 @@ fn a_file_that_is_left_wrong_holds_up_no_later_change_of_another_one() {
         assert_eq!((ask(&gateway).await.status, gateway.generation()), (200, 1));
         // What came later is not.
         let mut times = Vec::new();
-        for (number, (with, status)) in [(true, 200), (false, 401), (true, 200), (false, 401)].into_iter().enumerate() {
+        for (number, (with, status)) in [(true, 200), (false, 401), (true, 200), (false, 401)]
+            .into_iter()
+            .enumerate()
+        {
             fs::write(&late, format!("{}# {number}\n", keys(with))).unwrap();
             times.push(becomes(&gateway, "the other file", status).await);
             if number > 0 {
                 let withheld = || (refusal()["withheld"][0] == "catalog.d/zz.yaml").then_some(());
                 eventually("it is told", withheld).await;
             }
-            assert_eq!((refusal()["standing"].clone(), failed()), (true.into(), 1.0), "{:#}", refusal());
-            assert!(refusal()["reasons"][0].as_str().unwrap().starts_with("catalog.d/zz.yaml:"), "{:#}", refusal());
             assert_eq!(
-                gateway.raw(client::post_as("sk-of-zz", &chat("m"))).await.status,
+                (refusal()["standing"].clone(), failed()),
+                (true.into(), 1.0),
+                "{:#}",
+                refusal()
+            );
+            assert!(
+                refusal()["reasons"][0]
+                    .as_str()
+                    .unwrap()
+                    .starts_with("catalog.d/zz.yaml:"),
+                "{:#}",
+                refusal()
+            );
+            assert_eq!(
+                gateway
+                    .raw(client::post_as("sk-of-zz", &chat("m")))
+                    .await
+                    .status,
                 200,
                 "its last good content serves on"
             );
         }
         soon("the other file", times, SOON);
-        gateway.logged("catalog.d/zz.yaml is still refused: its last good content stays live").await;
-        assert_eq!(gateway.metrics().sum("portcullis_catalog_refusals_total", &[]), 1.0, "{}", gateway.log());
+        gateway
+            .logged("catalog.d/zz.yaml is still refused: its last good content stays live")
+            .await;
+        assert_eq!(
+            gateway
+                .metrics()
+                .sum("portcullis_catalog_refusals_total", &[]),
+            1.0,
+            "{}",
+            gateway.log()
+        );
         fs::write(&zz, "callers:\n  zz:\n    keys: {}\n").unwrap();
-        eventually("it is mended", || (failed() == 0.0 && refusal()["standing"] == false).then_some(())).await;
-        assert_eq!(gateway.raw(client::post_as("sk-of-zz", &chat("m"))).await.status, 401);
+        eventually("it is mended", || {
+            (failed() == 0.0 && refusal()["standing"] == false).then_some(())
+        })
+        .await;
+        assert_eq!(
+            gateway
+                .raw(client::post_as("sk-of-zz", &chat("m")))
+                .await
+                .status,
+            401
+        );
         assert_eq!(refusal()["withheld"].as_array().map(Vec::len), Some(0));
     });
 }
@@ -471,16 +684,30 @@ fn a_file_that_is_left_wrong_holds_up_no_later_change_of_another_one() {
 fn what_somebody_holds_open_is_not_taken_until_it_is_closed() {
     run_within(Duration::from_secs(120), async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .file("catalog.d/late.yaml", keys(true))
+            .start()
+            .await;
         let mut file = fs::File::create(gateway.conf.join("catalog.d/late.yaml")).unwrap();
         // This is a catalog, too.
-        file.write_all(b"callers:\n  late:\n    keys: {}\n").unwrap();
-        let endless =
-            || (gateway.status()["catalog"]["waiting"]["endless"][0]["file"] == "catalog.d/late.yaml").then_some(());
+        file.write_all(b"callers:\n  late:\n    keys: {}\n")
+            .unwrap();
+        let endless = || {
+            (gateway.status()["catalog"]["waiting"]["endless"][0]["file"] == "catalog.d/late.yaml")
+                .then_some(())
+        };
         eventually("it is told of", endless).await;
-        assert_eq!((ask(&gateway).await.status, gateway.generation()), (200, 1), "{}", gateway.log());
+        assert_eq!(
+            (ask(&gateway).await.status, gateway.generation()),
+            (200, 1),
+            "{}",
+            gateway.log()
+        );
         fs::write(gateway.conf.join("catalog.d/another.yaml"), "{} # new\n").unwrap();
-        eventually("another file is taken", || (gateway.generation() == 2).then_some(())).await;
+        eventually("another file is taken", || {
+            (gateway.generation() == 2).then_some(())
+        })
+        .await;
         assert_eq!(ask(&gateway).await.status, 200);
         file.write_all(b"# the end\n").unwrap();
         drop(file);
@@ -494,7 +721,10 @@ fn what_is_renamed_into_place_is_live_before_a_file_that_is_written_would_be() {
     const SETTLE: Duration = Duration::from_millis(500);
     run_within(Duration::from_secs(120), async {
         let mock = Mock::start().await;
-        let gateway = Gateway::with(Catalog::over(&mock)).file("catalog.d/late.yaml", keys(true)).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .file("catalog.d/late.yaml", keys(true))
+            .start()
+            .await;
         let path = gateway.conf.join("catalog.d/late.yaml");
         // A slow machine may need longer for some of them.
         for edit in 0..40 {
@@ -514,17 +744,28 @@ fn what_is_renamed_into_place_is_live_before_a_file_that_is_written_would_be() {
 fn what_takes_away_much_is_held_from_when_it_is_seen_first_whatever_is_written_besides() {
     run_within(Duration::from_secs(120), async {
         let mock = Mock::start().await;
-        let gateway = Gateway::start(Catalog::over(&mock).model("n", &["a"]).model("o", &["a"])).await;
+        let gateway =
+            Gateway::start(Catalog::over(&mock).model("n", &["a"]).model("o", &["a"])).await;
         let conf = gateway.conf.clone();
         let writer = Writer::start(&PAUSES, move |tick| {
             fs::create_dir_all(conf.join("catalog.d")).unwrap();
-            fs::write(conf.join("catalog.d/noise.yaml"), format!("{{}} # {tick}\n")).unwrap();
+            fs::write(
+                conf.join("catalog.d/noise.yaml"),
+                format!("{{}} # {tick}\n"),
+            )
+            .unwrap();
         });
         writer.has_begun().await;
         let start = Instant::now();
         gateway.write_catalog(Catalog::over(&mock));
-        eventually("it is held", || gateway.status()["catalog"]["held"].as_str().map(drop)).await;
-        eventually("it is taken", || (gateway.status()["catalog"]["models"] == 1).then_some(())).await;
+        eventually("it is held", || {
+            gateway.status()["catalog"]["held"].as_str().map(drop)
+        })
+        .await;
+        eventually("it is taken", || {
+            (gateway.status()["catalog"]["models"] == 1).then_some(())
+        })
+        .await;
         // If each write began the five seconds anew, it would never be taken.
         let took = start.elapsed();
         assert!(took >= Duration::from_secs(5), "taken after {took:?}");
@@ -538,14 +779,23 @@ fn sighup_looks_at_once() {
         let mock = Mock::start().await;
         // A folder that nobody watches: without being asked, the gateway finds a change within 3 s
         // and takes it half a second later.
-        let gateway = Gateway::with(Catalog::over(&mock)).file("away/late.yaml", keys(true)).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .file("away/late.yaml", keys(true))
+            .start()
+            .await;
         let link = gateway.conf.join("catalog.d/late.yaml");
         fs::create_dir_all(link.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("../away/late.yaml", &link).unwrap();
         becomes(&gateway, "the link", 200).await;
         // One change would be found so long after the one before.
         let mut times = Vec::new();
-        for (with, status) in [(false, 401), (true, 200), (false, 401), (true, 200), (false, 401)] {
+        for (with, status) in [
+            (false, 401),
+            (true, 200),
+            (false, 401),
+            (true, 200),
+            (false, 401),
+        ] {
             fs::write(gateway.conf.join("away/late.yaml"), keys(with)).unwrap();
             gateway.signal("HUP");
             times.push(becomes(&gateway, "SIGHUP", status).await);

@@ -24,7 +24,8 @@ use crate::support::folder::Folder;
 use crate::support::redis::{Redis, Slow, Used};
 use crate::support::tls::Ca;
 use crate::support::{
-    Catalog as Files, Gate, Gateway, Mock, PATIENCE, Script, canary::KEY, chat, eventually, join_all, run, run_within,
+    Catalog as Files, Gate, Gateway, Mock, PATIENCE, Script, canary::KEY, chat, eventually,
+    join_all, run, run_within,
 };
 
 /// A gateway's part of it, without the gateway.
@@ -38,7 +39,10 @@ struct Instance {
 
 /// A key with these limits.
 fn key(limits: &str) -> String {
-    format!("keys: {{ prod: {{ hash: {}, limits: {{ {limits} }} }} }}", crate::support::canary::hash(KEY))
+    format!(
+        "keys: {{ prod: {{ hash: {}, limits: {{ {limits} }} }} }}",
+        crate::support::canary::hash(KEY)
+    )
 }
 
 impl Instance {
@@ -47,10 +51,15 @@ impl Instance {
             "accounts: {{ a: {{ dialect: demo }} }}\nmodels: {{ m: {{ targets: [ {{ account: a }} ], price: {{ input: 1, output: 1 }} }} }}\n\
              callers: {{ acme: {{ {caller} }} }}\n"
         );
-        let catalog = resolve(&[("catalog.yaml".to_owned(), catalog)], &mut |_| Err(String::new())).expect("a catalog");
+        let catalog = resolve(&[("catalog.yaml".to_owned(), catalog)], &mut |_| {
+            Err(String::new())
+        })
+        .expect("a catalog");
         let look_up = &mut |reference: Reference<'_>| match reference {
             Reference::Ca(_) => Ok(ca.clone().expect("a certificate")),
-            Reference::Env(_) | Reference::Optional(_) | Reference::File(_) => Err("is not there".to_owned()),
+            Reference::Env(_) | Reference::Optional(_) | Reference::File(_) => {
+                Err("is not there".to_owned())
+            }
         };
         let settings = config::read("server.yaml", &format!("store: {{ {settings} }}"), look_up)
             .expect("settings")
@@ -60,10 +69,25 @@ impl Instance {
         let registry = Arc::new(Registry::shared(changes.clone()));
         let scopes = registry.adopt(&catalog, &mut Vec::new);
         let errors = Counter::default();
-        let meters = Meters { errors: errors.clone(), seconds: Histogram::new([0.001, 0.01]) };
-        let store = Arc::new(Store::new(settings, name, registry.clone(), changes, meters));
+        let meters = Meters {
+            errors: errors.clone(),
+            seconds: Histogram::new([0.001, 0.01]),
+        };
+        let store = Arc::new(Store::new(
+            settings,
+            name,
+            registry.clone(),
+            changes,
+            meters,
+        ));
         store.start().expect("a thread");
-        Instance { store, registry, scopes, catalog, errors }
+        Instance {
+            store,
+            registry,
+            scopes,
+            catalog,
+            errors,
+        }
     }
 
     /// Two that share a server, once they do.
@@ -84,14 +108,20 @@ impl Instance {
         let what = format!("the store is {state:?}");
         let start = Instant::now();
         while self.store.state() != state {
-            assert!(start.elapsed() < 4 * PATIENCE, "{what}: {:?}", self.store.status());
+            assert!(
+                start.elapsed() < 4 * PATIENCE,
+                "{what}: {:?}",
+                self.store.status()
+            );
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 
     async fn admit(&self, ask: Ask) -> Admission {
         let key = self.catalog.keys().next().expect("a key");
-        self.store.admit(&self.scopes[key.index].bounds(key, 0), ask, now()).await
+        self.store
+            .admit(&self.scopes[key.index].bounds(key, 0), ask, now())
+            .await
     }
 
     async fn admitted(&self, ask: Ask) -> Reservation {
@@ -112,9 +142,17 @@ impl Instance {
 
     /// What it counts itself.
     fn own(&self, scope: &str) -> Used {
-        let scope = self.registry.scopes().into_iter().find(|s| &*s.name == scope).expect("a scope");
+        let scope = self
+            .registry
+            .scopes()
+            .into_iter()
+            .find(|s| &*s.name == scope)
+            .expect("a scope");
         let counts = scope.own(now());
-        let minute = counts.minute.iter().fold((0, 0), |(r, t), entry| (r + entry.1, t + entry.2));
+        let minute = counts
+            .minute
+            .iter()
+            .fold((0, 0), |(r, t), entry| (r + entry.1, t + entry.2));
         [
             counts.day_requests,
             counts.day_tokens,
@@ -128,7 +166,10 @@ impl Instance {
 }
 
 fn now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis() as u64
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64
 }
 
 fn ask(tokens: u64, usd: u64) -> Ask {
@@ -136,7 +177,10 @@ fn ask(tokens: u64, usd: u64) -> Ask {
 }
 
 fn spent(tokens: u64, usd: u64) -> Spent {
-    Spent { tokens, usd: Usd(usd) }
+    Spent {
+        tokens,
+        usd: Usd(usd),
+    }
 }
 
 fn key_of(level: &str, name: &str) -> String {
@@ -147,8 +191,13 @@ fn key_of(level: &str, name: &str) -> String {
 async fn agrees(redis: &Redis, level: &str, scope: &str, instances: &[Instance]) -> Used {
     let start = Instant::now();
     loop {
-        let waiting = instances.iter().any(|instance| instance.store.status().waiting > 0);
-        let mut own: Vec<Used> = instances.iter().map(|instance| instance.own(scope)).collect();
+        let waiting = instances
+            .iter()
+            .any(|instance| instance.store.status().waiting > 0);
+        let mut own: Vec<Used> = instances
+            .iter()
+            .map(|instance| instance.own(scope))
+            .collect();
         let sum: Used = std::array::from_fn(|at| own.iter().map(|used| used[at]).sum());
         let (all, mut parts) = redis.used(&key_of(level, scope));
         parts.sort_unstable();
@@ -183,18 +232,34 @@ fn of_two_hundred_at_two_gateways_exactly_one_passes_a_limit_of_one() {
             let two = Instance::two(&redis, &key(limit)).await;
             let all = (0..200).map(|n| two[n % 2].admit(ask));
             let answers = join_all(all).await;
-            let passed = answers.iter().filter(|answer| matches!(answer, Admission::Admitted(_))).count();
-            let refused = answers.iter().filter(|answer| matches!(answer, Admission::Refused(_))).count();
+            let passed = answers
+                .iter()
+                .filter(|answer| matches!(answer, Admission::Admitted(_)))
+                .count();
+            let refused = answers
+                .iter()
+                .filter(|answer| matches!(answer, Admission::Refused(_)))
+                .count();
             assert_eq!((passed, refused), (1, 199), "{limit}");
             let name = limit.split(':').next().unwrap();
             let told = answers
                 .iter()
-                .find_map(|answer| if let Admission::Refused(refused) = answer { Some(refused.clone()) } else { None })
+                .find_map(|answer| {
+                    if let Admission::Refused(refused) = answer {
+                        Some(refused.clone())
+                    } else {
+                        None
+                    }
+                })
                 .unwrap();
             assert_eq!((told.over.kind.name(), &*told.name), (name, "acme/prod"));
             drop(answers);
             let used = agrees(&redis, "key", "acme/prod", &two).await;
-            assert_eq!(used[..5], [1, 0, 0, 0, 0], "{limit}: what was not used is given back");
+            assert_eq!(
+                used[..5],
+                [1, 0, 0, 0, 0],
+                "{limit}: what was not used is given back"
+            );
         }
     });
 }
@@ -223,14 +288,32 @@ fn what_was_used_is_settled_to_the_token_at_all_levels() {
                 (n, 2 * n)
             }
         });
-        let settled = join_all(exchanges).await.into_iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        for (level, scope) in [("caller", "acme"), ("key", "acme/prod"), ("key_model", "acme/prod m")] {
+        let settled = join_all(exchanges)
+            .await
+            .into_iter()
+            .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        for (level, scope) in [
+            ("caller", "acme"),
+            ("key", "acme/prod"),
+            ("key_model", "acme/prod m"),
+        ] {
             let used = agrees(&redis, level, scope, &two).await;
-            assert_eq!(used[..5], [400, settled.0, settled.1, settled.1, 0], "{scope}");
+            assert_eq!(
+                used[..5],
+                [400, settled.0, settled.1, settled.1, 0],
+                "{scope}"
+            );
         }
-        let keys: Vec<String> = redis.keys().into_iter().filter(|key| key.contains("acme")).collect();
+        let keys: Vec<String> = redis
+            .keys()
+            .into_iter()
+            .filter(|key| key.contains("acme"))
+            .collect();
         assert_eq!(keys.len(), 3, "{keys:?}");
-        assert!(keys.iter().all(|key| key.starts_with("{portcullis:acme}:")), "{keys:?}");
+        assert!(
+            keys.iter().all(|key| key.starts_with("{portcullis:acme}:")),
+            "{keys:?}"
+        );
     });
 }
 
@@ -242,20 +325,45 @@ fn what_is_refused_says_what_all_have_used_and_what_is_left() {
         let first = two[0].admitted(ask(10, 0)).await;
         let second = two[1].admitted(ask(20, 0)).await;
         let left = second.left;
-        assert_eq!(left.requests.map(|room| (room.limit, room.remaining)), Some((3, 1)));
-        assert_eq!(left.tokens.map(|room| (room.limit, room.remaining)), Some((100, 70)));
+        assert_eq!(
+            left.requests.map(|room| (room.limit, room.remaining)),
+            Some((3, 1))
+        );
+        assert_eq!(
+            left.tokens.map(|room| (room.limit, room.remaining)),
+            Some((100, 70))
+        );
         let refused = two[0].refused(ask(71, 0)).await;
         assert_eq!(
-            (refused.over.kind.name(), refused.over.limit, refused.over.used, refused.over.asked),
+            (
+                refused.over.kind.name(),
+                refused.over.limit,
+                refused.over.used,
+                refused.over.asked
+            ),
             ("tokens_per_day", 100, 30, 71)
         );
-        assert!(refused.over.wait.is_some_and(|wait| wait <= Duration::from_secs(86_400)));
-        assert_eq!(two[0].refused(ask(101, 0)).await.over.wait, None, "no wait helps");
+        assert!(
+            refused
+                .over
+                .wait
+                .is_some_and(|wait| wait <= Duration::from_secs(86_400))
+        );
+        assert_eq!(
+            two[0].refused(ask(101, 0)).await.over.wait,
+            None,
+            "no wait helps"
+        );
         let third = two[0].admitted(ask(70, 0)).await;
         let refused = two[1].refused(ask(0, 0)).await;
-        assert_eq!((refused.over.kind.name(), refused.over.used), ("requests_per_minute", 3));
+        assert_eq!(
+            (refused.over.kind.name(), refused.over.used),
+            ("requests_per_minute", 3)
+        );
         assert!(
-            refused.over.wait.is_some_and(|wait| wait > Duration::from_secs(55) && wait <= Duration::from_secs(61)),
+            refused.over.wait.is_some_and(
+                |wait| wait > Duration::from_secs(55) && wait <= Duration::from_secs(61)
+            ),
             "{refused:?}"
         );
         first.settle(spent(1, 0), calendar::now());
@@ -269,14 +377,23 @@ fn what_one_gateway_used_beyond_its_reservation_holds_back_the_others() {
     run(async {
         let redis = Redis::start();
         let two = Instance::two(&redis, &key("tokens_per_minute: 100, usd_per_day: 1")).await;
-        let parallel = [two[0].admitted(ask(10, 10)).await, two[1].admitted(ask(10, 10)).await];
+        let parallel = [
+            two[0].admitted(ask(10, 10)).await,
+            two[1].admitted(ask(10, 10)).await,
+        ];
         for reservation in parallel {
             reservation.settle(spent(70, 70), calendar::now());
         }
-        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [2, 140]);
+        assert_eq!(
+            agrees(&redis, "key", "acme/prod", &two).await[..2],
+            [2, 140]
+        );
         for instance in &two {
             let refused = instance.refused(ask(1, 1)).await;
-            assert_eq!((refused.over.kind.name(), refused.over.used), ("tokens_per_minute", 140));
+            assert_eq!(
+                (refused.over.kind.name(), refused.over.used),
+                ("tokens_per_minute", 140)
+            );
         }
     });
 }
@@ -287,17 +404,30 @@ fn what_one_gateway_used_beyond_its_reservation_holds_back_the_others() {
 fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
     run_within(Duration::from_secs(120), async {
         let mut redis = Redis::start();
-        let two =
-            Instance::two_at(redis.url(), &key("requests_per_day: 40, tokens_per_day: 100000"), "timeout: 800ms").await;
+        let two = Instance::two_at(
+            redis.url(),
+            &key("requests_per_day: 40, tokens_per_day: 100000"),
+            "timeout: 800ms",
+        )
+        .await;
         let before = two[0].admitted(ask(100, 0)).await;
-        two[1].admitted(ask(100, 0)).await.settle(spent(1, 0), calendar::now());
-        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..2], [2, 101]);
+        two[1]
+            .admitted(ask(100, 0))
+            .await
+            .settle(spent(1, 0), calendar::now());
+        assert_eq!(
+            agrees(&redis, "key", "acme/prod", &two).await[..2],
+            [2, 101]
+        );
 
         // Killed, and back without what it held.
         redis.kill();
         two[0].comes(StoreState::Down).await;
         two[1].comes(StoreState::Down).await;
-        two[0].admitted(ask(10, 0)).await.settle(spent(5, 0), calendar::now());
+        two[0]
+            .admitted(ask(10, 0))
+            .await
+            .settle(spent(5, 0), calendar::now());
         before.settle(spent(7, 0), calendar::now());
         let after = two[1].admitted(ask(1_000, 0)).await;
         redis.again();
@@ -305,26 +435,45 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
             instance.comes(StoreState::Up).await;
         }
         after.settle(spent(11, 0), calendar::now());
-        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [4, 24, 0, 0, 0]);
+        assert_eq!(
+            agrees(&redis, "key", "acme/prod", &two).await[..5],
+            [4, 24, 0, 0, 0]
+        );
 
         // Stopped: what was on its way when nobody waited any more is done late, or never, and
         // counts once at most.
         redis.signal("STOP");
         let late = join_all((0..6).map(|n| two[n % 2].admit(ask(10, 0)))).await;
-        assert!(late.iter().all(|answer| matches!(answer, Admission::Admitted(_))), "{late:?}");
+        assert!(
+            late.iter()
+                .all(|answer| matches!(answer, Admission::Admitted(_))),
+            "{late:?}"
+        );
         redis.signal("CONT");
         for instance in &two {
             instance.comes(StoreState::Up).await;
         }
-        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [10, 84, 0, 0, 6]);
+        assert_eq!(
+            agrees(&redis, "key", "acme/prod", &two).await[..5],
+            [10, 84, 0, 0, 6]
+        );
         drop(late);
-        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [10, 24, 0, 0, 0]);
+        assert_eq!(
+            agrees(&redis, "key", "acme/prod", &two).await[..5],
+            [10, 24, 0, 0, 0]
+        );
 
         // Stopped for longer than its connections are kept.
         redis.signal("STOP");
         let late = join_all((0..6).map(|n| two[n % 2].admit(ask(10, 0)))).await;
         for instance in &two {
-            let lost = || instance.store.status().error.filter(|error| error.contains("did not answer within"));
+            let lost = || {
+                instance
+                    .store
+                    .status()
+                    .error
+                    .filter(|error| error.contains("did not answer within"))
+            };
             eventually("the connection is given up", lost).await;
         }
         redis.signal("CONT");
@@ -332,19 +481,30 @@ fn a_store_that_dies_stalls_or_forgets_is_told_all_when_it_is_back() {
             instance.comes(StoreState::Up).await;
         }
         drop(late);
-        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [16, 24, 0, 0, 0]);
+        assert_eq!(
+            agrees(&redis, "key", "acme/prod", &two).await[..5],
+            [16, 24, 0, 0, 0]
+        );
 
         // Flushed: who asks next finds out, and so does who does not ask.
         redis.flush();
         let held = two[0].admitted(ask(10, 0)).await;
-        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [17, 34, 0, 0, 1]);
+        assert_eq!(
+            agrees(&redis, "key", "acme/prod", &two).await[..5],
+            [17, 34, 0, 0, 1]
+        );
         for instance in &two {
             instance.comes(StoreState::Up).await;
         }
         drop(held);
         // And all of it was counted: 40 may pass, 17 have.
         let all = join_all((0..60).map(|n| two[n % 2].admit(ask(1, 0)))).await;
-        assert_eq!(all.iter().filter(|answer| matches!(answer, Admission::Admitted(_))).count(), 23);
+        assert_eq!(
+            all.iter()
+                .filter(|answer| matches!(answer, Admission::Admitted(_)))
+                .count(),
+            23
+        );
     });
 }
 
@@ -364,7 +524,10 @@ fn without_the_store_each_has_its_part_of_a_limit() {
         }
         let passed = async |instance: &Instance| {
             let answers = join_all((0..20).map(|_| instance.admit(ask(0, 0)))).await;
-            answers.iter().filter(|answer| matches!(answer, Admission::Admitted(_))).count()
+            answers
+                .iter()
+                .filter(|answer| matches!(answer, Admission::Admitted(_)))
+                .count()
         };
         assert_eq!((passed(&two[0]).await, passed(&two[1]).await), (3, 5));
         redis.again();
@@ -384,7 +547,12 @@ fn nobody_waits_for_a_slow_store_for_long_and_most_do_not_wait_at_all() {
         let redis = Redis::start();
         let slow = Slow::to(redis.port).await;
         let url = format!("redis://{}", slow.address);
-        let two = Instance::two_at(&url, &key("requests_per_day: 1000, concurrency: 50"), "timeout: 100ms").await;
+        let two = Instance::two_at(
+            &url,
+            &key("requests_per_day: 1000, concurrency: 50"),
+            "timeout: 100ms",
+        )
+        .await;
         slow.by(Duration::from_millis(250));
         let mut missed = two[0].errors.get();
         let mut waited = Duration::ZERO;
@@ -396,7 +564,10 @@ fn nobody_waits_for_a_slow_store_for_long_and_most_do_not_wait_at_all() {
         missed = two[0].errors.get() - missed;
         assert!(missed <= 6, "{missed} waited in vain");
         // Each would wait for the store for 250 ms.
-        assert!(waited < Duration::from_millis(22_500), "all hundred together {waited:?}");
+        assert!(
+            waited < Duration::from_millis(22_500),
+            "all hundred together {waited:?}"
+        );
         assert_eq!(two[0].store.state(), StoreState::Down);
         let used = agrees(&redis, "key", "acme/prod", &two).await;
         assert_eq!(used[..5], [100, 0, 0, 0, 0], "it is slow, not gone");
@@ -409,7 +580,10 @@ fn nobody_waits_for_a_slow_store_for_long_and_most_do_not_wait_at_all() {
 fn without_the_store_nobody_passes_where_the_operator_says_so() {
     run(async {
         let mut redis = Redis::start();
-        let settings = format!("redis: '{}', on_store_down: refuse, timeout: 5s", redis.url());
+        let settings = format!(
+            "redis: '{}', on_store_down: refuse, timeout: 5s",
+            redis.url()
+        );
         let one = Instance::new("one", &key("requests_per_day: 10"), &settings, None);
         one.comes(StoreState::Up).await;
         drop(one.admitted(ask(1, 0)).await);
@@ -439,7 +613,11 @@ fn an_instance_that_leaves_takes_its_places_along() {
             match two.admit(ask(1, 0)).await {
                 Admission::Admitted(place) => break place,
                 Admission::Refused(_) | Admission::Down => {
-                    assert!(start.elapsed() < PATIENCE, "its place is still taken: {:?}", two.store.status())
+                    assert!(
+                        start.elapsed() < PATIENCE,
+                        "its place is still taken: {:?}",
+                        two.store.status()
+                    )
                 }
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -465,20 +643,42 @@ fn what_one_finds_broken_and_what_one_keeps_the_others_know() {
         one.store.hint("a", "gpt 4", Duration::ZERO);
         known(false).await;
 
-        let thought = Thought { text: "hm".into(), signature: Some("s1g".into()), redacted: None, of_call: true };
-        one.store.keep("acme/prod", Family::Claude, "call_1", std::slice::from_ref(&thought));
+        let thought = Thought {
+            text: "hm".into(),
+            signature: Some("s1g".into()),
+            redacted: None,
+            of_call: true,
+        };
+        one.store.keep(
+            "acme/prod",
+            Family::Claude,
+            "call_1",
+            std::slice::from_ref(&thought),
+        );
         let find = async |key: &str, family: Family, call: &str| {
-            two.store.find(key, &[(family, "other"), (family, call)]).await
+            two.store
+                .find(key, &[(family, "other"), (family, call)])
+                .await
         };
         let start = Instant::now();
         while find("acme/prod", Family::Claude, "call_1").await.is_empty() {
             assert!(start.elapsed() < PATIENCE, "it is not kept");
         }
-        assert_eq!(find("acme/prod", Family::Claude, "call_1").await, [(1, vec![thought])]);
+        assert_eq!(
+            find("acme/prod", Family::Claude, "call_1").await,
+            [(1, vec![thought])]
+        );
         assert_eq!(find("acme/test", Family::Claude, "call_1").await, []);
         assert_eq!(find("acme/prod", Family::Gemini, "call_1").await, []);
-        let kept = redis.keys().into_iter().find(|key| key.contains("thoughts")).expect("a key");
-        let ttl: u64 = redis::cmd("TTL").arg(kept).query(&mut redis.connection()).unwrap();
+        let kept = redis
+            .keys()
+            .into_iter()
+            .find(|key| key.contains("thoughts"))
+            .expect("a key");
+        let ttl: u64 = redis::cmd("TTL")
+            .arg(kept)
+            .query(&mut redis.connection())
+            .unwrap();
         assert!((6 * 3600 - 60..=6 * 3600).contains(&ttl), "{ttl}");
     });
 }
@@ -487,24 +687,50 @@ fn what_one_finds_broken_and_what_one_keeps_the_others_know() {
 fn it_logs_in_and_speaks_tls() {
     run(async {
         let redis = Redis::with_password("p@ss/w0rd");
-        let settings = |login: &str| format!("redis: 'redis://{login}127.0.0.1:{}', timeout: 5s", redis.port);
-        let one = Instance::new("one", &key("requests_per_day: 10"), &settings(":p%40ss%2Fw0rd@"), None);
+        let settings = |login: &str| {
+            format!(
+                "redis: 'redis://{login}127.0.0.1:{}', timeout: 5s",
+                redis.port
+            )
+        };
+        let one = Instance::new(
+            "one",
+            &key("requests_per_day: 10"),
+            &settings(":p%40ss%2Fw0rd@"),
+            None,
+        );
         one.comes(StoreState::Up).await;
         drop(one.admitted(ask(1, 0)).await);
         for (login, said) in [("", "NOAUTH"), (":wr0ng-p4ss@", "authentication failed")] {
             let other = Instance::new("two", &key("requests_per_day: 10"), &settings(login), None);
             let why = eventually("it is refused", || other.store.status().error).await;
             assert!(why.contains(said) && !why.contains("wr0ng"), "{why}");
-            assert!(matches!(other.admit(ask(1, 0)).await, Admission::Admitted(_)), "it goes on by itself");
+            assert!(
+                matches!(other.admit(ask(1, 0)).await, Admission::Admitted(_)),
+                "it goes on by itself"
+            );
         }
 
         let (ca, stranger) = (Ca::new(), Ca::new());
         let redis = Redis::with_tls(&ca.leaf());
-        let settings = format!("redis: 'rediss://localhost:{}', tls: {{ ca: ca.pem }}, timeout: 5s", redis.port);
-        let one = Instance::new("one", &key("requests_per_day: 10"), &settings, Some(ca.pem()));
+        let settings = format!(
+            "redis: 'rediss://localhost:{}', tls: {{ ca: ca.pem }}, timeout: 5s",
+            redis.port
+        );
+        let one = Instance::new(
+            "one",
+            &key("requests_per_day: 10"),
+            &settings,
+            Some(ca.pem()),
+        );
         one.comes(StoreState::Up).await;
         drop(one.admitted(ask(1, 0)).await);
-        let other = Instance::new("two", &key("requests_per_day: 10"), &settings, Some(stranger.pem()));
+        let other = Instance::new(
+            "two",
+            &key("requests_per_day: 10"),
+            &settings,
+            Some(stranger.pem()),
+        );
         let why = eventually("it is not trusted", || other.store.status().error).await;
         assert!(why.starts_with("TLS: "), "{why}");
     });
@@ -513,14 +739,23 @@ fn it_logs_in_and_speaks_tls() {
 /// A gateway that shares this server.
 async fn gateway(catalog: &Files, redis: &Redis, more: &str) -> Gateway {
     let store = format!("workers: 1\nstore: {{ redis: {{ env: REDIS_URL }}, {more} }}");
-    Gateway::with(catalog).server(&store).env("REDIS_URL", redis.url()).upstream(redis.port).start().await
+    Gateway::with(catalog)
+        .server(&store)
+        .env("REDIS_URL", redis.url())
+        .upstream(redis.port)
+        .start()
+        .await
 }
 
 async fn comes(gateway: &Gateway, state: &str) {
     let start = Instant::now();
     while gateway.status()["store"]["state"] != state {
         // On a busy machine a trial may be late more than once, and the pauses between them grow.
-        assert!(start.elapsed() < 4 * PATIENCE, "the store is not {state}: {}", gateway.status()["store"]);
+        assert!(
+            start.elapsed() < 4 * PATIENCE,
+            "the store is not {state}: {}",
+            gateway.status()["store"]
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -533,22 +768,38 @@ fn over_two_gateways_one_of_two_hundred_passes() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog =
-            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1 }", &[("prod", TIGHT, "")]);
+        let catalog = Files::over(&mock).caller_with(
+            "tight",
+            "limits: { requests_per_day: 1 }",
+            &[("prod", TIGHT, "")],
+        );
         // A test machine has its own pace.
         let more = "instances: 2, timeout: 5s";
-        let two = [gateway(&catalog, &redis, more).await, gateway(&catalog, &redis, more).await];
+        let two = [
+            gateway(&catalog, &redis, more).await,
+            gateway(&catalog, &redis, more).await,
+        ];
         for gateway in &two {
             comes(gateway, "up").await;
         }
         let post = |n: usize| two[n % 2].raw(crate::support::client::post_as(TIGHT, &chat("m")));
-        let statuses: Vec<u16> = join_all((0..200).map(post)).await.iter().map(|answer| answer.status).collect();
+        let statuses: Vec<u16> = join_all((0..200).map(post))
+            .await
+            .iter()
+            .map(|answer| answer.status)
+            .collect();
         assert_eq!(
-            (statuses.iter().filter(|s| **s == 200).count(), statuses.iter().filter(|s| **s == 429).count()),
+            (
+                statuses.iter().filter(|s| **s == 200).count(),
+                statuses.iter().filter(|s| **s == 429).count()
+            ),
             (1, 199)
         );
         let tokens = crate::support::script::PROMPT_TOKENS + 3;
-        let counted = || (redis.used("{portcullis:tight}:caller:tight").0[..5] == [1, tokens, 0, 0, 0]).then_some(());
+        let counted = || {
+            (redis.used("{portcullis:tight}:caller:tight").0[..5] == [1, tokens, 0, 0, 0])
+                .then_some(())
+        };
         eventually("it is counted", counted).await;
     });
 }
@@ -562,15 +813,27 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
         let slow = Slow::to(redis.port).await;
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let limits = "limits: { requests_per_day: 100000, tokens_per_day: 10000000, concurrency: 1000 }";
+        let limits =
+            "limits: { requests_per_day: 100000, tokens_per_day: 10000000, concurrency: 1000 }";
         let catalog = Files::over(&mock).caller_with("tight", limits, &[("prod", TIGHT, "")]);
         // A store that is well answers within the wait also on a busy machine.
-        let store = format!("workers: 1\nstore: {{ redis: 'redis://{}', instances: 2, timeout: 100ms }}", slow.address);
-        let with = || Gateway::with(&catalog).server(&store).upstream(slow.address.port()).start();
+        let store = format!(
+            "workers: 1\nstore: {{ redis: 'redis://{}', instances: 2, timeout: 100ms }}",
+            slow.address
+        );
+        let with = || {
+            Gateway::with(&catalog)
+                .server(&store)
+                .upstream(slow.address.port())
+                .start()
+        };
         let two = [with().await, with().await];
         let mut sent = 0;
-        let errors =
-            || two.iter().map(|gateway| gateway.metrics().sum("portcullis_store_errors_total", &[])).sum::<f64>();
+        let errors = || {
+            two.iter()
+                .map(|gateway| gateway.metrics().sum("portcullis_store_errors_total", &[]))
+                .sum::<f64>()
+        };
         for fault in ["killed", "stopped", "slow", "flushed"] {
             for gateway in &two {
                 comes(gateway, "up").await;
@@ -586,7 +849,8 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
                     _ => {}
                 }
                 let start = Instant::now();
-                let post = |n: usize| two[n % 2].raw(crate::support::client::post_as(TIGHT, &chat("m")));
+                let post =
+                    |n: usize| two[n % 2].raw(crate::support::client::post_as(TIGHT, &chat("m")));
                 let answers = join_all((0..4).map(post)).await;
                 times.push(start.elapsed());
                 sent += answers.len() as u64;
@@ -609,7 +873,10 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
             // Every wait is 100 ms, and a connection that hangs is given up after a second: nobody
             // waits for that, nor for the end of the fault.
             times.sort_unstable();
-            assert!(times[15] < Duration::from_millis(900) && times[29] < PATIENCE, "{fault}: four took {times:?}");
+            assert!(
+                times[15] < Duration::from_millis(900) && times[29] < PATIENCE,
+                "{fault}: four took {times:?}"
+            );
         }
         for gateway in &two {
             comes(gateway, "up").await;
@@ -619,7 +886,10 @@ fn whatever_becomes_of_the_store_nobody_fails_or_waits_and_all_is_counted() {
             assert!(gateway.metrics().sum("portcullis_store_seconds_count", &[]) > 0.0);
         }
         let tokens = sent * (crate::support::script::PROMPT_TOKENS + 3);
-        let all = || (redis.used("{portcullis:tight}:caller:tight").0[..5] == [sent, tokens, 0, 0, 0]).then_some(());
+        let all = || {
+            (redis.used("{portcullis:tight}:caller:tight").0[..5] == [sent, tokens, 0, 0, 0])
+                .then_some(())
+        };
         eventually("all is counted", all).await;
     });
 }
@@ -630,8 +900,11 @@ fn a_gateway_that_must_not_go_on_alone_says_so_to_its_callers() {
         let mut redis = Redis::with_password("s3cr3t-0f-the-st0re");
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog =
-            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 5 }", &[("prod", TIGHT, "")]);
+        let catalog = Files::over(&mock).caller_with(
+            "tight",
+            "limits: { requests_per_day: 5 }",
+            &[("prod", TIGHT, "")],
+        );
         let gateway = gateway(&catalog, &redis, "on_store_down: refuse, timeout: 5s").await;
         let post = || gateway.raw(crate::support::client::post_as(TIGHT, &chat("m")));
         comes(&gateway, "up").await;
@@ -641,7 +914,11 @@ fn a_gateway_that_must_not_go_on_alone_says_so_to_its_callers() {
         let refused = post().await;
         refused.is_error(503, "store_unavailable");
         assert_eq!(refused.field("retry-after"), Some("1"));
-        assert_eq!(gateway.post(&chat("m")).await.status, 200, "who has no limits needs no store");
+        assert_eq!(
+            gateway.post(&chat("m")).await.status,
+            200,
+            "who has no limits needs no store"
+        );
         let told = format!("{}{}", gateway.log(), gateway.admin("/status").1);
         assert!(!told.contains("s3cr3t"), "{told}");
         redis.again();
@@ -656,10 +933,18 @@ fn garbage_in_one_callers_counts_is_replaced_and_stops_nobody() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog =
-            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 500 }", &[("prod", TIGHT, "")]);
+        let catalog = Files::over(&mock).caller_with(
+            "tight",
+            "limits: { requests_per_day: 500 }",
+            &[("prod", TIGHT, "")],
+        );
         let gateway = gateway(&catalog, &redis, "on_store_down: refuse, timeout: 5s").await;
-        let post = async || gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status;
+        let post = async || {
+            gateway
+                .raw(crate::support::client::post_as(TIGHT, &chat("m")))
+                .await
+                .status
+        };
         comes(&gateway, "up").await;
         let key = "{portcullis:tight}:caller:tight";
         let counted = async |sent: u64| {
@@ -667,12 +952,23 @@ fn garbage_in_one_callers_counts_is_replaced_and_stops_nobody() {
             eventually("all is counted", all).await;
         };
         let write = |command: &str, arguments: &[&str]| {
-            redis::cmd(command).arg(key).arg(arguments).exec(&mut redis.connection()).expect("it writes");
+            redis::cmd(command)
+                .arg(key)
+                .arg(arguments)
+                .exec(&mut redis.connection())
+                .expect("it writes");
         };
         assert_eq!(post().await, 200);
         counted(1).await;
-        let fields: Vec<String> = redis::cmd("HKEYS").arg(key).query(&mut redis.connection()).expect("fields");
-        assert_eq!(fields.len(), 2, "the sum, and this gateway's part: {fields:?}");
+        let fields: Vec<String> = redis::cmd("HKEYS")
+            .arg(key)
+            .query(&mut redis.connection())
+            .expect("fields");
+        assert_eq!(
+            fields.len(),
+            2,
+            "the sum, and this gateway's part: {fields:?}"
+        );
         for (sent, field) in (2..).zip(&fields) {
             write("HSET", &[field, "garbage"]);
             assert_eq!(post().await, 200, "{field}");
@@ -683,7 +979,9 @@ fn garbage_in_one_callers_counts_is_replaced_and_stops_nobody() {
         write("SET", &["garbage"]);
         assert_eq!(post().await, 200);
         counted(4).await;
-        gateway.logged("counts of a caller that could not be read").await;
+        gateway
+            .logged("counts of a caller that could not be read")
+            .await;
     });
 }
 
@@ -704,10 +1002,18 @@ fn thoughts_that_one_gateway_kept_are_put_back_by_another() {
         let thought = json!({"type": "thinking", "thinking": "Rome?", "signature": "sig=="});
         let call = json!({"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}});
         mock.push(claude(json!([thought, call]), "tool_use"));
-        mock.push(claude(json!([{"type": "text", "text": "Sunny."}]), "end_turn"));
-        let catalog = Files::new().account_with("a", &mock, "dialect: anthropic").model("m", &["a=claude-sonnet-4-5"]);
+        mock.push(claude(
+            json!([{"type": "text", "text": "Sunny."}]),
+            "end_turn",
+        ));
+        let catalog = Files::new()
+            .account_with("a", &mock, "dialect: anthropic")
+            .model("m", &["a=claude-sonnet-4-5"]);
         let more = "instances: 2, timeout: 5s";
-        let two = [gateway(&catalog, &redis, more).await, gateway(&catalog, &redis, more).await];
+        let two = [
+            gateway(&catalog, &redis, more).await,
+            gateway(&catalog, &redis, more).await,
+        ];
         for gateway in &two {
             comes(gateway, "up").await;
         }
@@ -715,12 +1021,27 @@ fn thoughts_that_one_gateway_kept_are_put_back_by_another() {
         let ask = |messages: Value| json!({"model": "m", "tools": tools, "reasoning_effort": "low", "max_completion_tokens": 9000, "messages": messages});
         let question = json!({"role": "user", "content": "Weather in Rome?"});
         assert_eq!(two[0].post(&ask(json!([question]))).await.status, 200);
-        eventually("it is kept", || redis.keys().iter().any(|key| key.contains(":thoughts:")).then_some(())).await;
+        eventually("it is kept", || {
+            redis
+                .keys()
+                .iter()
+                .any(|key| key.contains(":thoughts:"))
+                .then_some(())
+        })
+        .await;
         let called = json!({"id": "toolu_1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\":\"Rome\"}"}});
-        let answered = ask(json!([question, {"role": "assistant", "content": null, "tool_calls": [called]},
-            {"role": "tool", "tool_call_id": "toolu_1", "content": "sun"}]));
-        assert_eq!(two[1].post(&answered).await.field("x-portcullis-dropped"), None);
-        assert_eq!(mock.request(1).await.json()["messages"][1]["content"], json!([thought, call]));
+        let answered = ask(
+            json!([question, {"role": "assistant", "content": null, "tool_calls": [called]},
+            {"role": "tool", "tool_call_id": "toolu_1", "content": "sun"}]),
+        );
+        assert_eq!(
+            two[1].post(&answered).await.field("x-portcullis-dropped"),
+            None
+        );
+        assert_eq!(
+            mock.request(1).await.json()["messages"][1]["content"],
+            json!([thought, call])
+        );
     });
 }
 
@@ -737,7 +1058,10 @@ fn what_breaks_at_one_gateway_is_asked_last_at_another() {
         second.always(Script::answer("second"));
         let catalog = Files::chain(&[&first, &second]);
         let more = "instances: 2, timeout: 5s";
-        let two = [gateway(&catalog, &redis, more).await, gateway(&catalog, &redis, more).await];
+        let two = [
+            gateway(&catalog, &redis, more).await,
+            gateway(&catalog, &redis, more).await,
+        ];
         for gateway in &two {
             comes(gateway, "up").await;
         }
@@ -748,13 +1072,27 @@ fn what_breaks_at_one_gateway_is_asked_last_at_another() {
         // Both have heard of it when both have said since that they live. Here it would answer, and
         // whoever answers is not broken.
         let beats = || -> Vec<u64> {
-            let all: Vec<String> =
-                redis::cmd("HVALS").arg("{portcullis}:instances").query(&mut redis.connection()).unwrap();
-            all.iter().map(|told| told.split(' ').next().unwrap().parse().unwrap()).collect()
+            let all: Vec<String> = redis::cmd("HVALS")
+                .arg("{portcullis}:instances")
+                .query(&mut redis.connection())
+                .unwrap();
+            all.iter()
+                .map(|told| told.split(' ').next().unwrap().parse().unwrap())
+                .collect()
         };
-        eventually("it is told", || redis.keys().iter().any(|key| key == "{portcullis}:hints").then_some(())).await;
+        eventually("it is told", || {
+            redis
+                .keys()
+                .iter()
+                .any(|key| key == "{portcullis}:hints")
+                .then_some(())
+        })
+        .await;
         let told = beats().into_iter().max();
-        eventually("it is heard", || beats().into_iter().all(|at| Some(at) > told).then_some(())).await;
+        eventually("it is heard", || {
+            beats().into_iter().all(|at| Some(at) > told).then_some(())
+        })
+        .await;
         let start = Instant::now();
         while two[1].post(&chat("m")).await.content() != "second" {
             assert!(start.elapsed() < PATIENCE, "nobody told");
@@ -772,7 +1110,11 @@ fn a_gateway_that_was_killed_comes_back_with_its_part() {
         mock.always(Script::answer("a"));
         mock.on("slow", Script::new().wait(&gate).then_answer("a"));
         let limits = "limits: { requests_per_day: 100, tokens_per_day: 1000000, concurrency: 50 }";
-        let catalog = Files::over(&mock).model("slow", &["a"]).caller_with("tight", limits, &[("prod", TIGHT, "")]);
+        let catalog = Files::over(&mock).model("slow", &["a"]).caller_with(
+            "tight",
+            limits,
+            &[("prod", TIGHT, "")],
+        );
         let mut one = gateway(&catalog, &redis, "timeout: 5s").await;
         comes(&one, "up").await;
         let post = |model: &str| crate::support::client::post_as(TIGHT, &chat(model));
@@ -783,7 +1125,10 @@ fn a_gateway_that_was_killed_comes_back_with_its_part() {
         open.send(post("slow")).await;
         let key = "{portcullis:tight}:caller:tight";
         let tokens = 10 * (crate::support::script::PROMPT_TOKENS + 3);
-        eventually("one more has its place", || (redis.used(key).0[4] == 1).then_some(())).await;
+        eventually("one more has its place", || {
+            (redis.used(key).0[4] == 1).then_some(())
+        })
+        .await;
         eventually("the ledger is written", || {
             (one.metrics().sum("portcullis_ledger_rows_total", &[]) == 10.0).then_some(())
         })
@@ -791,8 +1136,14 @@ fn a_gateway_that_was_killed_comes_back_with_its_part() {
         one.crash_and_restart();
         gate.open();
         comes(&one, "up").await;
-        let told =
-            || (redis.used(key) == ([10, tokens, 0, 0, 0, 0, 0], vec![[10, tokens, 0, 0, 0, 0, 0]])).then_some(());
+        let told = || {
+            (redis.used(key)
+                == (
+                    [10, tokens, 0, 0, 0, 0, 0],
+                    vec![[10, tokens, 0, 0, 0, 0, 0]],
+                ))
+                .then_some(())
+        };
         eventually("its part is what its ledger has", told).await;
     });
 }
@@ -807,18 +1158,30 @@ fn a_gateway_that_was_killed_does_not_take_back_what_its_ledger_lacks() {
         mock.on("slow", Script::new().wait(&gate).then_answer("a"));
         let limits = "limits: { requests_per_day: 100, tokens_per_day: 1000000, usd_per_month: 5, concurrency: 50 }";
         let price = "price: { input: 1, output: 1 }";
-        let catalog = Files::new().account("a", &mock).model_with("m", &["a"], price).model_with("slow", &["a"], price);
+        let catalog = Files::new()
+            .account("a", &mock)
+            .model_with("m", &["a"], price)
+            .model_with("slow", &["a"], price);
         let catalog = catalog.caller_with("tight", limits, &[("prod", TIGHT, "")]);
         let mut one = gateway(&catalog, &redis, "timeout: 5s").await;
         comes(&one, "up").await;
         let post = |model: &str| crate::support::client::post_as(TIGHT, &chat(model));
         let each = crate::support::script::PROMPT_TOKENS + 3;
-        let sum = |requests: u64| [requests, requests * each, requests * each * 1_000, requests * each * 1_000, 0];
+        let sum = |requests: u64| {
+            [
+                requests,
+                requests * each,
+                requests * each * 1_000,
+                requests * each * 1_000,
+                0,
+            ]
+        };
         let counted = |requests: u64| {
             let (key, redis, sum) = ("{portcullis:tight}:caller:tight", &redis, &sum);
             let told = move || {
                 let (all, parts) = redis.used(key);
-                (all[..5] == sum(requests) && parts.len() == 1 && parts[0][..5] == sum(requests)).then_some(())
+                (all[..5] == sum(requests) && parts.len() == 1 && parts[0][..5] == sum(requests))
+                    .then_some(())
             };
             eventually("the store has it all", told)
         };
@@ -832,7 +1195,8 @@ fn a_gateway_that_was_killed_does_not_take_back_what_its_ledger_lacks() {
         // From here on the ledger cannot be written.
         let ledger = one.conf.parent().expect("a folder").join("ledger.sqlite");
         let lock = rusqlite::Connection::open(&ledger).expect("the ledger");
-        lock.busy_timeout(Duration::from_secs(5)).expect("a timeout");
+        lock.busy_timeout(Duration::from_secs(5))
+            .expect("a timeout");
         lock.execute_batch("BEGIN IMMEDIATE").expect("a lock");
         for _ in 0..6 {
             assert_eq!(one.raw(post("m")).await.status, 200);
@@ -863,7 +1227,10 @@ fn a_gateway_that_was_killed_does_not_take_back_what_its_ledger_lacks() {
         counted(11).await;
         let told: Value = serde_json::from_str(&one.admin("/limits?caller=tight").1).unwrap();
         assert_eq!(
-            (&told["counted"], &told["limits"][0]["used"]["requests_per_day"]),
+            (
+                &told["counted"],
+                &told["limits"][0]["used"]["requests_per_day"]
+            ),
             (&json!("all instances"), &json!(11))
         );
         redis.flush();
@@ -883,16 +1250,27 @@ fn a_killed_gateways_streams_are_in_its_part() {
         let mut one = gateway(&catalog, &redis, "timeout: 5s").await;
         comes(&one, "up").await;
         let mut open = crate::support::client::Connection::plain(one.address, None).await;
-        open.send(crate::support::client::post_as(TIGHT, &crate::support::chat_stream("m"))).await;
+        open.send(crate::support::client::post_as(
+            TIGHT,
+            &crate::support::chat_stream("m"),
+        ))
+        .await;
         let ledger = one.conf.parent().expect("a folder").join("ledger.sqlite");
         let tokens = |from: &str| -> Option<u64> {
             let connection = rusqlite::Connection::open(&ledger).ok()?;
             let sum = connection
-                .query_row(&format!("SELECT sum(prompt + completion) FROM {from}"), [], |row| row.get::<_, i64>(0))
+                .query_row(
+                    &format!("SELECT sum(prompt + completion) FROM {from}"),
+                    [],
+                    |row| row.get::<_, i64>(0),
+                )
                 .ok()?;
             sum.try_into().ok()
         };
-        let used = eventually("it is written down", || tokens("running").filter(|tokens| *tokens > 400)).await;
+        let used = eventually("it is written down", || {
+            tokens("running").filter(|tokens| *tokens > 400)
+        })
+        .await;
         one.crash_and_restart();
         comes(&one, "up").await;
         assert_eq!(tokens("exchange"), Some(used));
@@ -918,12 +1296,19 @@ fn however_often_a_gateway_is_killed_its_part_loses_nothing() {
         mock.always(Script::answer("a"));
         mock.on("stream", Script::sse().words(0..400).stall());
         let limits = "limits: { requests_per_day: 1000, tokens_per_day: 1000000 }";
-        let catalog = Files::over(&mock).model("stream", &["a"]).caller_with("tight", limits, &[("prod", TIGHT, "")]);
+        let catalog = Files::over(&mock).model("stream", &["a"]).caller_with(
+            "tight",
+            limits,
+            &[("prod", TIGHT, "")],
+        );
         let mut one = gateway(&catalog, &redis, "timeout: 5s").await;
         comes(&one, "up").await;
         let file = one.conf.parent().expect("a folder").join("ledger.sqlite");
         let read = |sql: &str| -> Option<u64> {
-            let sum = rusqlite::Connection::open(&file).ok()?.query_row(sql, [], |row| row.get::<_, i64>(0)).ok()?;
+            let sum = rusqlite::Connection::open(&file)
+                .ok()?
+                .query_row(sql, [], |row| row.get::<_, i64>(0))
+                .ok()?;
             sum.try_into().ok()
         };
         let key = "{portcullis:tight}:caller:tight";
@@ -932,10 +1317,19 @@ fn however_often_a_gateway_is_killed_its_part_loses_nothing() {
         let (mut lost, mut lines) = (0, 0);
         for round in 1..=4 {
             for _ in 0..5 {
-                assert_eq!(one.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+                assert_eq!(
+                    one.raw(crate::support::client::post_as(TIGHT, &chat("m")))
+                        .await
+                        .status,
+                    200
+                );
             }
             let mut open = crate::support::client::Connection::plain(one.address, None).await;
-            open.send(crate::support::client::post_as(TIGHT, &crate::support::chat_stream("stream"))).await;
+            open.send(crate::support::client::post_as(
+                TIGHT,
+                &crate::support::chat_stream("stream"),
+            ))
+            .await;
             eventually("it is written down", || {
                 read("SELECT sum(prompt + completion) FROM running").filter(|tokens| *tokens > 400)
             })
@@ -943,10 +1337,16 @@ fn however_often_a_gateway_is_killed_its_part_loses_nothing() {
             let rows = read("SELECT count(*) FROM exchange").expect("rows");
             // From here on the ledger cannot be written.
             let lock = rusqlite::Connection::open(&file).expect("the ledger");
-            lock.busy_timeout(Duration::from_secs(5)).expect("a timeout");
+            lock.busy_timeout(Duration::from_secs(5))
+                .expect("a timeout");
             lock.execute_batch("BEGIN IMMEDIATE").expect("a lock");
             for _ in 0..3 {
-                assert_eq!(one.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+                assert_eq!(
+                    one.raw(crate::support::client::post_as(TIGHT, &chat("m")))
+                        .await
+                        .status,
+                    200
+                );
             }
             lost += 3;
             lines += 8;
@@ -961,10 +1361,17 @@ fn however_often_a_gateway_is_killed_its_part_loses_nothing() {
             one.restart();
             comes(&one, "up").await;
             let ledger = read("SELECT sum(prompt + completion) FROM exchange").expect("rows");
-            assert_eq!(read("SELECT count(*) FROM exchange WHERE outcome = 'shutdown'"), Some(round));
+            assert_eq!(
+                read("SELECT count(*) FROM exchange WHERE outcome = 'shutdown'"),
+                Some(round)
+            );
             let (requests, tokens) = (round * 6 + lost, ledger + lost * each);
             let told = || (redis.used(key).1 == [[requests, tokens, 0, 0, 0, 0, 0]]).then_some(());
-            eventually("its part is what its ledger has, and what that lacked", told).await;
+            eventually(
+                "its part is what its ledger has, and what that lacked",
+                told,
+            )
+            .await;
             assert_eq!(redis.used(key).0[..2], [requests, tokens]);
             for (limit, used) in [("requests_per_day", requests), ("tokens_per_day", tokens)] {
                 assert_eq!(
@@ -990,7 +1397,10 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
         assert_eq!(two[1].refused(ask(1, 0)).await.over.used, MOST);
         held.settle(spent(MOST - 2, 0), calendar::now());
         agrees(&redis, "key", "acme/prod", &two).await;
-        drop((two[1].admitted(ask(2, 0)).await, two[1].refused(ask(3, 0)).await));
+        drop((
+            two[1].admitted(ask(2, 0)).await,
+            two[1].refused(ask(3, 0)).await,
+        ));
 
         // Larger than can be told: what is asked is held against the limit itself, and near the top
         // each goes by its part.
@@ -999,7 +1409,10 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
         let two = Instance::two(&redis, &key(&format!("tokens_per_day: {limit}"))).await;
         assert_eq!(two[0].refused(ask(limit * 10, 0)).await.over.wait, None);
         let first = two[0].admitted(ask(10, 0)).await;
-        assert_eq!(first.left.tokens.map(|room| (room.limit, room.remaining)), Some((limit, limit - 10)));
+        assert_eq!(
+            first.left.tokens.map(|room| (room.limit, room.remaining)),
+            Some((limit, limit - 10))
+        );
         let most = two[0].admitted(ask(limit / 2 - 10, 0)).await;
         let half = two[1].admitted(ask(limit / 2, 0)).await;
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[1], limit);
@@ -1015,14 +1428,23 @@ fn numbers_beyond_what_a_script_can_add_let_nothing_pass_and_break_nothing() {
         let held = join_all((0..1_200).map(|n| two[n % 2].admitted(ask(u64::MAX, u64::MAX)))).await;
         for instance in &two {
             drop(instance.admitted(ask(0, 0)).await);
-            assert_eq!((instance.store.state(), instance.errors.get()), (StoreState::Up, 0));
+            assert_eq!(
+                (instance.store.state(), instance.errors.get()),
+                (StoreState::Up, 0)
+            );
         }
         drop(held);
         agrees(&redis, "key", "acme/prod", &two).await;
         for instance in &two {
-            instance.admitted(ask(7, 7)).await.settle(spent(1, 1), calendar::now());
+            instance
+                .admitted(ask(7, 7))
+                .await
+                .settle(spent(1, 1), calendar::now());
         }
-        assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[..5], [1_204, 2, 2, 2, 0]);
+        assert_eq!(
+            agrees(&redis, "key", "acme/prod", &two).await[..5],
+            [1_204, 2, 2, 2, 0]
+        );
     });
 }
 
@@ -1037,7 +1459,10 @@ fn counts_that_the_store_drops_are_told_anew_by_all_gateways() {
             drop(instance.admitted(ask(1, 0)).await);
         }
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[0], 4);
-        redis::cmd("DEL").arg(key_of("key", "acme/prod")).exec(&mut redis.connection()).unwrap();
+        redis::cmd("DEL")
+            .arg(key_of("key", "acme/prod"))
+            .exec(&mut redis.connection())
+            .unwrap();
         drop(two[0].admitted(ask(1, 0)).await);
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[0], 5);
     });
@@ -1053,8 +1478,14 @@ fn who_finds_that_counts_were_dropped_waits_for_those_of_the_others() {
         for (own, both) in [(5, false), (0, false), (5, true)] {
             let redis = Redis::start();
             let two = Instance::two(&redis, &key("tokens_per_day: 100")).await;
-            two[0].admitted(ask(own, 0)).await.settle(spent(own, 0), calendar::now());
-            two[1].admitted(ask(90, 0)).await.settle(spent(90, 0), calendar::now());
+            two[0]
+                .admitted(ask(own, 0))
+                .await
+                .settle(spent(own, 0), calendar::now());
+            two[1]
+                .admitted(ask(90, 0))
+                .await
+                .settle(spent(90, 0), calendar::now());
             assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[1], own + 90);
             drop_counts(&redis);
             let before = born(&redis);
@@ -1077,12 +1508,18 @@ fn who_finds_that_counts_were_dropped_waits_for_those_of_the_others() {
 }
 
 fn drop_counts(redis: &Redis) {
-    redis::cmd("DEL").arg(key_of("key", "acme/prod")).exec(&mut redis.connection()).unwrap();
+    redis::cmd("DEL")
+        .arg(key_of("key", "acme/prod"))
+        .exec(&mut redis.connection())
+        .unwrap();
 }
 
 /// The word that says since when the store holds what it holds.
 fn born(redis: &Redis) -> String {
-    redis::cmd("GET").arg("{portcullis}:born").query(&mut redis.connection()).unwrap()
+    redis::cmd("GET")
+        .arg("{portcullis}:born")
+        .query(&mut redis.connection())
+        .unwrap()
 }
 
 /// Who has not heard the word has not told its counts since, whatever it said before, and finds no
@@ -1093,15 +1530,29 @@ fn a_gateway_that_has_not_heard_what_was_lost_is_not_complete_and_says_nothing_n
     let mut connection = redis.connection();
     // Its name, whether it has told all, the word it has for an empty store, whether something is
     // lost, and the word that it heard: the store's, and how many have told all.
-    let mut beat = |name: &str, complete: &str, new: &str, lost: &str, heard: &str| -> (String, u64) {
-        let mut call = redis::cmd("EVAL");
-        call.arg(include_str!("../../src/store/beat.lua")).arg(3).arg("instances").arg("born").arg("hints");
-        for argument in [name, &format!("process-of-{name}"), complete, new, "[]", lost, heard] {
-            call.arg(argument);
-        }
-        let told: (String, u64, u64, u64, Vec<String>, Vec<String>, String) = call.query(&mut connection).unwrap();
-        (told.0, told.3)
-    };
+    let mut beat =
+        |name: &str, complete: &str, new: &str, lost: &str, heard: &str| -> (String, u64) {
+            let mut call = redis::cmd("EVAL");
+            call.arg(include_str!("../../src/store/beat.lua"))
+                .arg(3)
+                .arg("instances")
+                .arg("born")
+                .arg("hints");
+            for argument in [
+                name,
+                &format!("process-of-{name}"),
+                complete,
+                new,
+                "[]",
+                lost,
+                heard,
+            ] {
+                call.arg(argument);
+            }
+            let told: (String, u64, u64, u64, Vec<String>, Vec<String>, String) =
+                call.query(&mut connection).unwrap();
+            (told.0, told.3)
+        };
     let says = |word: &str, complete: u64| (word.to_owned(), complete);
     assert_eq!(beat("a", "0", "w1", "0", "-"), says("w1", 0));
     assert_eq!(beat("b", "0", "w2", "0", "-"), says("w1", 0));
@@ -1124,7 +1575,11 @@ fn a_gateway_that_has_not_heard_what_was_lost_is_not_complete_and_says_nothing_n
         .exec(&mut redis.connection())
         .unwrap();
     assert_eq!(beat("b", "1", "w10", "0", "w9"), says("w9", 1));
-    let told: String = redis::cmd("HGET").arg("instances").arg("b").query(&mut redis.connection()).unwrap();
+    let told: String = redis::cmd("HGET")
+        .arg("instances")
+        .arg("b")
+        .query(&mut redis.connection())
+        .unwrap();
     let told: Vec<&str> = told.split(' ').collect();
     assert_eq!(told[1..], ["1", "w9", "process-of-b"]);
     assert_eq!(beat("c", "1", "w11", "0", "w9"), says("w9", 2));
@@ -1141,13 +1596,25 @@ fn a_part_that_another_process_told_is_not_a_loss() {
         drop(two[1].admitted(ask(1, 0)).await);
         agrees(&redis, "key", "acme/prod", &two).await;
         let before = born(&redis);
-        let (day, month) = (now() / 86_400_000, two[0].registry.scopes()[0].moment(now()).month);
+        let (day, month) = (
+            now() / 86_400_000,
+            two[0].registry.scopes()[0].moment(now()).month,
+        );
         let mut call = redis::cmd("EVAL");
-        call.arg(include_str!("../../src/store/admit.lua")).arg(1).arg(key_of("key", "acme/prod"));
-        call.arg("own").arg("one").arg("another-epoch").arg(format!("[{day},7,0,0,{month},0,0]"));
+        call.arg(include_str!("../../src/store/admit.lua"))
+            .arg(1)
+            .arg(key_of("key", "acme/prod"));
+        call.arg("own")
+            .arg("one")
+            .arg("another-epoch")
+            .arg(format!("[{day},7,0,0,{month},0,0]"));
         let _: Vec<u64> = call.query(&mut redis.connection()).unwrap();
         let left = two[0].admitted(ask(1, 0)).await.left;
-        assert_eq!(left.requests.map(|room| room.remaining), Some(7), "by the store");
+        assert_eq!(
+            left.requests.map(|room| room.remaining),
+            Some(7),
+            "by the store"
+        );
         assert_eq!(agrees(&redis, "key", "acme/prod", &two).await[0], 3);
         assert_eq!(born(&redis), before);
     });
@@ -1165,12 +1632,21 @@ fn a_look_at_counts_that_the_store_dropped_finds_none() {
         }
         agrees(&redis, "key", "acme/prod", &two).await;
         let scopes = two[0].registry.scopes();
-        let seen = async || two[0].store.counted(&scopes).await.map(|counts| counts[0].day_requests);
+        let seen = async || {
+            two[0]
+                .store
+                .counted(&scopes)
+                .await
+                .map(|counts| counts[0].day_requests)
+        };
         assert_eq!(seen().await, Some(2));
         drop_counts(&redis);
         assert_eq!(seen().await, None);
         // And goes on.
-        assert_eq!((two[0].store.state(), two[0].errors.get()), (StoreState::Up, 0));
+        assert_eq!(
+            (two[0].store.state(), two[0].errors.get()),
+            (StoreState::Up, 0)
+        );
         drop(two[0].admitted(ask(1, 0)).await);
         agrees(&redis, "key", "acme/prod", &two).await;
         two[0].comes(StoreState::Up).await;
@@ -1181,10 +1657,25 @@ fn a_look_at_counts_that_the_store_dropped_finds_none() {
              callers: {{ new: {{ {} }} }}\n",
             key("requests_per_day: 3")
         );
-        let more = resolve(&[("catalog.yaml".to_owned(), more)], &mut |_| Err(String::new())).expect("a catalog");
+        let more = resolve(&[("catalog.yaml".to_owned(), more)], &mut |_| {
+            Err(String::new())
+        })
+        .expect("a catalog");
         let _scopes = two[0].registry.adopt(&more, &mut Vec::new);
-        let new = two[0].registry.scopes().into_iter().find(|scope| &*scope.name == "new/prod").expect("a scope");
-        assert_eq!(two[0].store.counted(&[new]).await.map(|counts| counts[0].day_requests), Some(0));
+        let new = two[0]
+            .registry
+            .scopes()
+            .into_iter()
+            .find(|scope| &*scope.name == "new/prod")
+            .expect("a scope");
+        assert_eq!(
+            two[0]
+                .store
+                .counted(&[new])
+                .await
+                .map(|counts| counts[0].day_requests),
+            Some(0)
+        );
     });
 }
 
@@ -1195,8 +1686,11 @@ fn that_counts_were_lost_is_said_once_in_a_while() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog =
-            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let catalog = Files::over(&mock).caller_with(
+            "tight",
+            "limits: { requests_per_day: 1000 }",
+            &[("prod", TIGHT, "")],
+        );
         let gateway = gateway(&catalog, &redis, "timeout: 5s").await;
         comes(&gateway, "up").await;
         let mut sent = 0;
@@ -1206,8 +1700,17 @@ fn that_counts_were_lost_is_said_once_in_a_while() {
             // dropped is sent in any case: that is no loss, so it is dropped once more.
             while born(&redis) == before {
                 assert!(sent < 30, "no loss was noticed");
-                redis::cmd("DEL").arg("{portcullis:tight}:caller:tight").exec(&mut redis.connection()).unwrap();
-                assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+                redis::cmd("DEL")
+                    .arg("{portcullis:tight}:caller:tight")
+                    .exec(&mut redis.connection())
+                    .unwrap();
+                assert_eq!(
+                    gateway
+                        .raw(crate::support::client::post_as(TIGHT, &chat("m")))
+                        .await
+                        .status,
+                    200
+                );
                 sent += 1;
                 for _ in 0..20 {
                     if born(&redis) == before {
@@ -1215,11 +1718,21 @@ fn that_counts_were_lost_is_said_once_in_a_while() {
                     }
                 }
             }
-            eventually("it is counted", || (redis.used("{portcullis:tight}:caller:tight").0[0] == sent).then_some(()))
-                .await;
+            eventually("it is counted", || {
+                (redis.used("{portcullis:tight}:caller:tight").0[0] == sent).then_some(())
+            })
+            .await;
         }
         gateway.logged("has lost all or a part of its data").await;
-        assert_eq!(gateway.log().matches("has lost all or a part of its data").count(), 1, "{}", gateway.log());
+        assert_eq!(
+            gateway
+                .log()
+                .matches("has lost all or a part of its data")
+                .count(),
+            1,
+            "{}",
+            gateway.log()
+        );
     });
 }
 
@@ -1232,9 +1745,15 @@ fn counts_that_are_over_are_let_go_and_nobody_needs_to_tell_anything_again() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog =
-            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 100 }", &[("prod", TIGHT, "")]);
-        let store = format!("workers: 1\nstore: {{ redis: '{}', timeout: 5s }}", redis.url());
+        let catalog = Files::over(&mock).caller_with(
+            "tight",
+            "limits: { requests_per_day: 100 }",
+            &[("prod", TIGHT, "")],
+        );
+        let store = format!(
+            "workers: 1\nstore: {{ redis: '{}', timeout: 5s }}",
+            redis.url()
+        );
         let gateway = Gateway::with(&catalog).server(&store).upstream(redis.port);
         let gateway = gateway
             .env("LD_PRELOAD", library.to_str().unwrap())
@@ -1242,18 +1761,39 @@ fn counts_that_are_over_are_let_go_and_nobody_needs_to_tell_anything_again() {
             .start()
             .await;
         comes(&gateway, "up").await;
-        let post =
-            async || assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+        let post = async || {
+            assert_eq!(
+                gateway
+                    .raw(crate::support::client::post_as(TIGHT, &chat("m")))
+                    .await
+                    .status,
+                200
+            )
+        };
         post().await;
         let (key, before) = ("{portcullis:tight}:caller:tight", born(&redis));
-        eventually("it is counted", || (redis.used(key).0[0] == 1).then_some(())).await;
+        eventually("it is counted", || {
+            (redis.used(key).0[0] == 1).then_some(())
+        })
+        .await;
         set_clock(&shift, 41 * 86_400);
-        let let_go = || redis::cmd("DEL").arg(key).exec(&mut redis.connection()).unwrap();
+        let let_go = || {
+            redis::cmd("DEL")
+                .arg(key)
+                .exec(&mut redis.connection())
+                .unwrap()
+        };
         let_go();
-        assert_eq!(limits(&gateway, "requests_per_day"), ("all instances".to_owned(), 0));
+        assert_eq!(
+            limits(&gateway, "requests_per_day"),
+            ("all instances".to_owned(), 0)
+        );
         let_go();
         post().await;
-        eventually("it is counted anew", || (redis.used(key).0[0] == 1).then_some(())).await;
+        eventually("it is counted anew", || {
+            (redis.used(key).0[0] == 1).then_some(())
+        })
+        .await;
         assert_eq!(born(&redis), before);
         // What is counted now is missed, once the request's own end has been told.
         eventually("it is missed", || {
@@ -1270,10 +1810,20 @@ fn counts_that_are_over_are_let_go_and_nobody_needs_to_tell_anything_again() {
 fn what_costs_nothing_is_still_admitted_by_all_gateways_limits_when_the_money_is_spent() {
     run(async {
         let redis = Redis::start();
-        let two = Instance::two(&redis, &key("usd_per_month: 0.000005, requests_per_day: 10")).await;
-        two[0].admitted(ask(1, 5_000)).await.settle(spent(1, 6_000), calendar::now());
+        let two = Instance::two(
+            &redis,
+            &key("usd_per_month: 0.000005, requests_per_day: 10"),
+        )
+        .await;
+        two[0]
+            .admitted(ask(1, 5_000))
+            .await
+            .settle(spent(1, 6_000), calendar::now());
         agrees(&redis, "key", "acme/prod", &two).await;
-        assert_eq!(two[0].refused(ask(1, 1)).await.over.kind.name(), "usd_per_month");
+        assert_eq!(
+            two[0].refused(ask(1, 1)).await.over.kind.name(),
+            "usd_per_month"
+        );
         for _ in 0..9 {
             drop(two[0].admitted(ask(1, 0)).await);
         }
@@ -1284,7 +1834,9 @@ fn what_costs_nothing_is_still_admitted_by_all_gateways_limits_when_the_money_is
 /// What `/limits` tells: of whom, and what is used of a limit.
 fn limits(gateway: &Gateway, limit: &str) -> (String, u64) {
     let told: Value = serde_json::from_str(&gateway.admin("/limits?caller=tight").1).expect("JSON");
-    let used = told["limits"][0]["used"][limit].as_u64().unwrap_or_else(|| panic!("no {limit} in {told}"));
+    let used = told["limits"][0]["used"][limit]
+        .as_u64()
+        .unwrap_or_else(|| panic!("no {limit} in {told}"));
     (told["counted"].as_str().expect("of whom").to_owned(), used)
 }
 
@@ -1296,9 +1848,16 @@ fn limits_tells_of_all_gateways_while_the_store_does() {
         mock.always(Script::answer("a"));
         mock.on("slow", Script::new().wait(&gate).then_answer("a"));
         let all = "limits: { requests_per_minute: 100, requests_per_day: 100, tokens_per_day: 100000, concurrency: 9 }";
-        let catalog = Files::over(&mock).model("slow", &["a"]).caller_with("tight", all, &[("prod", TIGHT, "")]);
+        let catalog = Files::over(&mock).model("slow", &["a"]).caller_with(
+            "tight",
+            all,
+            &[("prod", TIGHT, "")],
+        );
         let more = "instances: 2, timeout: 5s";
-        let two = [gateway(&catalog, &redis, more).await, gateway(&catalog, &redis, more).await];
+        let two = [
+            gateway(&catalog, &redis, more).await,
+            gateway(&catalog, &redis, more).await,
+        ];
         for gateway in &two {
             comes(gateway, "up").await;
         }
@@ -1308,19 +1867,33 @@ fn limits_tells_of_all_gateways_while_the_store_does() {
         }
         let mut open = two[1].connect().await;
         open.send(post("slow")).await;
-        eventually("it has its place", || (limits(&two[1], "concurrency").1 == 1).then_some(())).await;
+        eventually("it has its place", || {
+            (limits(&two[1], "concurrency").1 == 1).then_some(())
+        })
+        .await;
         for gateway in &two {
-            for (limit, used) in [("requests_per_minute", 4), ("requests_per_day", 4), ("concurrency", 1)] {
-                let of_all = || (limits(gateway, limit) == ("all instances".to_owned(), used)).then_some(());
+            for (limit, used) in [
+                ("requests_per_minute", 4),
+                ("requests_per_day", 4),
+                ("concurrency", 1),
+            ] {
+                let of_all =
+                    || (limits(gateway, limit) == ("all instances".to_owned(), used)).then_some(());
                 eventually(limit, of_all).await;
             }
             let (status, why) = gateway.admin("/limits?key=x");
-            assert_eq!((status, why.as_str()), (400, "key: is not known; allowed: caller\n"));
+            assert_eq!(
+                (status, why.as_str()),
+                (400, "key: is not known; allowed: caller\n")
+            );
         }
         redis.kill();
         for (gateway, used) in two.iter().zip([1, 3]) {
             comes(gateway, "down").await;
-            assert_eq!(limits(gateway, "requests_per_day"), ("this instance".to_owned(), used));
+            assert_eq!(
+                limits(gateway, "requests_per_day"),
+                ("this instance".to_owned(), used)
+            );
         }
         gate.open();
     });
@@ -1332,9 +1905,16 @@ pub fn shifted_clock(by: &str) -> (Folder, PathBuf, PathBuf) {
     let tools = Folder::new(&[("shift", by)]);
     let (library, shift) = (tools.path().join("clock.so"), tools.path().join("shift"));
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
-    let built =
-        std::process::Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
-    assert!(built.expect("a C compiler, as the build needs one").success());
+    let built = std::process::Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .arg(source)
+        .status();
+    assert!(
+        built
+            .expect("a C compiler, as the build needs one")
+            .success()
+    );
     (tools, library, shift)
 }
 
@@ -1352,9 +1932,13 @@ fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let all = "limits: { requests_per_minute: 100, requests_per_day: 100, tokens_per_day: 100000 }";
+        let all =
+            "limits: { requests_per_minute: 100, requests_per_day: 100, tokens_per_day: 100000 }";
         let catalog = Files::over(&mock).caller_with("tight", all, &[("prod", TIGHT, "")]);
-        let store = format!("workers: 1\nstore: {{ redis: '{}', instances: 2, timeout: 5s }}", redis.url());
+        let store = format!(
+            "workers: 1\nstore: {{ redis: '{}', instances: 2, timeout: 5s }}",
+            redis.url()
+        );
         let with = || Gateway::with(&catalog).server(&store).upstream(redis.port);
         let ahead = with()
             .env("LD_PRELOAD", library.to_str().unwrap())
@@ -1366,10 +1950,19 @@ fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
             comes(gateway, "up").await;
         }
         for _ in 0..3 {
-            assert_eq!(ahead.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+            assert_eq!(
+                ahead
+                    .raw(crate::support::client::post_as(TIGHT, &chat("m")))
+                    .await
+                    .status,
+                200
+            );
         }
         let key = "{portcullis:tight}:caller:tight";
-        eventually("they are counted", || (redis.used(key).0[0] == 3).then_some(())).await;
+        eventually("they are counted", || {
+            (redis.used(key).0[0] == 3).then_some(())
+        })
+        .await;
         assert_eq!(limits(&right, "requests_per_day").1, 0, "on another day");
         set_clock(&shift, 0);
         for limit in ["requests_per_day", "requests_per_minute"] {
@@ -1384,8 +1977,17 @@ fn a_clock_that_is_set_back_takes_the_counts_in_the_store_along() {
         })
         .await;
         set_clock(&shift, 0);
-        eventually("and so has this one", || (redis.used(key).0[0] == 3).then_some(())).await;
-        assert_eq!((limits(&right, "requests_per_day").1, limits(&ahead, "requests_per_day").1), (3, 3));
+        eventually("and so has this one", || {
+            (redis.used(key).0[0] == 3).then_some(())
+        })
+        .await;
+        assert_eq!(
+            (
+                limits(&right, "requests_per_day").1,
+                limits(&ahead, "requests_per_day").1
+            ),
+            (3, 3)
+        );
     });
 }
 
@@ -1398,9 +2000,15 @@ fn a_clock_that_goes_through_many_dates_and_back_counts_each_once() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog =
-            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 100 }", &[("prod", TIGHT, "")]);
-        let store = format!("workers: 1\nstore: {{ redis: '{}', timeout: 5s }}", redis.url());
+        let catalog = Files::over(&mock).caller_with(
+            "tight",
+            "limits: { requests_per_day: 100 }",
+            &[("prod", TIGHT, "")],
+        );
+        let store = format!(
+            "workers: 1\nstore: {{ redis: '{}', timeout: 5s }}",
+            redis.url()
+        );
         let gateway = Gateway::with(&catalog).server(&store).upstream(redis.port);
         let gateway = gateway
             .env("LD_PRELOAD", library.to_str().unwrap())
@@ -1409,15 +2017,26 @@ fn a_clock_that_goes_through_many_dates_and_back_counts_each_once() {
             .await;
         comes(&gateway, "up").await;
         let key = "{portcullis:tight}:caller:tight";
-        let agree =
-            |used: u64| (limits(&gateway, "requests_per_day") == ("all instances".to_owned(), used)).then_some(());
+        let agree = |used: u64| {
+            (limits(&gateway, "requests_per_day") == ("all instances".to_owned(), used))
+                .then_some(())
+        };
         // Seven dates with a request more on each, upwards.
         for day in 0..7 {
             set_clock(&shift, day * DAY);
             for _ in 0..=day {
-                assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+                assert_eq!(
+                    gateway
+                        .raw(crate::support::client::post_as(TIGHT, &chat("m")))
+                        .await
+                        .status,
+                    200
+                );
             }
-            eventually("the date has its own", || agree(u64::try_from(day).unwrap() + 1)).await;
+            eventually("the date has its own", || {
+                agree(u64::try_from(day).unwrap() + 1)
+            })
+            .await;
         }
         let all = 1 + 2 + 3 + 4 + 5 + 6 + 7;
         // Back on the first one all later ones count too, and on each on the way up that and those
@@ -1430,7 +2049,10 @@ fn a_clock_that_goes_through_many_dates_and_back_counts_each_once() {
             set_clock(&shift, day * DAY);
             let own = u64::try_from(day).unwrap() + 1;
             eventually("the date has its own again", || agree(own)).await;
-            eventually("and so has the part", || (redis.used(key).1[0][0] == own).then_some(())).await;
+            eventually("and so has the part", || {
+                (redis.used(key).1[0][0] == own).then_some(())
+            })
+            .await;
         }
     });
 }
@@ -1441,22 +2063,45 @@ fn a_clock_that_goes_through_many_dates_and_back_counts_each_once() {
 fn what_is_too_much_only_as_estimated_passes_alone_over_all_gateways() {
     run(async {
         let redis = Redis::start();
-        let two = Instance::two(&redis, &key("tokens_per_minute: 100, requests_per_minute: 9")).await;
-        let large = Ask { tokens: 1_000, usd: Usd(0), sure: spent(50, 0) };
+        let two = Instance::two(
+            &redis,
+            &key("tokens_per_minute: 100, requests_per_minute: 9"),
+        )
+        .await;
+        let large = Ask {
+            tokens: 1_000,
+            usd: Usd(0),
+            sure: spent(50, 0),
+        };
         let first = two[0].admitted(large).await;
         let refused = two[1].refused(large).await;
         assert!(
-            refused.over.estimated && refused.over.wait.is_some_and(|wait| wait <= Duration::from_secs(60)),
+            refused.over.estimated
+                && refused
+                    .over
+                    .wait
+                    .is_some_and(|wait| wait <= Duration::from_secs(60)),
             "{refused:?}"
         );
-        assert_eq!(two[1].refused(ask(101, 0)).await.over.wait, None, "who asks for more itself never passes");
+        assert_eq!(
+            two[1].refused(ask(101, 0)).await.over.wait,
+            None,
+            "who asks for more itself never passes"
+        );
         first.settle(spent(0, 0), calendar::now());
         agrees(&redis, "key", "acme/prod", &two).await;
-        two[1].admitted(large).await.settle(spent(99, 0), calendar::now());
+        two[1]
+            .admitted(large)
+            .await
+            .settle(spent(99, 0), calendar::now());
         agrees(&redis, "key", "acme/prod", &two).await;
         let refused = two[0].refused(ask(2, 0)).await;
         assert!(
-            !refused.over.estimated && refused.over.wait.is_some_and(|wait| wait <= Duration::from_secs(60)),
+            !refused.over.estimated
+                && refused
+                    .over
+                    .wait
+                    .is_some_and(|wait| wait <= Duration::from_secs(60)),
             "{refused:?}"
         );
     });
@@ -1469,8 +2114,11 @@ fn each_trouble_is_told_once_with_what_to_do_until_it_is_over() {
         let redis = Redis::start();
         let mock = Mock::start().await;
         mock.always(Script::answer("a"));
-        let catalog =
-            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let catalog = Files::over(&mock).caller_with(
+            "tight",
+            "limits: { requests_per_day: 1000 }",
+            &[("prod", TIGHT, "")],
+        );
         let gateway = gateway(&catalog, &redis, "timeout: 5s").await;
         comes(&gateway, "up").await;
         gateway.logged("is up and decides").await;
@@ -1482,13 +2130,31 @@ fn each_trouble_is_told_once_with_what_to_do_until_it_is_over() {
             command.exec(&mut redis.connection()).expect("it is done");
         };
         let troubles: [(&[&str], &str, &[&str]); 3] = [
-            (&["CONFIG", "SET", "maxmemory", "1mb"], "raise its `maxmemory`", &["CONFIG", "SET", "maxmemory", "0"]),
-            (&["REPLICAOF", "127.0.0.1", "1"], "`store.redis` must be the primary", &["REPLICAOF", "NO", "ONE"]),
-            (&["SCRIPT", "FLUSH"], "Portcullis loads them again", &["PING"]),
+            (
+                &["CONFIG", "SET", "maxmemory", "1mb"],
+                "raise its `maxmemory`",
+                &["CONFIG", "SET", "maxmemory", "0"],
+            ),
+            (
+                &["REPLICAOF", "127.0.0.1", "1"],
+                "`store.redis` must be the primary",
+                &["REPLICAOF", "NO", "ONE"],
+            ),
+            (
+                &["SCRIPT", "FLUSH"],
+                "Portcullis loads them again",
+                &["PING"],
+            ),
         ];
         for (number, (fault, advice, cure)) in troubles.into_iter().enumerate() {
             command(fault);
-            assert_eq!(gateway.raw(crate::support::client::post_as(TIGHT, &chat("m"))).await.status, 200);
+            assert_eq!(
+                gateway
+                    .raw(crate::support::client::post_as(TIGHT, &chat("m")))
+                    .await
+                    .status,
+                200
+            );
             gateway.logged(advice).await;
             if number < 2 {
                 let told = || {
@@ -1503,9 +2169,16 @@ fn each_trouble_is_told_once_with_what_to_do_until_it_is_over() {
             command(cure);
             comes(&gateway, "up").await;
             assert_eq!(gateway.status()["store"]["error"], Value::Null);
-            eventually("it says so", || (gateway.log().matches("is back after").count() == number + 1).then_some(()))
-                .await;
-            assert_eq!(gateway.log().matches("is unavailable: ").count(), number + 1, "{}", gateway.log());
+            eventually("it says so", || {
+                (gateway.log().matches("is back after").count() == number + 1).then_some(())
+            })
+            .await;
+            assert_eq!(
+                gateway.log().matches("is unavailable: ").count(),
+                number + 1,
+                "{}",
+                gateway.log()
+            );
         }
     });
 }
@@ -1515,14 +2188,27 @@ fn a_gateway_that_waits_for_another_says_for_whom_and_how_long() {
     run_within(Duration::from_secs(120), async {
         let redis = Redis::start();
         let mock = Mock::start().await;
-        let catalog =
-            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let catalog = Files::over(&mock).caller_with(
+            "tight",
+            "limits: { requests_per_day: 1000 }",
+            &[("prod", TIGHT, "")],
+        );
         let gateway = gateway(&catalog, &redis, "instances: 2, timeout: 5s").await;
         let line = gateway.logged("answers, but only 1 of 2 gateways").await;
-        assert!(line.contains(" s at most, this gateway uses its own counts, and 1/2 of each limit"), "{line}");
+        assert!(
+            line.contains(" s at most, this gateway uses its own counts, and 1/2 of each limit"),
+            "{line}"
+        );
         comes(&gateway, "up").await;
-        gateway.logged("is up and decides over limits for 1 of 2 gateways").await;
-        assert_eq!(gateway.log().matches("the store redis").count(), 2, "{}", gateway.log());
+        gateway
+            .logged("is up and decides over limits for 1 of 2 gateways")
+            .await;
+        assert_eq!(
+            gateway.log().matches("the store redis").count(),
+            2,
+            "{}",
+            gateway.log()
+        );
     });
 }
 
@@ -1533,11 +2219,20 @@ fn a_store_that_is_too_slow_from_the_start_is_told_of() {
         let slow = Slow::to(redis.port).await;
         slow.by(Duration::from_millis(50));
         let mock = Mock::start().await;
-        let catalog =
-            Files::over(&mock).caller_with("tight", "limits: { requests_per_day: 1000 }", &[("prod", TIGHT, "")]);
+        let catalog = Files::over(&mock).caller_with(
+            "tight",
+            "limits: { requests_per_day: 1000 }",
+            &[("prod", TIGHT, "")],
+        );
         let store = format!("store: {{ redis: 'redis://{}' }}", slow.address);
-        let gateway = Gateway::with(&catalog).server(&store).upstream(slow.address.port()).start().await;
-        gateway.logged("it does not answer within 20ms (`store.timeout`)").await;
+        let gateway = Gateway::with(&catalog)
+            .server(&store)
+            .upstream(slow.address.port())
+            .start()
+            .await;
+        gateway
+            .logged("it does not answer within 20ms (`store.timeout`)")
+            .await;
         assert_eq!(gateway.status()["store"]["state"], "down");
     });
 }

@@ -7,13 +7,17 @@ use std::time::{Duration, Instant};
 use crate::support::folder::Folder;
 use crate::support::gateway::{free_port, ready};
 use crate::support::script::finish;
-use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat_stream, eventually, run};
+use crate::support::{
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat_stream, eventually, run,
+};
 
 /// Returns the next message.
 fn heard(socket: &UnixDatagram) -> String {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut buffer = [0; 4096];
-    let length = socket.recv(&mut buffer).expect("a message for the service manager");
+    let length = socket
+        .recv(&mut buffer)
+        .expect("a message for the service manager");
     String::from_utf8(buffer[..length].to_vec()).expect("text")
 }
 
@@ -29,14 +33,24 @@ fn said(socket: &UnixDatagram) -> String {
 
 /// Returns a socket with the name that `NOTIFY_SOCKET` has for it.
 fn socket(is_abstract: bool) -> (UnixDatagram, String) {
-    let name = format!("portcullis-test-{}-{}", std::process::id(), free_port().port());
+    let name = format!(
+        "portcullis-test-{}-{}",
+        std::process::id(),
+        free_port().port()
+    );
     if is_abstract {
         let address = SocketAddr::from_abstract_name(&name).unwrap();
-        return (UnixDatagram::bind_addr(&address).unwrap(), format!("@{name}"));
+        return (
+            UnixDatagram::bind_addr(&address).unwrap(),
+            format!("@{name}"),
+        );
     }
     // The name of a socket has at most 107 bytes, so it lies in the system's folder.
     let path = std::env::temp_dir().join(name);
-    (UnixDatagram::bind(&path).unwrap(), path.to_str().unwrap().to_owned())
+    (
+        UnixDatagram::bind(&path).unwrap(),
+        path.to_str().unwrap().to_owned(),
+    )
 }
 
 #[test]
@@ -45,17 +59,36 @@ fn a_service_manager_hears_that_the_process_serves_and_that_it_stops() {
         run(async move {
             let (socket, name) = socket(is_abstract);
             let (mock, gate) = (Mock::start().await, Gate::new());
-            mock.always(Script::sse().words(0..1).wait(&gate).words(1..3).event(finish("stop")).done());
+            mock.always(
+                Script::sse()
+                    .words(0..1)
+                    .wait(&gate)
+                    .words(1..3)
+                    .event(finish("stop"))
+                    .done(),
+            );
             let setup = Gateway::with(Catalog::over(&mock)).env("NOTIFY_SOCKET", &name);
             let mut gateway = setup.server("drain: { grace: 20s }").start().await;
             assert_eq!(said(&socket), "READY=1\nSTATUS=serving 1 model, catalog 1");
-            assert_eq!(gateway.admin("/readyz").0, 200, "READY=1 comes when it serves");
-            gateway.swap(Catalog::over(&mock).model("other", &["a"])).await;
+            assert_eq!(
+                gateway.admin("/readyz").0,
+                200,
+                "READY=1 comes when it serves"
+            );
+            gateway
+                .swap(Catalog::over(&mock).model("other", &["a"]))
+                .await;
             assert_eq!(said(&socket), "STATUS=serving 2 models, catalog 2");
             let (mut stream, mut head) = gateway.open(&chat_stream("m")).await;
-            eventually("it runs", || (gateway.status()["exchanges"] == 1).then_some(())).await;
+            eventually("it runs", || {
+                (gateway.status()["exchanges"] == 1).then_some(())
+            })
+            .await;
             gateway.signal("TERM");
-            assert_eq!(said(&socket), "STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000\nSTATUS=stopping");
+            assert_eq!(
+                said(&socket),
+                "STOPPING=1\nEXTEND_TIMEOUT_USEC=30000000\nSTATUS=stopping"
+            );
             assert_eq!(said(&socket), "STATUS=stopping: 1 exchange runs");
             gate.open();
             stream.rest(&mut head).await;
@@ -72,14 +105,20 @@ fn a_watchdog_is_fed_while_the_process_serves_and_drains() {
         let mock = Mock::start().await;
         mock.always(Script::sse().words(0..2).stall());
         let start = Instant::now();
-        let setup = Gateway::with(Catalog::over(&mock)).env("NOTIFY_SOCKET", &name).env("WATCHDOG_USEC", "200000");
+        let setup = Gateway::with(Catalog::over(&mock))
+            .env("NOTIFY_SOCKET", &name)
+            .env("WATCHDOG_USEC", "200000");
         let mut gateway = setup.server("drain: { grace: 5s }").start().await;
         assert!(heard(&socket).starts_with("READY=1\n"));
         for _ in 0..5 {
             assert_eq!(heard(&socket), "WATCHDOG=1");
         }
         // Since before the first: on a busy machine the others may wait in the socket already.
-        assert!(start.elapsed() >= Duration::from_millis(400), "{:?}", start.elapsed());
+        assert!(
+            start.elapsed() >= Duration::from_millis(400),
+            "{:?}",
+            start.elapsed()
+        );
         let (_stream, _head) = gateway.open(&chat_stream("m")).await;
         gateway.signal("TERM");
         while !heard(&socket).starts_with("STOPPING=1\n") {}
@@ -95,14 +134,22 @@ fn a_watchdog_is_fed_while_the_process_serves_and_drains() {
 fn a_service_manager_that_cannot_be_reached_is_no_obstacle() {
     run(async {
         let mock = Mock::start().await;
-        for (name, log) in
-            [("/does/not/exist", "could not be told"), ("vsock:2:1234", "the socket must begin with / or @")]
-        {
-            let mut gateway = Gateway::with(Catalog::over(&mock)).env("NOTIFY_SOCKET", name).start().await;
+        for (name, log) in [
+            ("/does/not/exist", "could not be told"),
+            ("vsock:2:1234", "the socket must begin with / or @"),
+        ] {
+            let mut gateway = Gateway::with(Catalog::over(&mock))
+                .env("NOTIFY_SOCKET", name)
+                .start()
+                .await;
             gateway.logged(log).await;
             gateway.signal("TERM");
             assert_eq!(gateway.exit(PATIENCE).code(), Some(0));
-            assert_eq!(gateway.log().matches("NOTIFY_SOCKET").count(), 1, "it is logged once");
+            assert_eq!(
+                gateway.log().matches("NOTIFY_SOCKET").count(),
+                1,
+                "it is logged once"
+            );
         }
     });
 }
@@ -115,19 +162,29 @@ fn ready_asks_the_admin_listener_of_the_folder_or_a_url() {
         callers.port(),
         admin.port()
     );
-    let folder = Folder::new(&[("server.yaml", &server), ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n")]);
+    let folder = Folder::new(&[
+        ("server.yaml", &server),
+        ("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n"),
+    ]);
     let conf = folder.path().to_str().unwrap().to_owned();
     let ready_of = |arguments: &[&str]| {
         let ran = folder.run(&[&["ready"], arguments].concat());
         (ran.status.code(), ran.stdout, ran.stderr)
     };
     let (code, _, why) = ready_of(&["--conf", &conf]);
-    assert!(code == Some(1) && why.contains("does not answer: Connection refused"), "{why}");
+    assert!(
+        code == Some(1) && why.contains("does not answer: Connection refused"),
+        "{why}"
+    );
     let mut process = folder.start(&["serve"]);
     ready(&mut process, admin).unwrap();
     let yes = (Some(0), "ready\n".to_owned(), String::new());
     assert_eq!(ready_of(&["--conf", &conf]), yes);
-    for url in [format!("http://{callers}"), format!("http://{callers}/readyz"), format!("http://{admin}/livez")] {
+    for url in [
+        format!("http://{callers}"),
+        format!("http://{callers}/readyz"),
+        format!("http://{admin}/livez"),
+    ] {
         assert_eq!(ready_of(&["--url", &url]), yes, "{url}");
     }
     for (url, expected) in [
@@ -136,7 +193,10 @@ fn ready_asks_the_admin_listener_of_the_folder_or_a_url() {
         (format!("http://me@{callers}"), "must begin with http://"),
     ] {
         let (code, said, why) = ready_of(&["--url", &url]);
-        assert!(code == Some(1) && said.is_empty() && why.contains(expected), "{url}: {said}{why}");
+        assert!(
+            code == Some(1) && said.is_empty() && why.contains(expected),
+            "{url}: {said}{why}"
+        );
     }
     // server.yaml is read once: an edit that has an error does not make the gateway unhealthy.
     for (edited, expected) in [
@@ -145,7 +205,11 @@ fn ready_asks_the_admin_listener_of_the_folder_or_a_url() {
         ("admin: [".to_owned(), false),
     ] {
         folder.write("server.yaml", &edited);
-        assert_eq!(ready_of(&["--conf", &conf]).0 == Some(0), expected, "{edited}");
+        assert_eq!(
+            ready_of(&["--conf", &conf]).0 == Some(0),
+            expected,
+            "{edited}"
+        );
     }
     assert!(process.exited().is_none());
 }

@@ -17,27 +17,48 @@ fn requests_through_tinyproxy_and_what_it_refuses() {
         let ca = Ca::new();
         let (mock, forbidden) = (Mock::h2(&ca.leaf()).await, Mock::h2(&ca.leaf()).await);
         let (_folder, _tinyproxy, port) = tinyproxy(mock.address().port());
-        let with = |user: &str| format!("proxy: \"http://{user}127.0.0.1:{port}\", tls: {{ ca: ca.pem }}");
+        let with =
+            |user: &str| format!("proxy: \"http://{user}127.0.0.1:{port}\", tls: {{ ca: ca.pem }}");
         let user = format!("ann:{MARK}@");
         let catalog = Catalog::new()
             .account_with("good", &mock, &with(&user))
             .account_with("wrong", &mock, &with("ann:other@"))
             .account_with("without", &mock, &with(""))
             .account_with("port", &forbidden, &with(&user));
-        let catalog = ["good", "wrong", "without", "port"].into_iter().fold(catalog, |all, id| all.model(id, &[id]));
-        let gateway = Gateway::with(catalog).file("ca.pem", ca.pem()).upstream(port).start().await;
+        let catalog = ["good", "wrong", "without", "port"]
+            .into_iter()
+            .fold(catalog, |all, id| all.model(id, &[id]));
+        let gateway = Gateway::with(catalog)
+            .file("ca.pem", ca.pem())
+            .upstream(port)
+            .start()
+            .await;
         for body in [chat("good"), chat_stream("good")] {
             let answer = gateway.post(&body).await;
-            assert_eq!(answer.status, 200, "{}\n{:?}", answer.text(), gateway.lines());
+            assert_eq!(
+                answer.status,
+                200,
+                "{}\n{:?}",
+                answer.text(),
+                gateway.lines()
+            );
         }
         assert_eq!((mock.count(), mock.connections()), (2, 1));
         let port_of_it = forbidden.address().port();
         for (model, told) in [
-            ("wrong", "refuses the user and the password in its URL".to_owned()),
-            ("without", "asks for a user and a password, and its URL has none".to_owned()),
+            (
+                "wrong",
+                "refuses the user and the password in its URL".to_owned(),
+            ),
+            (
+                "without",
+                "asks for a user and a password, and its URL has none".to_owned(),
+            ),
             (
                 "port",
-                format!("refuses to connect to localhost:{port_of_it}, as many proxies do for other ports than 443"),
+                format!(
+                    "refuses to connect to localhost:{port_of_it}, as many proxies do for other ports than 443"
+                ),
             ),
         ] {
             let answer = gateway.post(&chat(model)).await;
@@ -45,7 +66,10 @@ fn requests_through_tinyproxy_and_what_it_refuses() {
             let attempt = gateway.line_of(&answer).await["attempts"][0].clone();
             let detail = attempt["detail"].as_str().unwrap_or_default();
             assert_eq!(attempt["outcome"], json!("proxy"), "{model}: {attempt}");
-            assert!(detail.starts_with(&format!("the proxy http://127.0.0.1:{port} {told}")), "{model}: {detail}");
+            assert!(
+                detail.starts_with(&format!("the proxy http://127.0.0.1:{port} {told}")),
+                "{model}: {detail}"
+            );
         }
         assert_eq!((mock.count(), forbidden.count()), (2, 0));
         gateway.access_lines(5).await;
@@ -61,7 +85,11 @@ fn tinyproxy(allowed: u16) -> (Folder, Process, u16) {
     );
     folder.write("tinyproxy.conf", settings);
     let mut command = Command::new("tinyproxy");
-    let mut process = Process::spawn(command.args(["-d", "-c"]).arg(folder.path().join("tinyproxy.conf")));
+    let mut process = Process::spawn(
+        command
+            .args(["-d", "-c"])
+            .arg(folder.path().join("tinyproxy.conf")),
+    );
     let ready = |process: &mut Process| {
         let said = String::from_utf8_lossy(&process.stdout()).into_owned();
         assert!(
@@ -69,7 +97,11 @@ fn tinyproxy(allowed: u16) -> (Folder, Process, u16) {
             "tinyproxy (apt-get install tinyproxy-bin) does not run: {said}{}",
             process.stderr()
         );
-        if said.contains("Accepting connections") { Ok(()) } else { Err(said) }
+        if said.contains("Accepting connections") {
+            Ok(())
+        } else {
+            Err(said)
+        }
     };
     eventually_blocking("tinyproxy is ready", || ready(&mut process)).expect("it is");
     (folder, process, port)

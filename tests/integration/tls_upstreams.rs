@@ -10,7 +10,11 @@ use crate::support::{Catalog, Gateway, Mock, chat, chat_stream, run};
 
 /// The upstream over HTTP/1 or HTTP/2.
 async fn upstream(leaf: &Leaf, http2: bool) -> Mock {
-    if http2 { Mock::h2(leaf).await } else { Mock::tls(leaf).await }
+    if http2 {
+        Mock::h2(leaf).await
+    } else {
+        Mock::tls(leaf).await
+    }
 }
 
 fn here() -> [&'static str; 2] {
@@ -24,11 +28,22 @@ fn a_pinned_certificate_is_talked_to() {
             for authority in [false, true] {
                 let leaf = Ca::own(&here(), 2099, authority);
                 let mock = upstream(&leaf, http2).await;
-                let catalog = Catalog::new().account_with("a", &mock, "tls: { ca: pin.pem }").model("m", &["a"]);
-                let gateway = Gateway::with(catalog).file("pin.pem", &leaf.cert).start().await;
+                let catalog = Catalog::new()
+                    .account_with("a", &mock, "tls: { ca: pin.pem }")
+                    .model("m", &["a"]);
+                let gateway = Gateway::with(catalog)
+                    .file("pin.pem", &leaf.cert)
+                    .start()
+                    .await;
                 for body in [chat("m"), chat_stream("m")] {
                     let answer = gateway.post(&body).await;
-                    assert_eq!(answer.status, 200, "{}\n{:?}", answer.text(), gateway.lines());
+                    assert_eq!(
+                        answer.status,
+                        200,
+                        "{}\n{:?}",
+                        answer.text(),
+                        gateway.lines()
+                    );
                 }
                 assert_eq!((mock.count(), mock.request(0).await.http2), (2, http2));
                 gateway.access_lines(2).await;
@@ -49,8 +64,16 @@ struct Bad {
 fn bad() -> Vec<Bad> {
     let (ca, stranger, impostor) = (Ca::new(), Ca::named("a stranger"), Ca::new());
     let pinned = |leaf: &Leaf| leaf.cert.clone();
-    let (old, elsewhere) = (Ca::own(&here(), 2001, false), Ca::own(&["other.test", "more.test"], 2099, true));
-    let of = |what, shows, named, told| Bad { what, shows, named, told };
+    let (old, elsewhere) = (
+        Ca::own(&here(), 2001, false),
+        Ca::own(&["other.test", "more.test"], 2099, true),
+    );
+    let of = |what, shows, named, told| Bad {
+        what,
+        shows,
+        named,
+        told,
+    };
     vec![
         of(
             "another",
@@ -64,8 +87,18 @@ fn bad() -> Vec<Bad> {
             pinned(&Ca::own(&here(), 2099, true)),
             "is not the one in `tls.ca`",
         ),
-        of("signed-by-others", ca.leaf(), pinned(&Ca::own(&here(), 2099, false)), "is not the one in `tls.ca`"),
-        of("pinned-but-old", old.clone(), pinned(&old), "expired at 2001-01-01T00:00:00"),
+        of(
+            "signed-by-others",
+            ca.leaf(),
+            pinned(&Ca::own(&here(), 2099, false)),
+            "is not the one in `tls.ca`",
+        ),
+        of(
+            "pinned-but-old",
+            old.clone(),
+            pinned(&old),
+            "expired at 2001-01-01T00:00:00",
+        ),
         of(
             "pinned-but-elsewhere",
             elsewhere.clone(),
@@ -74,8 +107,18 @@ fn bad() -> Vec<Bad> {
         ),
         of("unknown", stranger.leaf(), ca.pem(), "UnknownIssuer"),
         of("impostor", impostor.leaf(), ca.pem(), "BadSignature"),
-        of("old", ca.expired(), ca.pem(), "expired at 2001-01-01T00:00:00"),
-        of("elsewhere", ca.leaf_for("other.test"), ca.pem(), "not valid for name localhost: it is for other.test"),
+        of(
+            "old",
+            ca.expired(),
+            ca.pem(),
+            "expired at 2001-01-01T00:00:00",
+        ),
+        of(
+            "elsewhere",
+            ca.leaf_for("other.test"),
+            ca.pem(),
+            "not valid for name localhost: it is for other.test",
+        ),
     ]
 }
 
@@ -88,12 +131,14 @@ fn whoever_is_not_believed_gets_no_byte_and_the_operator_the_reason() {
             let mut catalog = Catalog::new();
             for Bad { what, shows, .. } in &rows {
                 let mock = upstream(shows, http2).await;
-                catalog = catalog.account_with(what, &mock, &format!("tls: {{ ca: {what}.pem }}")).model(what, &[what]);
+                catalog = catalog
+                    .account_with(what, &mock, &format!("tls: {{ ca: {what}.pem }}"))
+                    .model(what, &[what]);
                 mocks.push(mock);
             }
-            let setup = rows
-                .iter()
-                .fold(Gateway::with(catalog), |setup, bad| setup.file(&format!("{}.pem", bad.what), &bad.named));
+            let setup = rows.iter().fold(Gateway::with(catalog), |setup, bad| {
+                setup.file(&format!("{}.pem", bad.what), &bad.named)
+            });
             let gateway = setup.start().await;
             let url = format!("http://{}/status", gateway.admin);
             for (Bad { what, told, .. }, mock) in rows.iter().zip(&mocks) {
@@ -105,11 +150,21 @@ fn whoever_is_not_believed_gets_no_byte_and_the_operator_the_reason() {
                     (Some("false"), None),
                     "{what}"
                 );
-                assert!(!answer.text().contains("certificate"), "the caller is not told: {}", answer.text());
+                assert!(
+                    !answer.text().contains("certificate"),
+                    "the caller is not told: {}",
+                    answer.text()
+                );
                 assert_eq!(mock.count(), 0, "{what}: a request has reached it");
                 let line = gateway.line_of(&answer).await;
                 let attempt = &line["attempts"][0];
-                assert_eq!((&attempt["outcome"], line["attempts"].as_array().map(Vec::len)), (&json!("tls"), Some(1)));
+                assert_eq!(
+                    (
+                        &attempt["outcome"],
+                        line["attempts"].as_array().map(Vec::len)
+                    ),
+                    (&json!("tls"), Some(1))
+                );
                 holds(what, "the access line", &attempt["detail"], told);
                 let logged = gateway.logged(&format!("account {what}: TLS failed")).await;
                 assert!(logged.contains(told), "no {told:?} in {logged}");
@@ -120,9 +175,17 @@ fn whoever_is_not_believed_gets_no_byte_and_the_operator_the_reason() {
                     .flatten()
                     .find(|account| account["id"] == *what)
                     .expect("it");
-                holds(what, "/status", &account["targets"][0]["last_failure"]["detail"], told);
+                holds(
+                    what,
+                    "/status",
+                    &account["targets"][0]["last_failure"]["detail"],
+                    told,
+                );
                 let (_, said) = explain(&gateway, &chat(what), &["--status", &url]);
-                assert!(said.replace('\n', " ").contains(told), "no {told:?} in {said}");
+                assert!(
+                    said.replace('\n', " ").contains(told),
+                    "no {told:?} in {said}"
+                );
             }
             gateway.access_lines(rows.len()).await;
         }
@@ -131,7 +194,10 @@ fn whoever_is_not_believed_gets_no_byte_and_the_operator_the_reason() {
 
 #[track_caller]
 fn holds(what: &str, place: &str, text: &Value, part: &str) {
-    assert!(text.as_str().is_some_and(|text| text.contains(part)), "{what}: no {part:?} in {place}: {text}");
+    assert!(
+        text.as_str().is_some_and(|text| text.contains(part)),
+        "{what}: no {part:?} in {place}: {text}"
+    );
 }
 
 /// Whoever has pinned a certificate has said whom to believe.
@@ -140,8 +206,8 @@ fn beside_a_pin_the_systems_authorities_do_not_count() {
     run(async {
         let (ca, pin) = (Ca::new(), Ca::own(&here(), 2099, false));
         let (signed, own) = (Mock::tls(&ca.leaf()).await, Mock::tls(&pin).await);
-        let store =
-            std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("system-{}.pem", std::process::id()));
+        let store = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("system-{}.pem", std::process::id()));
         std::fs::write(&store, ca.pem()).expect("a store of certificates");
         let catalog = Catalog::new()
             .account("system", &signed)
@@ -152,10 +218,19 @@ fn beside_a_pin_the_systems_authorities_do_not_count() {
             .model("beside", &["beside"])
             .model("pinned", &["pinned"])
             .model("both", &["both"]);
-        let setup =
-            Gateway::with(catalog).file("pin.pem", &pin.cert).file("both.pem", format!("{}{}", pin.cert, ca.pem()));
-        let gateway = setup.env("SSL_CERT_FILE", store.to_str().expect("a path")).start().await;
-        for (model, status) in [("system", 200), ("beside", 200), ("pinned", 502), ("both", 200)] {
+        let setup = Gateway::with(catalog)
+            .file("pin.pem", &pin.cert)
+            .file("both.pem", format!("{}{}", pin.cert, ca.pem()));
+        let gateway = setup
+            .env("SSL_CERT_FILE", store.to_str().expect("a path"))
+            .start()
+            .await;
+        for (model, status) in [
+            ("system", 200),
+            ("beside", 200),
+            ("pinned", 502),
+            ("both", 200),
+        ] {
             let answer = gateway.post(&chat(model)).await;
             assert_eq!(answer.status, status, "{model}: {}", answer.text());
         }
@@ -169,12 +244,22 @@ fn beside_a_pin_the_systems_authorities_do_not_count() {
 fn what_is_no_tls_is_told_as_that() {
     run(async {
         let mock = Mock::start().await;
-        mock.greet(crate::support::Script::new().raw("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n").close());
+        mock.greet(
+            crate::support::Script::new()
+                .raw("HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+                .close(),
+        );
         let base = mock.base_url().replace("http:", "https:");
-        let gateway = Gateway::start(Catalog::new().account_at("a", &base, "").model("m", &["a"])).await;
+        let gateway =
+            Gateway::start(Catalog::new().account_at("a", &base, "").model("m", &["a"])).await;
         let answer = gateway.post(&chat("m")).await;
         answer.is_error(502, "bad_upstream_response");
         assert_eq!(answer.field("x-should-retry"), Some("false"));
-        holds("no TLS", "the access line", &gateway.line().await["attempts"][0]["detail"], "does not speak TLS");
+        holds(
+            "no TLS",
+            "the access line",
+            &gateway.line().await["attempts"][0]["detail"],
+            "does not speak TLS",
+        );
     });
 }

@@ -23,9 +23,13 @@ impl Provider {
     async fn start(list: Script) -> Provider {
         let (mock, list) = (Mock::start().await, Arc::new(Mutex::new(list)));
         let of = list.clone();
-        mock.by(
-            move |request| if request.method == "GET" { of.lock().unwrap().clone() } else { Script::answer("hello") },
-        );
+        mock.by(move |request| {
+            if request.method == "GET" {
+                of.lock().unwrap().clone()
+            } else {
+                Script::answer("hello")
+            }
+        });
         Provider { mock, list }
     }
 
@@ -35,30 +39,58 @@ impl Provider {
 
     /// The requests for the list.
     fn fetches(&self) -> Vec<Request> {
-        self.mock.requests().into_iter().filter(|request| request.method == "GET").collect()
+        self.mock
+            .requests()
+            .into_iter()
+            .filter(|request| request.method == "GET")
+            .collect()
     }
 
     /// The models that were asked, by the provider's names.
     fn asked(&self) -> Vec<String> {
-        self.mock.requests().iter().filter(|request| request.method == "POST").map(Request::model).collect()
+        self.mock
+            .requests()
+            .iter()
+            .filter(|request| request.method == "POST")
+            .map(Request::model)
+            .collect()
     }
 }
 
 fn list(names: &[&str]) -> Script {
-    let data: Vec<Value> = names.iter().map(|name| json!({"id": name, "object": "model"})).collect();
+    let data: Vec<Value> = names
+        .iter()
+        .map(|name| json!({"id": name, "object": "model"}))
+        .collect();
     Script::json(200, &json!({"object": "list", "data": data}))
 }
 
 fn catalog(provider: &Provider) -> Catalog {
-    Catalog::new().account("a", &provider.mock).model_with("openai/*", &["a=*"], "price: { input: 1, output: 2 }")
+    Catalog::new().account("a", &provider.mock).model_with(
+        "openai/*",
+        &["a=*"],
+        "price: { input: 1, output: 2 }",
+    )
 }
 
 async fn ids(gateway: &Gateway, key: &str) -> Vec<String> {
     let bearer = format!("Bearer {key}");
-    let answer = gateway.raw(request("GET", "/v1/models", &[("authorization", &bearer)], b"")).await;
+    let answer = gateway
+        .raw(request(
+            "GET",
+            "/v1/models",
+            &[("authorization", &bearer)],
+            b"",
+        ))
+        .await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let data = answer.json()["data"].as_array().cloned().unwrap_or_default();
-    data.iter().map(|model| model["id"].as_str().unwrap_or_default().to_owned()).collect()
+    let data = answer.json()["data"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    data.iter()
+        .map(|model| model["id"].as_str().unwrap_or_default().to_owned())
+        .collect()
 }
 
 /// Waits until this is so.
@@ -68,7 +100,10 @@ async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Waits until the gateway has taken a list with so many names.
 async fn taken(gateway: &Gateway, names: u64) -> Value {
-    eventually("the list", || gateway.status()["accounts"][0]["list"]["names"] == names).await;
+    eventually("the list", || {
+        gateway.status()["accounts"][0]["list"]["names"] == names
+    })
+    .await;
     gateway.status()["accounts"][0]["list"].clone()
 }
 
@@ -81,21 +116,35 @@ async fn ask(gateway: &Gateway, key: &str, model: &str) -> Response {
 #[test]
 fn an_empty_list_takes_no_model_and_a_broken_name_only_itself() {
     run(async {
-        let odd = json!({"data": [{"id": "a"}, {"id": "LONE"}, {"id": "c"}]}).to_string().replace("LONE", "b\\ud800");
+        let odd = json!({"data": [{"id": "a"}, {"id": "LONE"}, {"id": "c"}]})
+            .to_string()
+            .replace("LONE", "b\\ud800");
         let provider = Provider::start(Script::text(200, "application/json", &odd)).await;
-        let gateway = Gateway::with(catalog(&provider)).server("model_lists: { refresh: 1s }").start().await;
+        let gateway = Gateway::with(catalog(&provider))
+            .server("model_lists: { refresh: 1s }")
+            .start()
+            .await;
         let known = taken(&gateway, 2).await;
         assert_eq!(
             (&known["left_out"], ids(&gateway, KEY).await),
             (&json!(1), vec!["openai/a".into(), "openai/c".into()])
         );
         provider.now_lists(list(&[]));
-        let failure = || gateway.status()["accounts"][0]["list"]["failure"].as_str().map(str::to_owned);
+        let failure = || {
+            gateway.status()["accounts"][0]["list"]["failure"]
+                .as_str()
+                .map(str::to_owned)
+        };
         let why = crate::support::eventually("the failure", failure).await;
         assert!(why.contains("an empty list"), "{why}");
         assert_eq!(ids(&gateway, KEY).await, ["openai/a", "openai/c"]);
         // It is one only if it lasts for ten seconds.
-        let problem = || gateway.status()["problems"].to_string().contains("list_failing").then_some(());
+        let problem = || {
+            gateway.status()["problems"]
+                .to_string()
+                .contains("list_failing")
+                .then_some(())
+        };
         crate::support::eventually_within(3 * PATIENCE, "the problem", problem).await;
     });
 }
@@ -103,7 +152,14 @@ fn an_empty_list_takes_no_model_and_a_broken_name_only_itself() {
 #[test]
 fn what_the_provider_lists_is_served() {
     run(async {
-        let provider = Provider::start(list(&["o3", "gpt-4o", "gpt-4o-mini", "own", "ft:gpt-4o:acme::1"])).await;
+        let provider = Provider::start(list(&[
+            "o3",
+            "gpt-4o",
+            "gpt-4o-mini",
+            "own",
+            "ft:gpt-4o:acme::1",
+        ]))
+        .await;
         let catalog = catalog(&provider)
             .model("openai/own", &["a=renamed"])
             .model_with("tuned/*", &["a=ft:*"], "price: { input: 1, output: 2 }")
@@ -111,12 +167,30 @@ fn what_the_provider_lists_is_served() {
             .caller("other", OTHER, "models: [\"openai/gpt-*\", \"tuned/*\"]");
         let gateway = Gateway::start(catalog).await;
         let told = taken(&gateway, 5).await;
-        assert_eq!((&told["failure"], &told["left_out"]), (&Value::Null, &json!(0)), "{told}");
+        assert_eq!(
+            (&told["failure"], &told["left_out"]),
+            (&Value::Null, &json!(0)),
+            "{told}"
+        );
         assert_eq!(
             ids(&gateway, KEY).await,
-            ["any", "openai/gpt-4o", "openai/gpt-4o-mini", "openai/o3", "openai/own", "tuned/gpt-4o:acme::1"]
+            [
+                "any",
+                "openai/gpt-4o",
+                "openai/gpt-4o-mini",
+                "openai/o3",
+                "openai/own",
+                "tuned/gpt-4o:acme::1"
+            ]
         );
-        assert_eq!(ids(&gateway, OTHER).await, ["openai/gpt-4o", "openai/gpt-4o-mini", "tuned/gpt-4o:acme::1"]);
+        assert_eq!(
+            ids(&gateway, OTHER).await,
+            [
+                "openai/gpt-4o",
+                "openai/gpt-4o-mini",
+                "tuned/gpt-4o:acme::1"
+            ]
+        );
         for (key, model, upstream) in [
             (KEY, "openai/gpt-4o", Some("gpt-4o")),
             (OTHER, "openai/gpt-4o", Some("gpt-4o")),
@@ -132,26 +206,54 @@ fn what_the_provider_lists_is_served() {
             let answer = ask(&gateway, key, model).await;
             match upstream {
                 Some(upstream) => {
-                    assert_eq!((answer.status, &answer.json()["model"]), (200, &json!(model)), "{}", answer.text());
-                    assert_eq!(provider.asked().last().map(String::as_str), Some(upstream), "{model}");
+                    assert_eq!(
+                        (answer.status, &answer.json()["model"]),
+                        (200, &json!(model)),
+                        "{}",
+                        answer.text()
+                    );
+                    assert_eq!(
+                        provider.asked().last().map(String::as_str),
+                        Some(upstream),
+                        "{model}"
+                    );
                 }
                 None => drop(answer.is_error(404, "model_not_found")),
             }
         }
         let one = gateway.get("/v1/models/openai/gpt-4o").await;
-        assert_eq!((one.status, &one.json()["id"]), (200, &json!("openai/gpt-4o")));
+        assert_eq!(
+            (one.status, &one.json()["id"]),
+            (200, &json!("openai/gpt-4o"))
+        );
         // The list was fetched once, with the account's credential and nothing else.
         let fetches = provider.fetches();
         assert_eq!(fetches.len(), 1);
         let key = format!("Bearer {ACCOUNT_KEY}");
-        assert_eq!((&*fetches[0].target, fetches[0].field("authorization")), ("/v1/models", Some(&*key)));
+        assert_eq!(
+            (&*fetches[0].target, fetches[0].field("authorization")),
+            ("/v1/models", Some(&*key))
+        );
         assert!(fetches[0].body.is_empty());
         // Lines and the ledger have the name, and metrics have the pattern.
         let lines = gateway.access_lines_at_least(9).await;
-        assert!(lines.iter().any(|line| line["model"] == "openai/gpt-4o" && line["outcome"] == "ok"));
+        assert!(
+            lines
+                .iter()
+                .any(|line| line["model"] == "openai/gpt-4o" && line["outcome"] == "ok")
+        );
         let metrics = gateway.metrics();
-        assert_eq!(metrics.sum("portcullis_requests_total", &[("model", "openai/*"), ("outcome", "ok")]), 2.0);
-        assert_eq!(metrics.sum("portcullis_requests_total", &[("model", "openai/gpt-4o")]), 0.0);
+        assert_eq!(
+            metrics.sum(
+                "portcullis_requests_total",
+                &[("model", "openai/*"), ("outcome", "ok")]
+            ),
+            2.0
+        );
+        assert_eq!(
+            metrics.sum("portcullis_requests_total", &[("model", "openai/gpt-4o")]),
+            0.0
+        );
         eventually("the rows", || {
             let (_, used) = gateway.admin("/usage?by=model&since=1d");
             used.contains("\"openai/gpt-4o\"")
@@ -171,32 +273,66 @@ fn a_list_outlives_a_failing_provider_and_a_restart() {
         taken(&gateway, 1).await;
         provider.now_lists(list(&["gpt-4o", "o3"]));
         taken(&gateway, 2).await;
-        assert_eq!(ids(&gateway, KEY).await, ["openai/gpt-4o", "openai/o3"], "a new list shows at once");
-        let cut = Script::new().head(200, &[("content-length", "1000")]).body("{\"data\":[]").close();
-        for broken in [Script::error(500, "down"), Script::text(200, "text/html", "<html>"), cut] {
+        assert_eq!(
+            ids(&gateway, KEY).await,
+            ["openai/gpt-4o", "openai/o3"],
+            "a new list shows at once"
+        );
+        let cut = Script::new()
+            .head(200, &[("content-length", "1000")])
+            .body("{\"data\":[]")
+            .close();
+        for broken in [
+            Script::error(500, "down"),
+            Script::text(200, "text/html", "<html>"),
+            cut,
+        ] {
             let fetched = provider.fetches().len();
             provider.now_lists(broken);
             eventually("a fetch", || provider.fetches().len() > fetched).await;
-            eventually("a failure", || !gateway.status()["accounts"][0]["list"]["failure"].is_null()).await;
+            eventually("a failure", || {
+                !gateway.status()["accounts"][0]["list"]["failure"].is_null()
+            })
+            .await;
             assert_eq!(ask(&gateway, KEY, "openai/o3").await.status, 200);
             provider.now_lists(list(&["gpt-4o", "o3"]));
-            eventually("it is mended", || gateway.status()["accounts"][0]["list"]["failure"].is_null()).await;
+            eventually("it is mended", || {
+                gateway.status()["accounts"][0]["list"]["failure"].is_null()
+            })
+            .await;
         }
         provider.now_lists(Script::error(500, "down"));
         gateway.crash_and_restart();
-        assert_eq!(ask(&gateway, KEY, "openai/o3").await.status, 200, "it comes from the disk");
+        assert_eq!(
+            ask(&gateway, KEY, "openai/o3").await.status,
+            200,
+            "it comes from the disk"
+        );
         assert_eq!(ids(&gateway, KEY).await, ["openai/gpt-4o", "openai/o3"]);
-        ask(&gateway, KEY, "openai/o4").await.is_error(404, "model_not_found");
+        ask(&gateway, KEY, "openai/o4")
+            .await
+            .is_error(404, "model_not_found");
         let (code, said) = explain(&gateway, &chat("openai/o3"), &[]);
-        assert!(code == Some(0) && said.contains("from the pattern \"openai/*\""), "{said}");
+        assert!(
+            code == Some(0) && said.contains("from the pattern \"openai/*\""),
+            "{said}"
+        );
         let (code, said) = explain(&gateway, &chat("openai/o4"), &[]);
-        assert!(code == Some(1) && said.contains("there is no model"), "{said}");
+        assert!(
+            code == Some(1) && said.contains("there is no model"),
+            "{said}"
+        );
         // The list of another address says nothing about this one.
         let other = Provider::start(Script::error(500, "down")).await;
         gateway.swap(self::catalog(&other)).await;
-        ask(&gateway, KEY, "openai/o3").await.is_error(503, "upstream_unavailable");
+        ask(&gateway, KEY, "openai/o3")
+            .await
+            .is_error(503, "upstream_unavailable");
         let (code, said) = explain(&gateway, &chat("openai/o3"), &[]);
-        assert!(code == Some(1) && said.contains("there is no list of its provider's models"), "{said}");
+        assert!(
+            code == Some(1) && said.contains("there is no list of its provider's models"),
+            "{said}"
+        );
     });
 }
 
@@ -205,20 +341,28 @@ fn names_wait_for_the_first_list() {
     run(async {
         let gate = Gate::new();
         let provider = Provider::start(Script::new().wait(&gate).and(list(&["gpt-4o"]))).await;
-        let catalog = catalog(&provider).model_with("any", &["a=rest"], "aliases: [\"*\"], catch_all: true").caller(
-            "other",
-            OTHER,
-            "models: [\"mine/*\"]",
-        );
+        let catalog = catalog(&provider)
+            .model_with("any", &["a=rest"], "aliases: [\"*\"], catch_all: true")
+            .caller("other", OTHER, "models: [\"mine/*\"]");
         let gateway = Gateway::start(catalog).await;
         let answer = ask(&gateway, KEY, "openai/gpt-4o").await;
         answer.is_error(503, "upstream_unavailable");
         assert_eq!(answer.field("retry-after"), Some("5"));
         assert_eq!(gateway.get("/v1/models/openai/gpt-4o").await.status, 503);
         assert_eq!(ids(&gateway, KEY).await, ["any"]);
-        ask(&gateway, OTHER, "openai/gpt-4o").await.is_error(404, "model_not_found");
-        assert_eq!(provider.asked(), [] as [String; 0], "nothing is passed blindly");
-        assert_eq!(ask(&gateway, KEY, "another").await.status, 200, "only names that match wait");
+        ask(&gateway, OTHER, "openai/gpt-4o")
+            .await
+            .is_error(404, "model_not_found");
+        assert_eq!(
+            provider.asked(),
+            [] as [String; 0],
+            "nothing is passed blindly"
+        );
+        assert_eq!(
+            ask(&gateway, KEY, "another").await.status,
+            200,
+            "only names that match wait"
+        );
         gate.open();
         taken(&gateway, 1).await;
         assert_eq!(ask(&gateway, KEY, "openai/gpt-4o").await.status, 200);
@@ -231,7 +375,14 @@ fn a_list_is_foreign_text() {
         let mut names: Vec<String> = (0..6_000).map(|n| format!("m-{n:04}")).collect();
         names.splice(
             0..0,
-            ["x".repeat(300), "a\nb".into(), "a b".into(), "../admin".into(), "a?b".into(), String::new()],
+            [
+                "x".repeat(300),
+                "a\nb".into(),
+                "a b".into(),
+                "../admin".into(),
+                "a?b".into(),
+                String::new(),
+            ],
         );
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let provider = Provider::start(list(&names)).await;
@@ -239,16 +390,25 @@ fn a_list_is_foreign_text() {
         assert_eq!(taken(&gateway, 5_000).await["left_out"], 1_006);
         assert_eq!(ids(&gateway, KEY).await.len(), 5_000);
         assert_eq!(ask(&gateway, KEY, "openai/m-4999").await.status, 200);
-        for model in
-            ["openai/m-5000", "openai/a b", "openai/../admin", "openai/", &format!("openai/{}", "x".repeat(300))]
-        {
-            ask(&gateway, KEY, model).await.is_error(404, "model_not_found");
+        for model in [
+            "openai/m-5000",
+            "openai/a b",
+            "openai/../admin",
+            "openai/",
+            &format!("openai/{}", "x".repeat(300)),
+        ] {
+            ask(&gateway, KEY, model)
+                .await
+                .is_error(404, "model_not_found");
         }
         // More than the bytes of a list is no list.
         let endless = json!({"data": [{"id": "x", "more": "y".repeat(9 << 20)}]});
         let endless = Provider::start(Script::json(200, &endless)).await;
         gateway.swap(self::catalog(&endless)).await;
-        eventually("a failure", || !gateway.status()["accounts"][0]["list"]["failure"].is_null()).await;
+        eventually("a failure", || {
+            !gateway.status()["accounts"][0]["list"]["failure"].is_null()
+        })
+        .await;
     });
 }
 
@@ -256,8 +416,7 @@ fn a_list_is_foreign_text() {
 fn limits_and_fallbacks_may_name_models_of_a_pattern() {
     run(async {
         let provider = Provider::start(list(&["gpt-4o", "o3"])).await;
-        let limits =
-            "model_limits: { openai/gpt-4o: { requests_per_minute: 1 }, openai/gone: { requests_per_minute: 1 } }";
+        let limits = "model_limits: { openai/gpt-4o: { requests_per_minute: 1 }, openai/gone: { requests_per_minute: 1 } }";
         let catalog = catalog(&provider)
             .account("down", &provider.mock)
             .model_with("m", &["down=broken"], "fallbacks: [openai/o3]")
@@ -265,17 +424,27 @@ fn limits_and_fallbacks_may_name_models_of_a_pattern() {
         provider.mock.on("broken", Script::error(500, "down"));
         let gateway = Gateway::start(catalog).await;
         taken(&gateway, 2).await;
-        assert_eq!(ids(&gateway, OTHER).await, ["m", "openai/gpt-4o", "openai/o3"]);
+        assert_eq!(
+            ids(&gateway, OTHER).await,
+            ["m", "openai/gpt-4o", "openai/o3"]
+        );
         assert_eq!(ask(&gateway, OTHER, "openai/gpt-4o").await.status, 200);
-        ask(&gateway, OTHER, "openai/gpt-4o").await.is_error(429, "rate_limit_exceeded");
+        ask(&gateway, OTHER, "openai/gpt-4o")
+            .await
+            .is_error(429, "rate_limit_exceeded");
         for _ in 0..2 {
             assert_eq!(ask(&gateway, OTHER, "openai/o3").await.status, 200);
         }
-        ask(&gateway, OTHER, "openai/gone").await.is_error(404, "model_not_found");
+        ask(&gateway, OTHER, "openai/gone")
+            .await
+            .is_error(404, "model_not_found");
         assert_eq!(ask(&gateway, KEY, "m").await.status, 200);
         assert_eq!(provider.asked().last().map(String::as_str), Some("o3"));
         assert_eq!(
-            gateway.metrics().sum("portcullis_requests_total", &[("model", "openai/*"), ("outcome", "ok")]),
+            gateway.metrics().sum(
+                "portcullis_requests_total",
+                &[("model", "openai/*"), ("outcome", "ok")]
+            ),
             3.0
         );
     });
@@ -284,7 +453,10 @@ fn limits_and_fallbacks_may_name_models_of_a_pattern() {
 #[test]
 fn a_limit_counts_whichever_pattern_has_the_model() {
     run(async {
-        let (few, all) = (Provider::start(list(&["gpt-4"])).await, Provider::start(list(&["gpt-4o"])).await);
+        let (few, all) = (
+            Provider::start(list(&["gpt-4"])).await,
+            Provider::start(list(&["gpt-4o"])).await,
+        );
         let limits = "model_limits: { openai/gpt-4o: { requests_per_minute: 1 } }";
         let catalog = Catalog::new()
             .account("a", &all.mock)
@@ -295,10 +467,18 @@ fn a_limit_counts_whichever_pattern_has_the_model() {
         let gateway = Gateway::start(catalog).await;
         let names = |n: usize| gateway.status()["accounts"][n]["list"]["names"].clone();
         eventually("the lists", || names(0) == 1 && names(1) == 1).await;
-        assert_eq!(ids(&gateway, OTHER).await, ["openai/gpt-4", "openai/gpt-4o"]);
+        assert_eq!(
+            ids(&gateway, OTHER).await,
+            ["openai/gpt-4", "openai/gpt-4o"]
+        );
         assert_eq!(ask(&gateway, OTHER, "openai/gpt-4o").await.status, 200);
-        ask(&gateway, OTHER, "openai/gpt-4o").await.is_error(429, "rate_limit_exceeded");
-        assert_eq!((all.asked(), few.asked().len()), (vec!["gpt-4o".to_owned()], 0));
+        ask(&gateway, OTHER, "openai/gpt-4o")
+            .await
+            .is_error(429, "rate_limit_exceeded");
+        assert_eq!(
+            (all.asked(), few.asked().len()),
+            (vec!["gpt-4o".to_owned()], 0)
+        );
     });
 }
 
@@ -323,7 +503,10 @@ fn a_list_of_nothing_takes_no_memory() {
     run(async {
         let hollow = format!("{{\"data\":[{}{{\"id\":\"x\"}}]}}", "{},".repeat(1_400_000));
         let provider = Provider::start(Script::text(200, "application/json", &hollow)).await;
-        let gateway = Gateway::with(catalog(&provider)).server("log: { level: info }").start().await;
+        let gateway = Gateway::with(catalog(&provider))
+            .server("log: { level: info }")
+            .start()
+            .await;
         taken(&gateway, 1).await;
         let peak = gateway.process.peak();
         assert!(peak < 96 * 1024, "{peak} KiB at most");
@@ -333,7 +516,10 @@ fn a_list_of_nothing_takes_no_memory() {
 #[test]
 fn accounts_with_one_credential_share_a_list_and_failures_are_of_one_model() {
     run(async {
-        let (provider, other) = (Provider::start(list(&["x", "y"])).await, Provider::start(list(&["x"])).await);
+        let (provider, other) = (
+            Provider::start(list(&["x", "y"])).await,
+            Provider::start(list(&["x"])).await,
+        );
         let catalog = Catalog::new()
             .account("a", &provider.mock)
             .account("b", &provider.mock)
@@ -341,31 +527,75 @@ fn accounts_with_one_credential_share_a_list_and_failures_are_of_one_model() {
             .model("all/*", &["a=*", "c=*"])
             .model("same/*", &["b=*"]);
         let gateway = Gateway::start(catalog).await;
-        eventually("the lists", || (0..3).all(|n| gateway.status()["accounts"][n]["list"]["names"].as_u64() > Some(0)))
-            .await;
+        eventually("the lists", || {
+            (0..3).all(|n| gateway.status()["accounts"][n]["list"]["names"].as_u64() > Some(0))
+        })
+        .await;
         assert_eq!((provider.fetches().len(), other.fetches().len()), (1, 1));
-        assert_eq!(ids(&gateway, KEY).await, ["all/x", "all/y", "same/x", "same/y"]);
-        provider.mock.on("x", Script::error(500, "down")).on("y", Script::error(500, "down"));
-        assert_eq!(ask(&gateway, KEY, "all/x").await.status, 200, "the second account lists it");
+        assert_eq!(
+            ids(&gateway, KEY).await,
+            ["all/x", "all/y", "same/x", "same/y"]
+        );
+        provider
+            .mock
+            .on("x", Script::error(500, "down"))
+            .on("y", Script::error(500, "down"));
+        assert_eq!(
+            ask(&gateway, KEY, "all/x").await.status,
+            200,
+            "the second account lists it"
+        );
         assert_eq!(other.asked(), ["x"]);
-        assert!(ask(&gateway, KEY, "all/y").await.status >= 500, "the second account does not list it");
+        assert!(
+            ask(&gateway, KEY, "all/y").await.status >= 500,
+            "the second account does not list it"
+        );
         assert_eq!(other.asked(), ["x"]);
         provider.mock.on("y", Script::answer("back"));
         for _ in 0..20 {
             ask(&gateway, KEY, "same/x").await;
         }
         let targets = gateway.status()["accounts"][1]["targets"].clone();
-        let of = |model: &str| targets.as_array().unwrap().iter().find(|target| target["model"] == model).cloned();
-        assert_ne!(of("x").expect("its health is known")["breaker"], "closed", "{targets}");
-        assert_eq!(ask(&gateway, KEY, "same/y").await.status, 200, "each model has a breaker of its own");
-        assert_eq!(gateway.metrics().sum("portcullis_target_state", &[("model", "x")]), 0.0);
+        let of = |model: &str| {
+            targets
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|target| target["model"] == model)
+                .cloned()
+        };
+        assert_ne!(
+            of("x").expect("its health is known")["breaker"],
+            "closed",
+            "{targets}"
+        );
+        assert_eq!(
+            ask(&gateway, KEY, "same/y").await.status,
+            200,
+            "each model has a breaker of its own"
+        );
+        assert_eq!(
+            gateway
+                .metrics()
+                .sum("portcullis_target_state", &[("model", "x")]),
+            0.0
+        );
         assert!(
             gateway.metrics().0.contains("portcullis_account_state"),
             "the metric of targets is of written models only"
         );
-        gateway.swap(Catalog::new().account("b", &provider.mock).model("same/*", &["b=*"])).await;
+        gateway
+            .swap(
+                Catalog::new()
+                    .account("b", &provider.mock)
+                    .model("same/*", &["b=*"]),
+            )
+            .await;
         let health = gateway.status()["accounts"][0]["targets"].to_string();
-        assert!(health.contains("mock_error"), "a reload forgets nothing: {health}");
+        assert!(
+            health.contains("mock_error"),
+            "a reload forgets nothing: {health}"
+        );
     });
 }
 
@@ -384,11 +614,20 @@ fn pages_are_followed() {
                 _ => Script::error(404, "no"),
             }
         });
-        let catalog = Catalog::new().account_with("a", &mock, "dialect: anthropic").model("claude-*", &["a"]);
+        let catalog = Catalog::new()
+            .account_with("a", &mock, "dialect: anthropic")
+            .model("claude-*", &["a"]);
         let gateway = Gateway::start(catalog).await;
         taken(&gateway, 3).await;
-        assert_eq!(ids(&gateway, KEY).await, ["claude-a", "claude-b", "claude-c"]);
-        assert!(mock.requests().iter().all(|request| request.field("anthropic-version").is_some()));
+        assert_eq!(
+            ids(&gateway, KEY).await,
+            ["claude-a", "claude-b", "claude-c"]
+        );
+        assert!(
+            mock.requests()
+                .iter()
+                .all(|request| request.field("anthropic-version").is_some())
+        );
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         assert_eq!(mock.count(), 3, "the next fetch is an hour later");
     });

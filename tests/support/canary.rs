@@ -19,7 +19,10 @@ pub fn check(whence: &str, text: &[u8]) -> Result<(), String> {
         None => Ok(()),
         Some(at) => {
             let around = &text[at.saturating_sub(200)..text.len().min(at + 80)];
-            Err(format!("a secret leaked into {whence}: …{}…", String::from_utf8_lossy(around)))
+            Err(format!(
+                "a secret leaked into {whence}: …{}…",
+                String::from_utf8_lossy(around)
+            ))
         }
     }
 }

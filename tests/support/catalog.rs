@@ -17,7 +17,11 @@ pub struct Catalog {
 impl Catalog {
     pub fn new() -> Self {
         let acme = caller("acme", "", &[("prod", KEY, "")]);
-        Catalog { accounts: Vec::new(), models: Vec::new(), callers: vec![acme] }
+        Catalog {
+            accounts: Vec::new(),
+            models: Vec::new(),
+            callers: vec![acme],
+        }
     }
 
     /// Makes the most common catalog: model `m` on account `a`.
@@ -29,7 +33,10 @@ impl Catalog {
     /// order.
     pub fn chain(mocks: &[&Mock]) -> Self {
         let ids = ["a", "b", "c", "d", "e", "f"];
-        let catalog = mocks.iter().zip(ids).fold(Self::new(), |catalog, (mock, id)| catalog.account(id, mock));
+        let catalog = mocks
+            .iter()
+            .zip(ids)
+            .fold(Self::new(), |catalog, (mock, id)| catalog.account(id, mock));
         catalog.model("m", &ids[..mocks.len()])
     }
 
@@ -43,10 +50,23 @@ impl Catalog {
     }
 
     pub fn account_at(mut self, id: &str, base_url: &str, more: &str) -> Self {
-        let has_key = ["key:", "aws:", "service_account:"].iter().any(|word| more.contains(word));
-        let key = if has_key { String::new() } else { format!(", key: \"{ACCOUNT_KEY}\"") };
-        let dialect = if more.contains("dialect:") { "" } else { "dialect: openai, " };
-        self.accounts.push(format!("{id}: {{ {dialect}base_url: \"{base_url}\"{key}{} }}", comma(more)));
+        let has_key = ["key:", "aws:", "service_account:"]
+            .iter()
+            .any(|word| more.contains(word));
+        let key = if has_key {
+            String::new()
+        } else {
+            format!(", key: \"{ACCOUNT_KEY}\"")
+        };
+        let dialect = if more.contains("dialect:") {
+            ""
+        } else {
+            "dialect: openai, "
+        };
+        self.accounts.push(format!(
+            "{id}: {{ {dialect}base_url: \"{base_url}\"{key}{} }}",
+            comma(more)
+        ));
         self
     }
 
@@ -61,13 +81,20 @@ impl Catalog {
             None => format!("{{ account: {target} }}"),
         });
         let targets = targets.collect::<Vec<_>>().join(", ");
-        self.models.push(format!("\"{id}\": {{ targets: [{targets}]{} }}", comma(more)));
+        self.models.push(format!(
+            "\"{id}\": {{ targets: [{targets}]{} }}",
+            comma(more)
+        ));
         self
     }
 
     /// Adds a model with these targets, each written as YAML.
     pub fn model_of(mut self, id: &str, targets: &[&str], more: &str) -> Self {
-        self.models.push(format!("\"{id}\": {{ targets: [{}]{} }}", targets.join(", "), comma(more)));
+        self.models.push(format!(
+            "\"{id}\": {{ targets: [{}]{} }}",
+            targets.join(", "),
+            comma(more)
+        ));
         self
     }
 
@@ -97,7 +124,11 @@ impl Default for Catalog {
 
 impl Display for Catalog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (section, entries) in [("accounts", &self.accounts), ("models", &self.models), ("callers", &self.callers)] {
+        for (section, entries) in [
+            ("accounts", &self.accounts),
+            ("models", &self.models),
+            ("callers", &self.callers),
+        ] {
             if entries.is_empty() {
                 writeln!(f, "{section}: {{}}")?;
                 continue;
@@ -112,11 +143,17 @@ impl Display for Catalog {
 }
 
 fn caller(id: &str, more: &str, keys: &[(&str, &str, &str)]) -> String {
-    let keys = keys.iter().map(|(name, key, more)| format!("{name}: {{ hash: \"{}\"{} }}", hash(key), comma(more)));
+    let keys = keys
+        .iter()
+        .map(|(name, key, more)| format!("{name}: {{ hash: \"{}\"{} }}", hash(key), comma(more)));
     let keys = keys.collect::<Vec<_>>().join(", ");
     format!("{id}: {{ keys: {{ {keys} }}{} }}", comma(more))
 }
 
 fn comma(more: &str) -> String {
-    if more.is_empty() { String::new() } else { format!(", {more}") }
+    if more.is_empty() {
+        String::new()
+    } else {
+        format!(", {more}")
+    }
 }

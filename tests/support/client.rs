@@ -25,7 +25,11 @@ pub fn chat_stream(model: &str) -> Value {
 /// Returns the bytes of a request. `host` is filled in, and `content-length` if there is a body.
 pub fn request(method: &str, target: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {target} HTTP/1.1\r\n");
-    let has = |wanted: &str| fields.iter().any(|(name, _)| name.eq_ignore_ascii_case(wanted));
+    let has = |wanted: &str| {
+        fields
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case(wanted))
+    };
     if !has("host") {
         head.push_str("host: gateway.test\r\n");
     }
@@ -46,8 +50,16 @@ pub fn post(body: &Value) -> Vec<u8> {
 
 pub fn post_as(key: &str, body: &Value) -> Vec<u8> {
     let bearer = format!("Bearer {key}");
-    let fields = [("authorization", bearer.as_str()), ("content-type", "application/json")];
-    request("POST", "/v1/chat/completions", &fields, body.to_string().as_bytes())
+    let fields = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+    ];
+    request(
+        "POST",
+        "/v1/chat/completions",
+        &fields,
+        body.to_string().as_bytes(),
+    )
 }
 
 /// The end of a body.
@@ -88,7 +100,8 @@ impl Response {
 
     #[track_caller]
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e} in {self:?} {}", self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|e| panic!("{e} in {self:?} {}", self.text()))
     }
 
     /// Fails unless this is a standard error with this status and code, complete, and with a
@@ -96,16 +109,39 @@ impl Response {
     #[track_caller]
     pub fn is_error(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", self.text());
-        assert!(self.field("x-request-id").is_some(), "no x-request-id in {:?}", self.fields);
-        assert_eq!(self.field("content-type"), Some("application/json"), "{:?}", self.fields);
+        assert!(
+            self.field("x-request-id").is_some(),
+            "no x-request-id in {:?}",
+            self.fields
+        );
+        assert_eq!(
+            self.field("content-type"),
+            Some("application/json"),
+            "{:?}",
+            self.fields
+        );
         let body = self.json();
         let error = &body["error"];
-        let keys: Vec<_> = error.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+        let keys: Vec<_> = error
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(key, _)| key.as_str())
+            .collect();
         for key in ["message", "type", "param", "code"] {
             assert!(keys.contains(&key), "no {key:?} in {body}");
         }
-        assert!(error["message"].as_str().is_some_and(|text| !text.is_empty()), "{body}");
-        let expected = if code.is_empty() { Value::Null } else { Value::from(code) };
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|text| !text.is_empty()),
+            "{body}"
+        );
+        let expected = if code.is_empty() {
+            Value::Null
+        } else {
+            Value::from(code)
+        };
         assert_eq!(error["code"], expected, "{body}");
         error.clone()
     }
@@ -113,23 +149,34 @@ impl Response {
     /// Returns the data of all events in the body.
     pub fn events(&self) -> Vec<String> {
         let text = self.text();
-        let blocks = text.split("\n\n").filter_map(|block| block.strip_prefix("data: "));
+        let blocks = text
+            .split("\n\n")
+            .filter_map(|block| block.strip_prefix("data: "));
         blocks.map(ToOwned::to_owned).collect()
     }
 
     /// Returns the text of choice 0, from the events or from the whole answer.
     pub fn content(&self) -> String {
         if self.field("content-type") == Some("application/json") {
-            return self.json()["choices"][0]["message"]["content"].as_str().unwrap_or_default().to_owned();
+            return self.json()["choices"][0]["message"]["content"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned();
         }
-        self.events().iter().map(|event| content_of(event)).collect()
+        self.events()
+            .iter()
+            .map(|event| content_of(event))
+            .collect()
     }
 }
 
 /// Returns the text in one chunk.
 pub fn content_of(event: &str) -> String {
     let chunk: Value = serde_json::from_str(event).unwrap_or_default();
-    chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned()
+    chunk["choices"][0]["delta"]["content"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// A server-sent event as it came.
@@ -161,14 +208,21 @@ pub struct Connection {
 
 impl Connection {
     pub async fn plain(address: SocketAddr, ledger: Option<Ledger>) -> Self {
-        let tcp = TcpStream::connect(address).await.expect("the gateway accepts");
+        let tcp = TcpStream::connect(address)
+            .await
+            .expect("the gateway accepts");
         let _ = tcp.set_nodelay(true);
         Self::over(Io::Tcp(tcp), ledger)
     }
 
     pub async fn tls(address: SocketAddr, ca: &Ca, alpn: &[&str], ledger: Option<Ledger>) -> Self {
-        let tcp = TcpStream::connect(address).await.expect("the gateway accepts");
-        Self::over(tls::connect(tcp, ca, alpn).await.expect("a TLS handshake"), ledger)
+        let tcp = TcpStream::connect(address)
+            .await
+            .expect("the gateway accepts");
+        Self::over(
+            tls::connect(tcp, ca, alpn).await.expect("a TLS handshake"),
+            ledger,
+        )
     }
 
     pub fn over(io: Io, ledger: Option<Ledger>) -> Self {
@@ -193,7 +247,8 @@ impl Connection {
         let caller = std::panic::Location::caller();
         async move {
             let response = self.try_response("GET").await;
-            response.unwrap_or_else(|| panic!("the connection ended without an answer, at {caller}"))
+            response
+                .unwrap_or_else(|| panic!("the connection ended without an answer, at {caller}"))
         }
     }
 
@@ -214,7 +269,12 @@ impl Connection {
         let mut informational = Vec::new();
         loop {
             let head = self.wire.head().await?;
-            let status: u16 = head.start.split(' ').nth(1).and_then(|s| s.parse().ok()).expect("a status");
+            let status: u16 = head
+                .start
+                .split(' ')
+                .nth(1)
+                .and_then(|s| s.parse().ok())
+                .expect("a status");
             if (100..200).contains(&status) && status != 101 {
                 informational.push(status);
                 continue;
@@ -227,7 +287,14 @@ impl Connection {
                 ledger.head(&head.fields);
             }
             let at = Instant::now();
-            return Some(Response { status, fields: head.fields, body: Vec::new(), end: None, informational, at });
+            return Some(Response {
+                status,
+                fields: head.fields,
+                body: Vec::new(),
+                end: None,
+                informational,
+                at,
+            });
         }
     }
 
@@ -257,7 +324,11 @@ impl Connection {
             },
             Framing::None => End::Whole,
         };
-        response.end = Some(if self.wire.broken && end != End::Whole { End::Reset } else { end });
+        response.end = Some(if self.wire.broken && end != End::Whole {
+            End::Reset
+        } else {
+            end
+        });
         if let Some(ledger) = &self.ledger {
             ledger.note(&response.body, None);
         }
@@ -288,7 +359,9 @@ impl Connection {
                     continue;
                 }
                 let data = block.trim_end().strip_prefix("data: ");
-                let data = data.unwrap_or_else(|| panic!("an event that is more than data: {block:?}")).to_owned();
+                let data = data
+                    .unwrap_or_else(|| panic!("an event that is more than data: {block:?}"))
+                    .to_owned();
                 return Some(Event { data, at: now });
             }
             let piece = self.piece(response).await?;

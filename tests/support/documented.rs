@@ -17,11 +17,26 @@ pub struct Field {
 }
 
 const fn always(name: &'static str, example: &'static str, meaning: &'static str) -> Field {
-    Field { name, when: "", example, meaning }
+    Field {
+        name,
+        when: "",
+        example,
+        meaning,
+    }
 }
 
-const fn only(name: &'static str, when: &'static str, example: &'static str, meaning: &'static str) -> Field {
-    Field { name, when, example, meaning }
+const fn only(
+    name: &'static str,
+    when: &'static str,
+    example: &'static str,
+    meaning: &'static str,
+) -> Field {
+    Field {
+        name,
+        when,
+        example,
+        meaning,
+    }
 }
 
 #[rustfmt::skip]
@@ -94,9 +109,15 @@ pub const ATTEMPT: &[Field] = &[
 /// The outcomes of requests.
 pub const OUTCOMES: &[(&str, &str)] = &[
     ("ok", "The caller got a whole answer."),
-    ("refused", "The request is at fault, or names something that is not there."),
+    (
+        "refused",
+        "The request is at fault, or names something that is not there.",
+    ),
     ("unauthorized", "There is no good key."),
-    ("limited", "A limit of the caller's has no room: `limited_by` names it."),
+    (
+        "limited",
+        "A limit of the caller's has no room: `limited_by` names it.",
+    ),
     (
         "no_capacity",
         "The gateway has no room, its store or its ledger does not answer, or no account can take the request.",
@@ -104,7 +125,10 @@ pub const OUTCOMES: &[(&str, &str)] = &[
     ("unsupported", "No target can do what the request asks for."),
     ("upstream_error", "The upstream failed."),
     ("upstream_timeout", "The upstream was too slow."),
-    ("upstream_cut", "The upstream ended in the middle of the answer."),
+    (
+        "upstream_cut",
+        "The upstream ended in the middle of the answer.",
+    ),
     ("client_left", "The caller left."),
     ("shutdown", "The process ended first."),
     ("internal", "A fault of Portcullis."),
@@ -115,9 +139,18 @@ pub const ATTEMPT_OUTCOMES: &[(&str, &str)] = &[
     ("ok", "It answered."),
     ("unreachable", "There was no connection."),
     ("connect_timeout", "`timeouts.connect` was over."),
-    ("proxy", "The account's proxy gave no connection: `detail` has its host and the reason."),
-    ("tls", "TLS failed, such as for a certificate that is not good."),
-    ("send_timeout", "The upstream did not take the request in time."),
+    (
+        "proxy",
+        "The account's proxy gave no connection: `detail` has its host and the reason.",
+    ),
+    (
+        "tls",
+        "TLS failed, such as for a certificate that is not good.",
+    ),
+    (
+        "send_timeout",
+        "The upstream did not take the request in time.",
+    ),
     ("reset", "The connection broke."),
     ("first_byte_timeout", "`timeouts.first_byte` was over."),
     ("first_token_timeout", "`timeouts.first_token` was over."),
@@ -125,24 +158,51 @@ pub const ATTEMPT_OUTCOMES: &[(&str, &str)] = &[
     ("total_timeout", "`timeouts.total` was over."),
     ("slower", "Another attempt began to answer first."),
     ("not_needed", "Another attempt has decided."),
-    ("declined", "The model refused to answer, and another model was asked (`fallbacks_on.refusal`)."),
+    (
+        "declined",
+        "The model refused to answer, and another model was asked (`fallbacks_on.refusal`).",
+    ),
     ("nonsense", "The answer cannot be understood."),
-    ("broken_call", "The answer calls a tool with broken JSON (`on_broken_call: error`)."),
+    (
+        "broken_call",
+        "The answer calls a tool with broken JSON (`on_broken_call: error`).",
+    ),
     ("cut", "The answer ended in its middle."),
-    ("error_in_answer", "There was an error inside a 200 or inside a stream."),
-    ("status", "A status of 500 or above, or another one that may pass, such as 408."),
+    (
+        "error_in_answer",
+        "There was an error inside a 200 or inside a stream.",
+    ),
+    (
+        "status",
+        "A status of 500 or above, or another one that may pass, such as 408.",
+    ),
     ("rate_limited", "429."),
     (
         "overloaded",
         "The provider has no room, whoever asks: 529, a 503 that says so, or such an error inside a 200 or a stream.",
     ),
-    ("credential", "The account's credential or money: 401, 402, `insufficient_quota`."),
-    ("refused", "403, 404, another status from 400 on, or a redirect."),
-    ("callers_fault", "The upstream finds fault with the request itself."),
+    (
+        "credential",
+        "The account's credential or money: 401, 402, `insufficient_quota`.",
+    ),
+    (
+        "refused",
+        "403, 404, another status from 400 on, or a redirect.",
+    ),
+    (
+        "callers_fault",
+        "The upstream finds fault with the request itself.",
+    ),
     ("no_room", "`limits.buffered_total` is used up."),
-    ("no_descriptors", "The gateway has no [file descriptor](../operate.md#file-descriptors) for a connection."),
+    (
+        "no_descriptors",
+        "The gateway has no [file descriptor](../operate.md#file-descriptors) for a connection.",
+    ),
     ("client_left", "The caller left."),
-    ("given_up", "The caller left before the first byte, after much more than the account's usual time."),
+    (
+        "given_up",
+        "The caller left before the first byte, after much more than the account's usual time.",
+    ),
     ("shutdown", "The process ended first."),
     ("internal", "A fault of Portcullis."),
 ];
@@ -159,12 +219,23 @@ pub fn check_line(line: &Value) -> Result<(), String> {
 }
 
 fn fields(written: &Value, table: &[Field]) -> Result<(), String> {
-    let object = written.as_object().ok_or_else(|| format!("{written} is no object"))?;
-    let unknown = object.keys().find(|name| table.iter().all(|field| field.name != *name));
-    let missing = table.iter().find(|field| field.when.is_empty() && !object.contains_key(field.name));
+    let object = written
+        .as_object()
+        .ok_or_else(|| format!("{written} is no object"))?;
+    let unknown = object
+        .keys()
+        .find(|name| table.iter().all(|field| field.name != *name));
+    let missing = table
+        .iter()
+        .find(|field| field.when.is_empty() && !object.contains_key(field.name));
     match (unknown, missing) {
-        (Some(name), _) => Err(format!("the book does not name the field {name:?} of the access line: {written}")),
-        (_, Some(field)) => Err(format!("the book names the field {:?}, which is not in {written}", field.name)),
+        (Some(name), _) => Err(format!(
+            "the book does not name the field {name:?} of the access line: {written}"
+        )),
+        (_, Some(field)) => Err(format!(
+            "the book names the field {:?}, which is not in {written}",
+            field.name
+        )),
         (None, None) => Ok(()),
     }
 }
@@ -192,7 +263,13 @@ const fn metric(
     help: &'static str,
     more: &'static str,
 ) -> Metric {
-    Metric { name, kind, labels, help, more }
+    Metric {
+        name,
+        kind,
+        labels,
+        help,
+        more,
+    }
 }
 
 #[rustfmt::skip]
@@ -259,21 +336,41 @@ pub const METRICS: &[Metric] = &[
 pub fn check_metrics(text: &str) -> Result<(), String> {
     let mut present: Option<&Metric> = None;
     for line in text.lines() {
-        if let Some((family, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
-            let is_it = |metric: &&Metric| metric.name == family || metric.name.strip_suffix("_total") == Some(family);
-            let metric = METRICS.iter().find(is_it).ok_or_else(|| format!("the book does not name {family}"))?;
+        if let Some((family, help)) = line
+            .strip_prefix("# HELP ")
+            .and_then(|rest| rest.split_once(' '))
+        {
+            let is_it = |metric: &&Metric| {
+                metric.name == family || metric.name.strip_suffix("_total") == Some(family)
+            };
+            let metric = METRICS
+                .iter()
+                .find(is_it)
+                .ok_or_else(|| format!("the book does not name {family}"))?;
             if metric.help != help.trim_end_matches('.') {
-                return Err(format!("the help of {family} is {help:?}, and the book says {:?}", metric.help));
+                return Err(format!(
+                    "the help of {family} is {help:?}, and the book says {:?}",
+                    metric.help
+                ));
             }
             present = Some(metric);
-        } else if let Some((_, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.rsplit_once(' ')) {
+        } else if let Some((_, kind)) = line
+            .strip_prefix("# TYPE ")
+            .and_then(|rest| rest.rsplit_once(' '))
+        {
             let metric = present.ok_or("a type without a help")?;
             if metric.kind != kind {
-                return Err(format!("{} is a {kind}, and the book says {}", metric.name, metric.kind));
+                return Err(format!(
+                    "{} is a {kind}, and the book says {}",
+                    metric.name, metric.kind
+                ));
             }
         } else if !line.starts_with('#') {
             let metric = present.ok_or("a sample without a help")?;
-            let labels: Vec<String> = labels(line).into_iter().filter(|label| label != "le").collect();
+            let labels: Vec<String> = labels(line)
+                .into_iter()
+                .filter(|label| label != "le")
+                .collect();
             if labels != metric.labels {
                 return Err(format!(
                     "{} has the labels {labels:?}, and the book says {:?}",
@@ -288,9 +385,14 @@ pub fn check_metrics(text: &str) -> Result<(), String> {
 /// Returns the names of a sample's labels.
 fn labels(sample: &str) -> Vec<String> {
     let sample = sample.replace("\\\\", "").replace("\\\"", "");
-    let Some((_, rest)) = sample.split_once('{') else { return Vec::new() };
+    let Some((_, rest)) = sample.split_once('{') else {
+        return Vec::new();
+    };
     let outside = rest.split('"').step_by(2);
-    outside.filter_map(|piece| piece.trim_start_matches(',').strip_suffix('=')).map(str::to_owned).collect()
+    outside
+        .filter_map(|piece| piece.trim_start_matches(',').strip_suffix('='))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// A header and its meaning.
@@ -417,8 +519,14 @@ pub const ANSWERED: &[Header] = &[
 pub const PROXY: &[Header] = &[
     ("host", "Sent: the host and the port of `base_url`."),
     ("user-agent", "Sent: `portcullis/` and its version."),
-    ("proxy-authorization", "Sent: the user and the password in the proxy's URL, as `Basic`."),
-    ("proxy-authenticate", "Read of a 407: whether the proxy takes `Basic`."),
+    (
+        "proxy-authorization",
+        "Sent: the user and the password in the proxy's URL, as `Basic`.",
+    ),
+    (
+        "proxy-authenticate",
+        "Read of a 407: whether the proxy takes `Basic`.",
+    ),
 ];
 
 /// The further headers that the admin listener reads and writes.
@@ -445,9 +553,15 @@ pub const ADMIN: &[Header] = &[
 
 /// Compares the head of an answer with the table.
 pub fn check_head(fields: &[(String, String)]) -> Result<(), String> {
-    let known = |name: &str| ANSWERED.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+    let known = |name: &str| {
+        ANSWERED
+            .iter()
+            .any(|(known, _)| known.eq_ignore_ascii_case(name))
+    };
     match fields.iter().find(|(name, _)| !known(name)) {
-        Some((name, _)) => Err(format!("the book does not name the header {name} of an answer")),
+        Some((name, _)) => Err(format!(
+            "the book does not name the header {name} of an answer"
+        )),
         None => Ok(()),
     }
 }

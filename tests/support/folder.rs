@@ -24,8 +24,10 @@ impl Folder {
     pub fn new(files: &[(&str, &str)]) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            Folder(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("folder-{}-{number}", std::process::id())));
+        let folder = Folder(
+            Path::new(env!("CARGO_TARGET_TMPDIR"))
+                .join(format!("folder-{}-{number}", std::process::id())),
+        );
         std::fs::create_dir_all(&folder.0).expect("a folder for the test");
         for (path, text) in files {
             folder.write(path, text);
@@ -41,15 +43,22 @@ impl Folder {
         let path = self.0.join(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         std::fs::write(&path, text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("permissions");
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600))
+            .expect("permissions");
     }
 
     /// Starts `portcullis` with these arguments and leaves it running. The folder is given as
     /// `--conf` for the commands that take it.
     pub fn start(&self, arguments: &[&str]) -> Process {
         let mut command = Command::new(BINARY);
-        command.args(arguments).env_remove("RUST_BACKTRACE").current_dir(&self.0);
-        if ["serve", "check", "explain", "usage"].iter().any(|with| arguments.first() == Some(with)) {
+        command
+            .args(arguments)
+            .env_remove("RUST_BACKTRACE")
+            .current_dir(&self.0);
+        if ["serve", "check", "explain", "usage"]
+            .iter()
+            .any(|with| arguments.first() == Some(with))
+        {
             command.arg("--conf").arg(&self.0);
         }
         Process::spawn(&mut command)
@@ -59,11 +68,18 @@ impl Folder {
     pub fn run(&self, arguments: &[&str]) -> Ran {
         let mut process = self.start(arguments);
         let ended = process.wait(PATIENCE * SLOWER);
-        let status = ended.unwrap_or_else(|| panic!("{arguments:?} does not end: {}", process.stderr()));
-        let ran =
-            Ran { status, stdout: String::from_utf8_lossy(&process.stdout()).into_owned(), stderr: process.stderr() };
-        canary::check("its output", format!("{}{}", ran.stdout, ran.stderr).as_bytes())
-            .expect("no secret in any output");
+        let status =
+            ended.unwrap_or_else(|| panic!("{arguments:?} does not end: {}", process.stderr()));
+        let ran = Ran {
+            status,
+            stdout: String::from_utf8_lossy(&process.stdout()).into_owned(),
+            stderr: process.stderr(),
+        };
+        canary::check(
+            "its output",
+            format!("{}{}", ran.stdout, ran.stderr).as_bytes(),
+        )
+        .expect("no secret in any output");
         ran
     }
 }
@@ -76,6 +92,12 @@ impl Drop for Folder {
 
 /// Waits until a process has logged this text.
 pub fn logged(process: &Process, text: &str) {
-    let look = || if process.stderr().contains(text) { Ok(()) } else { Err(process.stderr()) };
+    let look = || {
+        if process.stderr().contains(text) {
+            Ok(())
+        } else {
+            Err(process.stderr())
+        }
+    };
     eventually_blocking(&format!("{text:?} in its log"), look).expect("it is logged");
 }

@@ -12,7 +12,11 @@ use super::Script;
 /// Writes one event: its type and its payload.
 pub fn event(kind: &str, payload: &str) -> Vec<u8> {
     frame(
-        &[(":message-type", "event"), (":event-type", kind), (":content-type", "application/json")],
+        &[
+            (":message-type", "event"),
+            (":event-type", kind),
+            (":content-type", "application/json"),
+        ],
         payload.as_bytes(),
     )
 }
@@ -20,15 +24,24 @@ pub fn event(kind: &str, payload: &str) -> Vec<u8> {
 /// Writes an exception, which ends the stream.
 pub fn exception(kind: &str, payload: &str) -> Vec<u8> {
     frame(
-        &[(":message-type", "exception"), (":exception-type", kind), (":content-type", "application/json")],
+        &[
+            (":message-type", "exception"),
+            (":exception-type", kind),
+            (":content-type", "application/json"),
+        ],
         payload.as_bytes(),
     )
 }
 
 /// Writes a stream of Bedrock's `invoke`: Anthropic's events, each in base64 in a frame.
 pub fn invoked(events: &[Value]) -> Script {
-    let head = Script::new()
-        .head(200, &[("content-type", "application/vnd.amazon.eventstream"), ("transfer-encoding", "chunked")]);
+    let head = Script::new().head(
+        200,
+        &[
+            ("content-type", "application/vnd.amazon.eventstream"),
+            ("transfer-encoding", "chunked"),
+        ],
+    );
     let bytes: Vec<u8> = events.iter().flat_map(chunk).collect();
     // However it is cut.
     head.slices(bytes, 50, Duration::ZERO).end()
@@ -36,7 +49,10 @@ pub fn invoked(events: &[Value]) -> Script {
 
 /// Writes one event of Anthropic's, as `invoke` sends it.
 pub fn chunk(data: &Value) -> Vec<u8> {
-    event("chunk", &json!({"bytes": STANDARD.encode(data.to_string()), "p": "abc"}).to_string())
+    event(
+        "chunk",
+        &json!({"bytes": STANDARD.encode(data.to_string()), "p": "abc"}).to_string(),
+    )
 }
 
 /// Writes any frame.
@@ -60,6 +76,14 @@ pub fn frame(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
 }
 
 fn crc32(bytes: &[u8]) -> u32 {
-    let step = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
-    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
+    let step = |crc: u32| {
+        if crc & 1 == 1 {
+            crc >> 1 ^ 0xEDB8_8320
+        } else {
+            crc >> 1
+        }
+    };
+    !bytes.iter().fold(!0, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc))
+    })
 }

@@ -113,7 +113,11 @@ impl Setup {
         let place = Place::new(&self);
         let mut process = place.spawn(&self);
         let status = process.wait(PATIENCE).expect("it refuses to serve");
-        let output = format!("{}{}", String::from_utf8_lossy(&process.stdout()), process.stderr());
+        let output = format!(
+            "{}{}",
+            String::from_utf8_lossy(&process.stdout()),
+            process.stderr()
+        );
         canary::check("its output", output.as_bytes()).expect("no secret in any output");
         place.remove();
         (status, output)
@@ -136,10 +140,19 @@ impl Place {
         let test = std::thread::current().name().unwrap_or("test").to_owned();
         let is_relative = test.starts_with("relative::");
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}-{}-{number}", test.replace("::", "-"), std::process::id());
+        let name = format!(
+            "{}-{}-{number}",
+            test.replace("::", "-"),
+            std::process::id()
+        );
         let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let listeners = setup.listeners.iter().map(|_| free_port()).collect();
-        let place = Place { dir, listeners, admin: free_port(), is_relative };
+        let place = Place {
+            dir,
+            listeners,
+            admin: free_port(),
+            is_relative,
+        };
         place.write(setup);
         place
     }
@@ -157,15 +170,28 @@ impl Place {
             server.push_str(&format!("  - {{ address: \"{address}\"{comma}{more} }}\n"));
         }
         let ours = [
-            ("admin", format!("admin: {{ address: \"{}\" }}\n", self.admin)),
+            (
+                "admin",
+                format!("admin: {{ address: \"{}\" }}\n", self.admin),
+            ),
             ("workers", "workers: 2\n".to_owned()),
             // The log has its lowest level, so that every test looks for secrets in everything that
             // can be logged.
-            ("log", "log: { format: json, level: trace, access: stdout }\n".to_owned()),
-            ("ledger", format!("ledger: {{ path: {:?} }}\n", self.dir.join("ledger.sqlite"))),
+            (
+                "log",
+                "log: { format: json, level: trace, access: stdout }\n".to_owned(),
+            ),
+            (
+                "ledger",
+                format!("ledger: {{ path: {:?} }}\n", self.dir.join("ledger.sqlite")),
+            ),
         ];
         for (key, line) in ours {
-            if !setup.server.lines().any(|l| l.starts_with(&format!("{key}:"))) {
+            if !setup
+                .server
+                .lines()
+                .any(|l| l.starts_with(&format!("{key}:")))
+            {
                 server.push_str(&line);
             }
         }
@@ -182,14 +208,27 @@ impl Place {
 
     fn spawn(&self, setup: &Setup) -> Process {
         let both = setup.open_files.map(|most| format!("ulimit -n {most}; "));
-        let soft = setup.soft_open_files.map(|most| format!("ulimit -S -n {most}; "));
-        let disk = setup.full_disk.map(|blocks| format!("trap '' XFSZ; ulimit -S -f {blocks}; "));
+        let soft = setup
+            .soft_open_files
+            .map(|most| format!("ulimit -S -n {most}; "));
+        let disk = setup
+            .full_disk
+            .map(|blocks| format!("trap '' XFSZ; ulimit -S -f {blocks}; "));
         let limit = both.or(soft).unwrap_or_default() + &disk.unwrap_or_default();
         let script = format!("{limit}exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
-        let conf = if self.is_relative { PathBuf::from("conf") } else { self.conf() };
-        command.args(["-c", &script, BINARY, "serve", "--conf"]).arg(conf).current_dir(&self.dir);
-        command.env("RUST_BACKTRACE", "1").envs(setup.env.iter().cloned());
+        let conf = if self.is_relative {
+            PathBuf::from("conf")
+        } else {
+            self.conf()
+        };
+        command
+            .args(["-c", &script, BINARY, "serve", "--conf"])
+            .arg(conf)
+            .current_dir(&self.dir);
+        command
+            .env("RUST_BACKTRACE", "1")
+            .envs(setup.env.iter().cloned());
         Process::spawn(&mut command)
     }
 
@@ -281,7 +320,13 @@ impl Gateway {
 
     /// Opens a new TLS connection to the listener of this number.
     pub async fn connect_tls(&self, listener: usize, ca: &Ca, alpn: &[&str]) -> Connection {
-        Connection::tls(self.listeners[listener], ca, alpn, Some(self.ledger.clone())).await
+        Connection::tls(
+            self.listeners[listener],
+            ca,
+            alpn,
+            Some(self.ledger.clone()),
+        )
+        .await
     }
 
     /// Opens a new HTTP/2 connection without TLS to the listener of this number.
@@ -301,7 +346,13 @@ impl Gateway {
 
     pub async fn get(&self, target: &str) -> Response {
         let bearer = format!("Bearer {KEY}");
-        self.raw(client::request("GET", target, &[("authorization", &bearer)], b"")).await
+        self.raw(client::request(
+            "GET",
+            target,
+            &[("authorization", &bearer)],
+            b"",
+        ))
+        .await
     }
 
     /// Sends any bytes on a connection of their own, and reads the one answer to them.
@@ -314,7 +365,10 @@ impl Gateway {
     /// Sends a chat completion and reads the head of its answer.
     pub async fn open(&self, body: &Value) -> (Connection, Response) {
         let mut connection = self.connect().await;
-        assert!(connection.send(client::post(body)).await, "the request was taken");
+        assert!(
+            connection.send(client::post(body)).await,
+            "the request was taken"
+        );
         let head = connection.head().await.expect("a head");
         (connection, head)
     }
@@ -326,8 +380,13 @@ impl Gateway {
     pub fn lines(&self) -> Vec<Line> {
         let text = [self.earlier.clone(), self.process.stdout()].concat();
         // The text after the last line end is still being written.
-        let whole = text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
-        let lines = text[..whole].split(|b| *b == b'\n').filter(|line| !line.is_empty());
+        let whole = text
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map_or(0, |at| at + 1);
+        let lines = text[..whole]
+            .split(|b| *b == b'\n')
+            .filter(|line| !line.is_empty());
         let parse = |line| {
             serde_json::from_slice(line)
                 .unwrap_or_else(|e| panic!("{e} in access line {}", String::from_utf8_lossy(line)))
@@ -348,14 +407,20 @@ impl Gateway {
 
     /// Returns the access lines when there are at least `wanted` of them.
     pub async fn access_lines_at_least(&self, wanted: usize) -> Vec<Line> {
-        eventually(&format!("{wanted} access lines"), || Some(self.lines()).filter(|lines| lines.len() >= wanted)).await
+        eventually(&format!("{wanted} access lines"), || {
+            Some(self.lines()).filter(|lines| lines.len() >= wanted)
+        })
+        .await
     }
 
     /// Returns all access lines when that of this answer is among them.
     pub async fn lines_after(&self, answer: &Response) -> Vec<Line> {
         let id = answer.field("x-request-id").expect("x-request-id");
         let has = |lines: &[Line]| lines.iter().any(|line| line["request_id"] == id);
-        eventually("the access line of that answer", || Some(self.lines()).filter(|lines| has(lines))).await
+        eventually("the access line of that answer", || {
+            Some(self.lines()).filter(|lines| has(lines))
+        })
+        .await
     }
 
     /// Returns the only access line.
@@ -366,7 +431,11 @@ impl Gateway {
     /// Returns the access line of this answer.
     pub async fn line_of(&self, answer: &Response) -> Line {
         let id = answer.field("x-request-id").expect("a request id");
-        let line = || self.lines().into_iter().find(|line| line["request_id"] == id);
+        let line = || {
+            self.lines()
+                .into_iter()
+                .find(|line| line["request_id"] == id)
+        };
         eventually(&format!("the access line of {id}"), line).await
     }
 
@@ -377,7 +446,12 @@ impl Gateway {
 
     /// Waits until the text is in the log, and returns its line.
     pub async fn logged(&self, text: &str) -> String {
-        let line = || self.log().lines().find(|line| line.contains(text)).map(ToOwned::to_owned);
+        let line = || {
+            self.log()
+                .lines()
+                .find(|line| line.contains(text))
+                .map(ToOwned::to_owned)
+        };
         eventually(&format!("{text:?} in the log"), line).await
     }
 
@@ -389,7 +463,9 @@ impl Gateway {
     /// Closes the breakers of an account, for the next case that uses it.
     pub fn reset(&self, account: &str) {
         let key = format!("authorization: Bearer {ADMIN_KEY}\r\n");
-        let request = format!("POST /accounts/{account}/reset HTTP/1.1\r\nhost: x\r\n{key}connection: close\r\n\r\n");
+        let request = format!(
+            "POST /accounts/{account}/reset HTTP/1.1\r\nhost: x\r\n{key}connection: close\r\n\r\n"
+        );
         let mut stream = std::net::TcpStream::connect(self.admin).expect("the admin listener");
         stream.write_all(request.as_bytes()).expect("sent");
         let mut answer = String::new();
@@ -408,8 +484,10 @@ impl Gateway {
 
     /// Waits until nothing is in flight.
     pub async fn idle(&self) {
-        eventually("nothing in flight", || (self.metrics().sum("portcullis_in_flight", &[]) == 0.0).then_some(()))
-            .await;
+        eventually("nothing in flight", || {
+            (self.metrics().sum("portcullis_in_flight", &[]) == 0.0).then_some(())
+        })
+        .await;
     }
 
     pub fn rss(&self) -> u64 {
@@ -430,7 +508,10 @@ impl Gateway {
     pub async fn swap(&self, catalog: impl Display) {
         let before = self.generation();
         self.write_catalog(catalog);
-        eventually("the new catalog serves", || (self.generation() > before).then_some(())).await;
+        eventually("the new catalog serves", || {
+            (self.generation() > before).then_some(())
+        })
+        .await;
     }
 
     pub fn generation(&self) -> u64 {
@@ -443,8 +524,10 @@ impl Gateway {
 
     /// Waits for an end that the test has caused.
     pub fn exit(&mut self, within: Duration) -> ExitStatus {
-        let status =
-            self.process.wait(within).unwrap_or_else(|| panic!("it still runs after {within:?}\n{}", self.tail()));
+        let status = self
+            .process
+            .wait(within)
+            .unwrap_or_else(|| panic!("it still runs after {within:?}\n{}", self.tail()));
         self.ended = true;
         status
     }
@@ -474,13 +557,25 @@ impl Gateway {
     fn tail(&self) -> String {
         let out = String::from_utf8_lossy(&self.process.stdout()).into_owned();
         let last = |text: &str, n: usize| {
-            text.lines().rev().take(n).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n")
+            text.lines()
+                .rev()
+                .take(n)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .rev()
+                .collect::<Vec<_>>()
+                .join("\n")
         };
-        format!("--- its log ends:\n{}\n--- its access lines end:\n{}", last(&self.log(), 40), last(&out, 10))
+        format!(
+            "--- its log ends:\n{}\n--- its access lines end:\n{}",
+            last(&self.log(), 40),
+            last(&out, 10)
+        )
     }
 
     fn check(&mut self) -> Result<(), String> {
-        let json = !self.setup.server.contains("access:") && !self.setup.server.contains("format: text");
+        let json =
+            !self.setup.server.contains("access:") && !self.setup.server.contains("format: text");
         if !self.ended {
             eventually_blocking("at the end of the test", || self.check_idle(json))?;
             let metrics = self.admin("/metrics").1;
@@ -499,47 +594,72 @@ impl Gateway {
         }
         canary::check("its stdout", &self.process.stdout())?;
         canary::check("its log", self.process.stderr().as_bytes())?;
-        self.ledger.check(if json { Some(self.lines()) } else { None })
+        self.ledger
+            .check(if json { Some(self.lines()) } else { None })
     }
 
     /// Checks that nothing is left of what the test did.
     fn check_idle(&self, json: bool) -> Result<(), String> {
-        let metrics = Metrics(get(self.admin, "/metrics").map_err(|e| format!("/metrics: {e}"))?.1);
+        let metrics = Metrics(
+            get(self.admin, "/metrics")
+                .map_err(|e| format!("/metrics: {e}"))?
+                .1,
+        );
         let in_flight = metrics.sum("portcullis_in_flight", &[]);
         if in_flight != 0.0 {
             return Err(format!("{in_flight} still in flight"));
         }
-        let status = get(self.admin, "/status").map_err(|e| format!("/status: {e}"))?.1;
+        let status = get(self.admin, "/status")
+            .map_err(|e| format!("/status: {e}"))?
+            .1;
         let status: Value = serde_json::from_str(&status).map_err(|e| format!("/status: {e}"))?;
         if status["exchanges"] != 0 {
             return Err(format!("{} exchanges are not settled", status["exchanges"]));
         }
-        let (counted, lines) = (metrics.sum("portcullis_requests_total", &[]) as usize, self.process.stdout());
+        let (counted, lines) = (
+            metrics.sum("portcullis_requests_total", &[]) as usize,
+            self.process.stdout(),
+        );
         let lines = lines.iter().filter(|b| **b == b'\n').count();
         if json && counted != lines {
-            return Err(format!("{counted} exchanges are counted and {lines} access lines are written"));
+            return Err(format!(
+                "{counted} exchanges are counted and {lines} access lines are written"
+            ));
         }
         let open = self.process.descriptors();
         let ours = |local: &SocketAddr| {
-            local.port() == self.admin.port() || self.listeners.iter().any(|l| l.port() == local.port())
+            local.port() == self.admin.port()
+                || self.listeners.iter().any(|l| l.port() == local.port())
         };
         for (local, remote) in &open.connections {
             if ours(local) {
-                return Err(format!("the connection from {remote} to {local} is still open"));
+                return Err(format!(
+                    "the connection from {remote} to {local} is still open"
+                ));
             }
             let known = self.setup.upstreams.contains(&remote.port());
             match mock::is_idle(remote.port(), *local) {
                 _ if known => {}
                 Some(true) => {}
-                Some(false) => return Err(format!("an unfinished exchange with the upstream {remote} is still open")),
+                Some(false) => {
+                    return Err(format!(
+                        "an unfinished exchange with the upstream {remote} is still open"
+                    ));
+                }
                 None => return Err(format!("the connection to {remote} is still open")),
             }
         }
         // The ledger has up to five descriptors: the file, the two beside it, one more of the file
         // for readers, and the one that says that the process lives.
-        let (ledger, others): (Vec<_>, Vec<_>) = open.others.iter().partition(|path| is_ledger(path));
+        let (ledger, others): (Vec<_>, Vec<_>) =
+            open.others.iter().partition(|path| is_ledger(path));
         if others.len() > self.descriptors || ledger.len() > 5 {
-            return Err(format!("{} descriptors became {}: {:?}", self.descriptors, others.len(), open.others));
+            return Err(format!(
+                "{} descriptors became {}: {:?}",
+                self.descriptors,
+                others.len(),
+                open.others
+            ));
         }
         Ok(())
     }
@@ -548,7 +668,11 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the gateway of this test was in {}\n{}", self.place.dir.display(), self.tail());
+            eprintln!(
+                "the gateway of this test was in {}\n{}",
+                self.place.dir.display(),
+                self.tail()
+            );
             return;
         }
         match self.check() {
@@ -560,7 +684,10 @@ impl Drop for Gateway {
 
 /// Runs `portcullis` with these arguments to its end.
 pub fn portcullis(arguments: &[&str]) -> Output {
-    Command::new(BINARY).args(arguments).output().expect("the binary runs")
+    Command::new(BINARY)
+        .args(arguments)
+        .output()
+        .expect("the binary runs")
 }
 
 fn write(path: &Path, text: &str) {
@@ -598,7 +725,11 @@ pub fn ready(process: &mut Process, admin: SocketAddr) -> Result<(), String> {
         }
         // A busy machine starts slowly.
         if start.elapsed() > PATIENCE * 3 {
-            return Err(format!("not ready after {:?}\n{}", PATIENCE * 3, process.stderr()));
+            return Err(format!(
+                "not ready after {:?}\n{}",
+                PATIENCE * 3,
+                process.stderr()
+            ));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -607,9 +738,20 @@ pub fn ready(process: &mut Process, admin: SocketAddr) -> Result<(), String> {
 /// Returns the number of descriptors that are open once the gateway is up. The watch of its folder
 /// starts after the gateway says that it is ready.
 fn settled(process: &Process) -> usize {
-    let look = || if process.has_thread("notify-rs") { Ok(()) } else { Err("no thread of the watch".to_owned()) };
+    let look = || {
+        if process.has_thread("notify-rs") {
+            Ok(())
+        } else {
+            Err("no thread of the watch".to_owned())
+        }
+    };
     eventually_blocking("it watches its folder", look).expect("a watch");
-    process.descriptors().others.iter().filter(|path| !is_ledger(path)).count()
+    process
+        .descriptors()
+        .others
+        .iter()
+        .filter(|path| !is_ledger(path))
+        .count()
 }
 
 /// Returns whether an open file belongs to the ledger. Such a file may be opened, and opened again,
@@ -625,13 +767,19 @@ fn get(address: SocketAddr, target: &str) -> std::io::Result<(u16, String)> {
     stream.set_read_timeout(Some(PATIENCE))?;
     // Without a key in server.yaml, this one is not looked at.
     let key = format!("authorization: Bearer {ADMIN_KEY}\r\n");
-    let request = format!("GET {target} HTTP/1.1\r\nhost: {address}\r\n{key}connection: close\r\n\r\n");
+    let request =
+        format!("GET {target} HTTP/1.1\r\nhost: {address}\r\n{key}connection: close\r\n\r\n");
     stream.write_all(request.as_bytes())?;
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;
     let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
-    let status =
-        head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or(std::io::ErrorKind::InvalidData)?;
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .ok_or(std::io::ErrorKind::UnexpectedEof)?;
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .ok_or(std::io::ErrorKind::InvalidData)?;
     Ok((status, body.to_owned()))
 }

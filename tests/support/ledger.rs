@@ -28,7 +28,11 @@ impl Ledger {
 
     /// Checks the fields of an answer's head.
     pub fn head(&self, fields: &[(String, String)]) {
-        self.0.lock().expect("ledger").faults.extend(documented::check_head(fields).err());
+        self.0
+            .lock()
+            .expect("ledger")
+            .faults
+            .extend(documented::check_head(fields).err());
     }
 
     /// Compares what was seen with the access lines.
@@ -45,11 +49,15 @@ impl Ledger {
             *balance.entry(id).or_default() += 1;
         }
         for line in &lines {
-            let Some(id) = line["request_id"].as_str() else { return Err(format!("no request_id in {line}")) };
+            let Some(id) = line["request_id"].as_str() else {
+                return Err(format!("no request_id in {line}"));
+            };
             *balance.entry(id).or_default() -= 1;
         }
         match balance.iter().find(|(_, balance)| **balance > 0) {
-            Some((id, _)) => Err(format!("the answer with request id {id} has no access line")),
+            Some((id, _)) => Err(format!(
+                "the answer with request id {id} has no access line"
+            )),
             None => Ok(()),
         }
     }

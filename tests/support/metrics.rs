@@ -11,7 +11,10 @@ impl Metrics {
             let (this, given) = series.split_once('{').unwrap_or((series, ""));
             let all = labels.iter().all(|(label, value)| {
                 let wanted = format!("{label}=\"{value}\"");
-                given.trim_end_matches('}').split(',').any(|given| given == wanted)
+                given
+                    .trim_end_matches('}')
+                    .split(',')
+                    .any(|given| given == wanted)
             });
             (this == name && all).then(|| value.parse::<f64>().expect("a number"))
         });

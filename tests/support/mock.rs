@@ -149,11 +149,21 @@ impl Mock {
         let listener = TcpListener::bind(address).await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let state = Arc::new(State::default());
-        MOCKS.lock().expect("mocks").insert(address.port(), Arc::downgrade(&state));
+        MOCKS
+            .lock()
+            .expect("mocks")
+            .insert(address.port(), Arc::downgrade(&state));
         let is_tls = tls.is_some();
         let shut = Gate::new();
-        let acceptor = spawn(accept(listener, tls, h2c, shut.clone(), state.clone())).abort_handle();
-        Mock { address, tls: is_tls, state, acceptor, shut }
+        let acceptor =
+            spawn(accept(listener, tls, h2c, shut.clone(), state.clone())).abort_handle();
+        Mock {
+            address,
+            tls: is_tls,
+            state,
+            acceptor,
+            shut,
+        }
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -163,7 +173,11 @@ impl Mock {
     /// Returns the `base_url` for an account.
     pub fn base_url(&self) -> String {
         let scheme = if self.tls { "https" } else { "http" };
-        let host = if self.tls { format!("localhost:{}", self.address.port()) } else { self.address.to_string() };
+        let host = if self.tls {
+            format!("localhost:{}", self.address.port())
+        } else {
+            self.address.to_string()
+        };
         format!("{scheme}://{host}/v1")
     }
 
@@ -181,8 +195,14 @@ impl Mock {
         self.on_by(model, move |_| script.clone())
     }
 
-    pub fn on_by(&self, model: &str, choose: impl Fn(&Request) -> Script + Send + Sync + 'static) -> &Self {
-        self.rules().models.insert(model.to_owned(), Arc::new(choose));
+    pub fn on_by(
+        &self,
+        model: &str,
+        choose: impl Fn(&Request) -> Script + Send + Sync + 'static,
+    ) -> &Self {
+        self.rules()
+            .models
+            .insert(model.to_owned(), Arc::new(choose));
         self
     }
 
@@ -232,14 +252,20 @@ impl Mock {
 
     /// Waits for the request of this number, and returns it.
     pub async fn request(&self, number: usize) -> Request {
-        eventually(&format!("request {number} at the upstream"), || self.state.log().requests.get(number).cloned())
-            .await
+        eventually(&format!("request {number} at the upstream"), || {
+            self.state.log().requests.get(number).cloned()
+        })
+        .await
     }
 
     /// Waits until the peer leaves the request of this number, and returns the time.
     pub async fn left(&self, number: usize) -> Instant {
         eventually(&format!("the gateway leaves request {number}"), || {
-            self.state.log().requests.get(number).and_then(|request| request.left)
+            self.state
+                .log()
+                .requests
+                .get(number)
+                .and_then(|request| request.left)
         })
         .await
     }
@@ -247,7 +273,12 @@ impl Mock {
     /// Closes the port. Open connections go on.
     pub async fn stop(&self) {
         self.shut.open();
-        eventually("the port is closed", || std::net::TcpStream::connect(self.address).is_err().then_some(())).await;
+        eventually("the port is closed", || {
+            std::net::TcpStream::connect(self.address)
+                .is_err()
+                .then_some(())
+        })
+        .await;
     }
 
     fn rules(&self) -> MutexGuard<'_, Rules> {
@@ -265,8 +296,14 @@ impl Drop for Mock {
         let mark = canary::CALLER_MARK.as_bytes();
         for request in &self.state.log().requests {
             let fields = format!("{} {:?}", request.target, request.fields);
-            let leaked = [fields.as_bytes(), &request.body].iter().any(|text| wire::position(text, mark).is_some());
-            assert!(!leaked, "a caller's key reached the upstream: {fields} {}", request.text());
+            let leaked = [fields.as_bytes(), &request.body]
+                .iter()
+                .any(|text| wire::position(text, mark).is_some());
+            assert!(
+                !leaked,
+                "a caller's key reached the upstream: {fields} {}",
+                request.text()
+            );
         }
     }
 }
@@ -309,7 +346,11 @@ impl State {
         if let Some(script) = rules.queue.pop_front() {
             return script;
         }
-        let rule = rules.models.get(&request.model()).or(rules.otherwise.as_ref()).cloned();
+        let rule = rules
+            .models
+            .get(&request.model())
+            .or(rules.otherwise.as_ref())
+            .cloned();
         drop(rules);
         rule.map_or_else(|| natural(request), |choose| choose(request))
     }
@@ -328,7 +369,13 @@ pub fn natural(request: &Request) -> Script {
     }
 }
 
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, h2c: bool, shut: Gate, state: Arc<State>) {
+async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    h2c: bool,
+    shut: Gate,
+    state: Arc<State>,
+) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -340,7 +387,9 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, h2c: bool, shut
         let _ = tcp.set_nodelay(true);
         let (tls, state) = (tls.clone(), state.clone());
         connections.spawn(async move {
-            let Some(io) = Io::accept(tcp, tls).await else { return };
+            let Some(io) = Io::accept(tcp, tls).await else {
+                return;
+            };
             let number = {
                 let mut log = state.log();
                 log.open.insert(peer, 0);
@@ -371,12 +420,16 @@ async fn http1(io: Io, peer: SocketAddr, connection: usize, state: &State) {
         return;
     }
     for nth in 0.. {
-        let Some(head) = wire.head().await else { return };
+        let Some(head) = wire.head().await else {
+            return;
+        };
         let early = state.rules.lock().expect("rules").early.take();
         let body = match early {
             Some(_) => Vec::new(),
             None => {
-                if head.field("expect").is_some() && !wire.write(b"HTTP/1.1 100 Continue\r\n\r\n").await {
+                if head.field("expect").is_some()
+                    && !wire.write(b"HTTP/1.1 100 Continue\r\n\r\n").await
+                {
                     return;
                 }
                 match wire.body(head.framing()).await {
@@ -418,7 +471,9 @@ fn from_head(head: &Head, body: Vec<u8>, connection: usize, nth: usize) -> Reque
 }
 
 async fn http2(io: Io, peer: SocketAddr, connection: usize, state: &Arc<State>) {
-    let Ok(mut server) = h2::server::handshake(io).await else { return };
+    let Ok(mut server) = h2::server::handshake(io).await else {
+        return;
+    };
     // A stream that must close or reset the whole connection sends a message here.
     let (kill, mut killed) = tokio::sync::mpsc::channel::<()>(1);
     let mut streams = JoinSet::new();
@@ -429,11 +484,21 @@ async fn http2(io: Io, peer: SocketAddr, connection: usize, state: &Arc<State>) 
             // one.
             _ = killed.recv() => return drop(server),
         };
-        let Some(Ok((request, mut respond))) = next else { return };
+        let Some(Ok((request, mut respond))) = next else {
+            return;
+        };
         let (state, kill) = (state.clone(), kill.clone());
         streams.spawn(async move {
             let mut stream = None;
-            let played = http2_stream(request, &mut respond, &mut stream, peer, (connection, nth), &state).await;
+            let played = http2_stream(
+                request,
+                &mut respond,
+                &mut stream,
+                peer,
+                (connection, nth),
+                &state,
+            )
+            .await;
             if let Some(Played::Closed) = played {
                 let _ = kill.send(()).await;
                 // This keeps the stream until its connection is gone.
@@ -458,15 +523,27 @@ async fn http2_stream(
         let _ = incoming.flow_control().release_capacity(data.len());
         body.extend_from_slice(&data);
     }
-    let authority = parts.uri.authority().map(|a| (":authority".to_owned(), a.to_string()));
-    let fields = parts.headers.iter().map(|(n, v)| (n.to_string(), String::from_utf8_lossy(v.as_bytes()).into_owned()));
+    let authority = parts
+        .uri
+        .authority()
+        .map(|a| (":authority".to_owned(), a.to_string()));
+    let fields = parts.headers.iter().map(|(n, v)| {
+        (
+            n.to_string(),
+            String::from_utf8_lossy(v.as_bytes()).into_owned(),
+        )
+    });
     let request = Request {
         number: 0,
         connection,
         nth,
         http2: true,
         method: parts.method.to_string(),
-        target: parts.uri.path_and_query().map(ToString::to_string).unwrap_or_default(),
+        target: parts
+            .uri
+            .path_and_query()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
         fields: authority.into_iter().chain(fields).collect(),
         raw_head: Vec::new(),
         body,

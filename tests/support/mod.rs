@@ -50,7 +50,11 @@ pub fn runs_all() -> bool {
 }
 
 static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime for the tests")
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime for the tests")
 });
 
 /// By how much a machine may be slower than one on which a test takes a minute. It is a factor of
@@ -73,7 +77,9 @@ pub fn run_within<T>(limit: Duration, test: impl Future<Output = T>) -> T {
 }
 
 /// Starts a task on the runtime of the tests.
-pub fn spawn<T: Send + 'static>(task: impl Future<Output = T> + Send + 'static) -> tokio::task::JoinHandle<T> {
+pub fn spawn<T: Send + 'static>(
+    task: impl Future<Output = T> + Send + 'static,
+) -> tokio::task::JoinHandle<T> {
     RUNTIME.spawn(task)
 }
 
@@ -83,7 +89,11 @@ pub async fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Waits as [`eventually`] does, for what takes some seconds on any machine.
-pub async fn eventually_within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub async fn eventually_within<T>(
+    limit: Duration,
+    what: &str,
+    mut look: impl FnMut() -> Option<T>,
+) -> T {
     let start = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -95,7 +105,10 @@ pub async fn eventually_within<T>(limit: Duration, what: &str, mut look: impl Fn
 }
 
 /// Waits as [`eventually`] does, outside of async code. The last reason is part of the message.
-pub fn eventually_blocking<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> Result<T, String> {
+pub fn eventually_blocking<T>(
+    what: &str,
+    mut look: impl FnMut() -> Result<T, String>,
+) -> Result<T, String> {
     let start = Instant::now();
     loop {
         match look() {
@@ -124,7 +137,11 @@ pub async fn join_all<T>(futures: impl IntoIterator<Item = impl Future<Output = 
                 *slot = Some(value);
             }
         }
-        if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+        if done.iter().all(Option::is_some) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
     })
     .await;
     done.into_iter().flatten().collect()

@@ -40,7 +40,9 @@ pub async fn http1(wire: &mut Wire, script: &Script) -> Played {
             Step::Slices { bytes, size, gap } => {
                 let mut going = true;
                 for piece in bytes.chunks((*size).max(1)) {
-                    going = going && wire.write(&framed(framing, piece)).await && !pause(wire, *gap).await;
+                    going = going
+                        && wire.write(&framed(framing, piece)).await
+                        && !pause(wire, *gap).await;
                 }
                 going
             }
@@ -83,7 +85,10 @@ async fn pause(wire: &mut Wire, time: Duration) -> bool {
 }
 
 fn head_bytes(status: u16, fields: &[(String, String)]) -> Vec<u8> {
-    let reason = http::StatusCode::from_u16(status).ok().and_then(|s| s.canonical_reason()).unwrap_or("Status");
+    let reason = http::StatusCode::from_u16(status)
+        .ok()
+        .and_then(|s| s.canonical_reason())
+        .unwrap_or("Status");
     let mut head = format!("HTTP/1.1 {status} {reason}\r\n");
     for (name, value) in fields {
         head.push_str(&format!("{name}: {value}\r\n"));
@@ -109,24 +114,33 @@ pub async fn http2(
 ) -> Played {
     for step in &script.steps {
         let going = match step {
-            Step::Head(status, fields) => match respond.send_response(http2_head(*status, fields), false) {
-                Ok(sender) => {
-                    *stream = Some(sender);
-                    true
+            Step::Head(status, fields) => {
+                match respond.send_response(http2_head(*status, fields), false) {
+                    Ok(sender) => {
+                        *stream = Some(sender);
+                        true
+                    }
+                    Err(_) => false,
                 }
-                Err(_) => false,
-            },
-            Step::Informational(status, fields) => respond.send_informational(http2_head(*status, fields)).is_ok(),
+            }
+            Step::Informational(status, fields) => respond
+                .send_informational(http2_head(*status, fields))
+                .is_ok(),
             Step::Raw(bytes) | Step::Body(bytes) => http2_write(stream.as_mut(), bytes).await,
             Step::Slices { bytes, size, gap } => {
                 let mut going = true;
                 for piece in bytes.chunks((*size).max(1)) {
                     going = going && http2_write(stream.as_mut(), piece).await;
-                    going = going && tokio::time::timeout(*gap, http2_gone(respond, stream.as_mut())).await.is_err();
+                    going = going
+                        && tokio::time::timeout(*gap, http2_gone(respond, stream.as_mut()))
+                            .await
+                            .is_err();
                 }
                 going
             }
-            Step::Delay(time) => tokio::time::timeout(*time, http2_gone(respond, stream.as_mut())).await.is_err(),
+            Step::Delay(time) => tokio::time::timeout(*time, http2_gone(respond, stream.as_mut()))
+                .await
+                .is_err(),
             Step::Wait(gate) => tokio::select! {
                 biased;
                 () = gate.opened() => true,
@@ -138,7 +152,11 @@ pub async fn http2(
             }
             Step::End => {
                 let sent = stream.as_mut().map(|s| s.send_data(Bytes::new(), true));
-                return if matches!(sent, Some(Ok(()))) { Played::Whole } else { Played::Left };
+                return if matches!(sent, Some(Ok(()))) {
+                    Played::Whole
+                } else {
+                    Played::Left
+                };
             }
             Step::Close => break,
             Step::Reset => {
@@ -173,7 +191,9 @@ fn http2_head(status: u16, fields: &[(String, String)]) -> http::Response<()> {
     let mut head = http::Response::builder().status(status);
     for (name, value) in fields {
         // The fields of an HTTP/1 connection have no place in HTTP/2.
-        if !["connection", "transfer-encoding", "keep-alive"].contains(&name.to_ascii_lowercase().as_str()) {
+        if !["connection", "transfer-encoding", "keep-alive"]
+            .contains(&name.to_ascii_lowercase().as_str())
+        {
             head = head.header(name, value);
         }
     }
@@ -186,8 +206,13 @@ async fn http2_write(stream: Option<&mut SendStream<Bytes>>, bytes: &[u8]) -> bo
     let mut rest = Bytes::copy_from_slice(bytes);
     while !rest.is_empty() {
         stream.reserve_capacity(rest.len());
-        let Some(Ok(room)) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await else { return false };
-        if stream.send_data(rest.split_to(room.min(rest.len())), false).is_err() {
+        let Some(Ok(room)) = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await else {
+            return false;
+        };
+        if stream
+            .send_data(rest.split_to(room.min(rest.len())), false)
+            .is_err()
+        {
             return false;
         }
     }

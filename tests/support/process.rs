@@ -19,12 +19,22 @@ type Caught = Arc<Mutex<Vec<u8>>>;
 
 impl Process {
     pub fn spawn(command: &mut Command) -> Self {
-        let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let command = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|e| panic!("{command:?}: {e}"));
         let (stdout, stderr) = (Caught::default(), Caught::default());
         let out = catch(child.stdout.take().expect("piped"), stdout.clone());
         let err = catch(child.stderr.take().expect("piped"), stderr.clone());
-        Process { child, readers: vec![out, err], stdout, stderr }
+        Process {
+            child,
+            readers: vec![out, err],
+            stdout,
+            stderr,
+        }
     }
 
     pub fn pid(&self) -> u32 {
@@ -33,9 +43,16 @@ impl Process {
 
     /// Returns the most memory that it had so far, in KiB.
     pub fn peak(&self) -> usize {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a status");
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-        peak.trim().trim_end_matches(" kB").parse().expect("a number")
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("a status");
+        let peak = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmHWM:"))
+            .expect("a peak");
+        peak.trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .expect("a number")
     }
 
     /// Returns everything that it has written to standard output so far.
@@ -56,8 +73,15 @@ impl Process {
         // The shell does it, since the crate forbids the unsafe code that the system call would
         // need.
         let line = format!("kill -{name} {}", self.pid());
-        let status = Command::new("sh").args(["-c", &line]).stderr(Stdio::null()).status();
-        assert!(status.expect("a shell").success(), "no process to signal: {}", self.pid());
+        let status = Command::new("sh")
+            .args(["-c", &line])
+            .stderr(Stdio::null())
+            .status();
+        assert!(
+            status.expect("a shell").success(),
+            "no process to signal: {}",
+            self.pid()
+        );
     }
 
     /// Waits for the end of the process. Returns `None` if it still runs after `within`. All output
@@ -100,7 +124,11 @@ impl Process {
     /// Returns whether the process has a thread whose name begins with `name`.
     pub fn has_thread(&self, name: &str) -> bool {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid()));
-        let names = tasks.into_iter().flatten().flatten().map(|task| std::fs::read_to_string(task.path().join("comm")));
+        let names = tasks
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|task| std::fs::read_to_string(task.path().join("comm")));
         names.flatten().any(|comm| comm.starts_with(name))
     }
 
@@ -109,11 +137,19 @@ impl Process {
         let mut connected = socket_table(&self.proc("net/tcp"));
         connected.extend(socket_table(&self.proc("net/tcp6")));
         let mut open = Descriptors::default();
-        for entry in std::fs::read_dir(format!("/proc/{}/fd", self.pid())).into_iter().flatten().flatten() {
+        for entry in std::fs::read_dir(format!("/proc/{}/fd", self.pid()))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             // A descriptor may be closed between the two calls.
-            let Ok(target) = std::fs::read_link(entry.path()) else { continue };
+            let Ok(target) = std::fs::read_link(entry.path()) else {
+                continue;
+            };
             let target = target.to_string_lossy().into_owned();
-            let inode = target.strip_prefix("socket:[").and_then(|rest| rest.strip_suffix(']'));
+            let inode = target
+                .strip_prefix("socket:[")
+                .and_then(|rest| rest.strip_suffix(']'));
             match inode.and_then(|inode| connected.get(inode)) {
                 Some(ends) => open.connections.push(*ends),
                 None => open.others.push(target),
@@ -137,22 +173,41 @@ impl Drop for Process {
 /// Returns the resident memory of any process, in bytes.
 pub fn rss(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .expect("VmRSS");
+    line.trim()
+        .trim_end_matches(" kB")
+        .parse::<u64>()
+        .expect("a number")
+        * 1024
 }
 
 /// Returns the processor time that this thread has used so far. It does not depend on what else the
 /// machine does.
 pub fn worked() -> Duration {
-    let times = std::fs::read_to_string("/proc/thread-self/schedstat").expect("times of this thread");
-    Duration::from_nanos(times.split(' ').next().and_then(|first| first.parse().ok()).expect("nanoseconds"))
+    let times =
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("times of this thread");
+    Duration::from_nanos(
+        times
+            .split(' ')
+            .next()
+            .and_then(|first| first.parse().ok())
+            .expect("nanoseconds"),
+    )
 }
 
 /// Returns the processor time that any process has used so far.
 pub fn cpu(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let (_, fields) = stat.rsplit_once(") ").expect("a stat line");
-    let ticks: u64 = fields.split(' ').skip(11).take(2).map(|n| n.parse::<u64>().expect("ticks")).sum();
+    let ticks: u64 = fields
+        .split(' ')
+        .skip(11)
+        .take(2)
+        .map(|n| n.parse::<u64>().expect("ticks"))
+        .sum();
     Duration::from_millis(ticks * 10)
 }
 
@@ -188,7 +243,10 @@ fn socket_table(table: &str) -> BTreeMap<String, (SocketAddr, SocketAddr)> {
     const LISTEN: &str = "0A";
     let rows = table.lines().skip(1).filter_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();
-        let (local, remote) = (socket_address(fields.get(1)?)?, socket_address(fields.get(2)?)?);
+        let (local, remote) = (
+            socket_address(fields.get(1)?)?,
+            socket_address(fields.get(2)?)?,
+        );
         (*fields.get(3)? != LISTEN).then_some(((*fields.get(9)?).to_owned(), (local, remote)))
     });
     rows.collect()
@@ -198,8 +256,15 @@ fn socket_table(table: &str) -> BTreeMap<String, (SocketAddr, SocketAddr)> {
 /// network's.
 fn socket_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
-    let words = ip.as_bytes().chunks(8).map(|word| u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok());
-    let bytes: Vec<u8> = words.collect::<Option<Vec<_>>>()?.into_iter().flat_map(u32::to_ne_bytes).collect();
+    let words = ip
+        .as_bytes()
+        .chunks(8)
+        .map(|word| u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok());
+    let bytes: Vec<u8> = words
+        .collect::<Option<Vec<_>>>()?
+        .into_iter()
+        .flat_map(u32::to_ne_bytes)
+        .collect();
     let ip = match bytes.len() {
         4 => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
         _ => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?).to_canonical(),

@@ -63,7 +63,12 @@ impl Proxy {
         let address = listener.local_addr().expect("an address");
         let (state, shut) = (Arc::new(Mutex::new(State::default())), Gate::new());
         let acceptor = spawn(accept(listener, tls, shut.clone(), state.clone())).abort_handle();
-        Proxy { address, state, acceptor, shut }
+        Proxy {
+            address,
+            state,
+            acceptor,
+            shut,
+        }
     }
 
     pub fn port(&self) -> u16 {
@@ -85,7 +90,10 @@ impl Proxy {
     /// Lets it want this user and password.
     pub fn wants(&self, user: &str) -> &Self {
         use base64::Engine as _;
-        let value = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(user));
+        let value = format!(
+            "Basic {}",
+            base64::engine::general_purpose::STANDARD.encode(user)
+        );
         self.state().wants = Some(value);
         self
     }
@@ -103,7 +111,11 @@ impl Proxy {
 
     /// Returns the first lines of all requests so far.
     pub fn asked(&self) -> Vec<String> {
-        self.state().heads.iter().map(|head| head.start.clone()).collect()
+        self.state()
+            .heads
+            .iter()
+            .map(|head| head.start.clone())
+            .collect()
     }
 
     /// Returns the number of tunnels that are open now.
@@ -114,7 +126,11 @@ impl Proxy {
     /// Closes the port and ends all tunnels.
     pub async fn stop(&self) {
         self.shut.open();
-        let is_closed = || std::net::TcpStream::connect(self.address).is_err().then_some(());
+        let is_closed = || {
+            std::net::TcpStream::connect(self.address)
+                .is_err()
+                .then_some(())
+        };
         super::eventually("the proxy's port is closed", is_closed).await;
     }
 
@@ -129,7 +145,12 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shut: Gate, state: Arc<Mutex<State>>) {
+async fn accept(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    shut: Gate,
+    state: Arc<Mutex<State>>,
+) {
     // The connections end with this task.
     let mut connections = JoinSet::new();
     loop {
@@ -141,7 +162,9 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shut: Gate, sta
         while connections.try_join_next().is_some() {}
         let (tls, state) = (tls.clone(), state.clone());
         connections.spawn(async move {
-            let Some(io) = Io::accept(tcp, tls).await else { return };
+            let Some(io) = Io::accept(tcp, tls).await else {
+                return;
+            };
             serve(Wire::new(io), &state).await;
         });
     }
@@ -150,11 +173,20 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, shut: Gate, sta
 /// Serves one connection.
 async fn serve(mut wire: Wire, state: &Mutex<State>) {
     const MADE: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
-    let Some(head) = wire.head().await else { return };
-    let goal = head.start.strip_prefix("CONNECT ").and_then(|rest| rest.strip_suffix(" HTTP/1.1")).unwrap_or_default();
+    let Some(head) = wire.head().await else {
+        return;
+    };
+    let goal = head
+        .start
+        .strip_prefix("CONNECT ")
+        .and_then(|rest| rest.strip_suffix(" HTTP/1.1"))
+        .unwrap_or_default();
     let (does, is_known, goal) = {
         let mut state = state.lock().expect("the proxy's state");
-        let is_known = state.wants.as_deref().is_none_or(|wants| head.field("proxy-authorization") == Some(wants));
+        let is_known = state
+            .wants
+            .as_deref()
+            .is_none_or(|wants| head.field("proxy-authorization") == Some(wants));
         let goal = state.known.get(goal).copied().or_else(|| goal.parse().ok());
         state.heads.push(head);
         (state.does.clone(), is_known, goal)
@@ -176,7 +208,9 @@ async fn serve(mut wire: Wire, state: &Mutex<State>) {
         let ask = "407 Proxy Authentication Required\r\nproxy-authenticate: Basic realm=\"proxy\"";
         return say(&mut wire, &no(ask)).await;
     }
-    let Some(goal) = goal else { return say(&mut wire, &no("502 Bad Gateway")).await };
+    let Some(goal) = goal else {
+        return say(&mut wire, &no("502 Bad Gateway")).await;
+    };
     let Ok(mut server) = TcpStream::connect(goal).await else {
         return say(&mut wire, &no("503 Service Unavailable")).await;
     };

@@ -51,18 +51,36 @@ impl Redis {
             "--tls-key-file",
             &file("key.pem"),
         ];
-        let arguments = tls.into_iter().chain(["--tls-auth-clients", "no"]).map(str::to_owned).collect();
-        let mut redis = Redis { process: None, arguments, port, dir, url: String::new() };
+        let arguments = tls
+            .into_iter()
+            .chain(["--tls-auth-clients", "no"])
+            .map(str::to_owned)
+            .collect();
+        let mut redis = Redis {
+            process: None,
+            arguments,
+            port,
+            dir,
+            url: String::new(),
+        };
         redis.again();
         redis
     }
 
     fn with(more: &[&str], login: &str) -> Redis {
         let port = free_port();
-        let arguments =
-            ["--port", &port.to_string()].into_iter().chain(more.iter().copied()).map(str::to_owned).collect();
-        let mut redis =
-            Redis { process: None, arguments, port, dir: folder(), url: format!("redis://{login}127.0.0.1:{port}") };
+        let arguments = ["--port", &port.to_string()]
+            .into_iter()
+            .chain(more.iter().copied())
+            .map(str::to_owned)
+            .collect();
+        let mut redis = Redis {
+            process: None,
+            arguments,
+            port,
+            dir: folder(),
+            url: format!("redis://{login}127.0.0.1:{port}"),
+        };
         redis.again();
         redis
     }
@@ -72,13 +90,28 @@ impl Redis {
         let mut command = Command::new("redis-server");
         command
             .args(&self.arguments)
-            .args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+            .args([
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+                "--dir",
+            ])
             .arg(&self.dir);
         let mut process = Process::spawn(&mut command);
         let ready = |process: &mut Process| {
             let said = String::from_utf8_lossy(&process.stdout()).into_owned();
-            assert!(process.exited().is_none(), "redis-server (apt-get install redis-server) does not run: {said}");
-            if said.contains("Ready to accept connections") { Ok(()) } else { Err(said) }
+            assert!(
+                process.exited().is_none(),
+                "redis-server (apt-get install redis-server) does not run: {said}"
+            );
+            if said.contains("Ready to accept connections") {
+                Ok(())
+            } else {
+                Err(said)
+            }
         };
         eventually_blocking("redis-server is ready", || ready(&mut process)).expect("it is");
         self.process = Some(process);
@@ -110,7 +143,9 @@ impl Redis {
     }
 
     pub fn flush(&self) {
-        redis::cmd("FLUSHALL").exec(&mut self.connection()).expect("it flushes");
+        redis::cmd("FLUSHALL")
+            .exec(&mut self.connection())
+            .expect("it flushes");
     }
 
     /// Returns the use of a scope by all gateways together, and by each: requests, tokens and money
@@ -136,7 +171,12 @@ impl Redis {
             end
             return { all, parts }";
         let mut connection = self.connection();
-        redis::cmd("EVAL").arg(LOOK).arg(1).arg(key).query(&mut connection).expect("counts")
+        redis::cmd("EVAL")
+            .arg(LOOK)
+            .arg(1)
+            .arg(key)
+            .query(&mut connection)
+            .expect("counts")
     }
 }
 
@@ -153,13 +193,17 @@ impl Drop for Redis {
 fn folder() -> PathBuf {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("redis-{}-{number}", std::process::id()));
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("redis-{}-{number}", std::process::id()));
     std::fs::create_dir_all(&dir).expect("a folder for the server");
     dir
 }
 
 fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .and_then(|listener| listener.local_addr())
+        .expect("a port")
+        .port()
 }
 
 /// A connection to a server that delays each answer.
@@ -173,25 +217,35 @@ impl Slow {
     pub async fn to(port: u16) -> Slow {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let (delay, gone) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let (delay, gone) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
         let (wait, over) = (delay.clone(), gone.clone());
         spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 if over.load(Ordering::Relaxed) {
                     return;
                 }
-                let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else { continue };
+                let Ok(far) = TcpStream::connect(("127.0.0.1", port)).await else {
+                    continue;
+                };
                 let (near, far) = (near.into_split(), far.into_split());
                 spawn(pass(near.0, far.1, None));
                 spawn(pass(far.0, near.1, Some(wait.clone())));
             }
         });
-        Slow { address, delay, gone }
+        Slow {
+            address,
+            delay,
+            gone,
+        }
     }
 
     /// Sets the time by which every answer is late.
     pub fn by(&self, delay: Duration) {
-        self.delay.store(delay.as_millis() as u64, Ordering::Relaxed);
+        self.delay
+            .store(delay.as_millis() as u64, Ordering::Relaxed);
     }
 }
 

@@ -26,8 +26,16 @@ pub const DIALECTS: [Row; 9] = [
     ("azure", "", "gpt-4o"),
     ("anthropic", "", "claude-sonnet-4-5"),
     ("gemini", "", "gemini-3-pro"),
-    ("vertex", ", project: acme-1, location: europe-west4, key: CaNaRy-token", "gemini-3-pro"),
-    ("bedrock", ", region: us-east-1, key: CaNaRy-bedrock", "anthropic.claude-sonnet-4-5-v1:0"),
+    (
+        "vertex",
+        ", project: acme-1, location: europe-west4, key: CaNaRy-token",
+        "gemini-3-pro",
+    ),
+    (
+        "bedrock",
+        ", region: us-east-1, key: CaNaRy-bedrock",
+        "anthropic.claude-sonnet-4-5-v1:0",
+    ),
     ("cohere", "", "command-a-reasoning-08-2025"),
     ("ollama", "", "qwen3"),
 ];
@@ -57,11 +65,17 @@ pub struct Said {
 
 impl Said {
     pub fn text(text: &str) -> Self {
-        Said { text: text.to_owned(), ..Said::default() }
+        Said {
+            text: text.to_owned(),
+            ..Said::default()
+        }
     }
 
     pub fn thinking(thinking: &str) -> Self {
-        Said { thinking: thinking.to_owned(), ..Said::default() }
+        Said {
+            thinking: thinking.to_owned(),
+            ..Said::default()
+        }
     }
 
     pub fn and_text(mut self, text: &str) -> Self {
@@ -84,9 +98,17 @@ impl Said {
     pub fn to(&self, dialect: &str, request: &Request) -> Script {
         // OpenAI's servers have two kinds of endpoint.
         let path = request.target.split('?').next().unwrap_or_default();
-        let dialect = if path.ends_with("/responses") { "responses" } else { dialect };
+        let dialect = if path.ends_with("/responses") {
+            "responses"
+        } else {
+            dialect
+        };
         // Callers of Messages ask Claude in its own format.
-        let dialect = if request.target.contains("/invoke") { "invoke" } else { dialect };
+        let dialect = if request.target.contains("/invoke") {
+            "invoke"
+        } else {
+            dialect
+        };
         let is_stream = match dialect {
             "invoke" => request.target.ends_with("-stream"),
             "gemini" | "vertex" => request.target.contains(":streamGenerateContent"),
@@ -94,7 +116,11 @@ impl Said {
             "ollama" => request.json()["stream"] != false,
             _ => request.json()["stream"] == true,
         };
-        if is_stream { self.stream(dialect) } else { self.whole(dialect) }
+        if is_stream {
+            self.stream(dialect)
+        } else {
+            self.whole(dialect)
+        }
     }
 
     pub fn whole(&self, dialect: &str) -> Script {
@@ -111,7 +137,13 @@ impl Said {
     }
 
     pub fn stream(&self, dialect: &str) -> Script {
-        let head = Script::new().head(200, &[("content-type", stream_type(dialect)), ("transfer-encoding", "chunked")]);
+        let head = Script::new().head(
+            200,
+            &[
+                ("content-type", stream_type(dialect)),
+                ("transfer-encoding", "chunked"),
+            ],
+        );
         self.pieces(dialect).iter().fold(head, Script::body).end()
     }
 
@@ -119,30 +151,56 @@ impl Said {
     pub fn cut(&self, dialect: &str) -> Script {
         let pieces = self.pieces(dialect);
         let has_text = |piece: &Vec<u8>| String::from_utf8_lossy(piece).contains(&self.text);
-        let last = pieces.iter().position(has_text).expect("a piece with the text");
-        let head = Script::new().head(200, &[("content-type", stream_type(dialect)), ("transfer-encoding", "chunked")]);
+        let last = pieces
+            .iter()
+            .position(has_text)
+            .expect("a piece with the text");
+        let head = Script::new().head(
+            200,
+            &[
+                ("content-type", stream_type(dialect)),
+                ("transfer-encoding", "chunked"),
+            ],
+        );
         pieces[..=last].iter().fold(head, Script::body).close()
     }
 
     /// The events of a stream. Each text is whole in one of them, and each input is in two.
     fn pieces(&self, dialect: &str) -> Vec<Vec<u8>> {
         let named = |events: Vec<Value>| -> Vec<Vec<u8>> {
-            let write = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
-            events.iter().map(|event| write(event).into_bytes()).collect()
+            let write = |event: &Value| {
+                format!(
+                    "event: {}\ndata: {event}\n\n",
+                    event["type"].as_str().unwrap()
+                )
+            };
+            events
+                .iter()
+                .map(|event| write(event).into_bytes())
+                .collect()
         };
         match dialect {
             "anthropic" => named(self.anthropic_events()),
             "invoke" => self.anthropic_events().iter().map(frames::chunk).collect(),
             "responses" => named(self.responses_events()),
             "cohere" => named(self.cohere_events()),
-            "gemini" | "vertex" => [self.gemini(false), Said::default().gemini(true)].iter().map(data).collect(),
+            "gemini" | "vertex" => [self.gemini(false), Said::default().gemini(true)]
+                .iter()
+                .map(data)
+                .collect(),
             "ollama" => {
                 let lines = [self.ollama(false), Said::default().ollama(true)];
-                lines.iter().map(|line| format!("{line}\n").into_bytes()).collect()
+                lines
+                    .iter()
+                    .map(|line| format!("{line}\n").into_bytes())
+                    .collect()
             }
             "bedrock" => {
                 let events = self.bedrock_events();
-                events.iter().map(|(name, data)| frames::event(name, &data.to_string())).collect()
+                events
+                    .iter()
+                    .map(|(name, data)| frames::event(name, &data.to_string()))
+                    .collect()
             }
             _ => {
                 let mut pieces: Vec<_> = self.openai_chunks().iter().map(data).collect();
@@ -184,15 +242,23 @@ impl Said {
     }
 
     fn openai_chunks(&self) -> Vec<Value> {
-        let mut chunks = vec![script::chunk(&json!({"role": "assistant", "content": ""}), None)];
-        for (key, text) in [("reasoning_content", &self.thinking), ("content", &self.text)] {
+        let mut chunks = vec![script::chunk(
+            &json!({"role": "assistant", "content": ""}),
+            None,
+        )];
+        for (key, text) in [
+            ("reasoning_content", &self.thinking),
+            ("content", &self.text),
+        ] {
             chunks.extend((!text.is_empty()).then(|| script::chunk(&json!({key: text}), None)));
         }
         for (n, (name, _)) in self.calls.iter().enumerate() {
             let [first, second] = self.halves(n);
             let start = json!({"index": n, "id": self.id("call", n), "type": "function", "function": {"name": name, "arguments": first}});
             let rest = json!({"index": n, "function": {"arguments": second}});
-            chunks.extend([start, rest].map(|call| script::chunk(&json!({"tool_calls": [call]}), None)));
+            chunks.extend(
+                [start, rest].map(|call| script::chunk(&json!({"tool_calls": [call]}), None)),
+            );
         }
         chunks.push(script::finish(self.reason("tool_calls", "stop")));
         let mut usage = script::usage(0);
@@ -216,8 +282,7 @@ impl Said {
             items.push(json!({"type": "message", "id": self.id("msg", 0), "role": "assistant", "status": "completed", "content": parts}));
         }
         let call = |(n, (name, input)): (usize, &(String, Value))| {
-            let mut item =
-                json!({"id": self.id("fc", n), "call_id": self.id("call", n), "name": name, "status": "completed"});
+            let mut item = json!({"id": self.id("fc", n), "call_id": self.id("call", n), "name": name, "status": "completed"});
             // A tool with free input has no arguments.
             let free = input["input"].as_str().filter(|_| name == FREE);
             let (kind, key, written) = match free {
@@ -239,13 +304,15 @@ impl Said {
 
     fn responses_events(&self) -> Vec<Value> {
         let mut begun = self.responses();
-        (begun["status"], begun["output"], begun["usage"]) = (json!("in_progress"), json!([]), Value::Null);
+        (begun["status"], begun["output"], begun["usage"]) =
+            (json!("in_progress"), json!([]), Value::Null);
         let mut events = vec![json!({"type": "response.created", "response": begun})];
         for (n, item) in self.responses_items().into_iter().enumerate() {
             let mut start = item.clone();
             start["status"] = json!("in_progress");
             let event = |kind: &str, mut more: Value| {
-                (more["type"], more["item_id"], more["output_index"]) = (json!(kind), item["id"].clone(), json!(n));
+                (more["type"], more["item_id"], more["output_index"]) =
+                    (json!(kind), item["id"].clone(), json!(n));
                 more
             };
             let between = match item["type"].as_str().unwrap() {
@@ -263,7 +330,8 @@ impl Said {
                 "message" => {
                     start["content"] = json!([]);
                     let part = |text: &str| json!({"content_index": 0, "part": {"type": "output_text", "text": text, "annotations": []}});
-                    let text = |key: &str| json!({"content_index": 0, "logprobs": [], key: self.text});
+                    let text =
+                        |key: &str| json!({"content_index": 0, "logprobs": [], key: self.text});
                     vec![
                         event("response.content_part.added", part("")),
                         event("response.output_text.delta", text("delta")),
@@ -274,21 +342,37 @@ impl Said {
                 "custom_tool_call" => {
                     start["input"] = json!("");
                     vec![
-                        event("response.custom_tool_call_input.delta", json!({"delta": item["input"]})),
-                        event("response.custom_tool_call_input.done", json!({"input": item["input"]})),
+                        event(
+                            "response.custom_tool_call_input.delta",
+                            json!({"delta": item["input"]}),
+                        ),
+                        event(
+                            "response.custom_tool_call_input.done",
+                            json!({"input": item["input"]}),
+                        ),
                     ]
                 }
                 _ => {
                     start["arguments"] = json!("");
                     vec![
-                        event("response.function_call_arguments.delta", json!({"delta": item["arguments"]})),
-                        event("response.function_call_arguments.done", json!({"arguments": item["arguments"]})),
+                        event(
+                            "response.function_call_arguments.delta",
+                            json!({"delta": item["arguments"]}),
+                        ),
+                        event(
+                            "response.function_call_arguments.done",
+                            json!({"arguments": item["arguments"]}),
+                        ),
                     ]
                 }
             };
-            events.push(json!({"type": "response.output_item.added", "output_index": n, "item": start}));
+            events.push(
+                json!({"type": "response.output_item.added", "output_index": n, "item": start}),
+            );
             events.extend(between);
-            events.push(json!({"type": "response.output_item.done", "output_index": n, "item": item}));
+            events.push(
+                json!({"type": "response.output_item.done", "output_index": n, "item": item}),
+            );
         }
         events.push(json!({"type": "response.completed", "response": self.responses()}));
         for (number, event) in events.iter_mut().enumerate() {
@@ -302,7 +386,8 @@ impl Said {
     fn anthropic_blocks(&self) -> Vec<Value> {
         let mut blocks = Vec::new();
         if !self.thinking.is_empty() {
-            blocks.push(json!({"type": "thinking", "thinking": self.thinking, "signature": "c2ln"}));
+            blocks
+                .push(json!({"type": "thinking", "thinking": self.thinking, "signature": "c2ln"}));
         }
         if !self.text.is_empty() {
             blocks.push(json!({"type": "text", "text": self.text}));
@@ -327,7 +412,8 @@ impl Said {
             let deltas = match block["type"].as_str().unwrap() {
                 "thinking" => {
                     let thinking = json!({"type": "thinking_delta", "thinking": block["thinking"]});
-                    let signature = json!({"type": "signature_delta", "signature": block["signature"]});
+                    let signature =
+                        json!({"type": "signature_delta", "signature": block["signature"]});
                     (block["thinking"], block["signature"]) = (json!(""), json!(""));
                     vec![thinking, signature]
                 }
@@ -339,15 +425,21 @@ impl Said {
                 _ => {
                     block["input"] = json!({});
                     calls += 1;
-                    self.halves(calls - 1).map(|half| json!({"type": "input_json_delta", "partial_json": half})).into()
+                    self.halves(calls - 1)
+                        .map(|half| json!({"type": "input_json_delta", "partial_json": half}))
+                        .into()
                 }
             };
-            events.push(json!({"type": "content_block_start", "index": index, "content_block": block}));
-            let delta = |delta| json!({"type": "content_block_delta", "index": index, "delta": delta});
+            events.push(
+                json!({"type": "content_block_start", "index": index, "content_block": block}),
+            );
+            let delta =
+                |delta| json!({"type": "content_block_delta", "index": index, "delta": delta});
             events.extend(deltas.into_iter().map(delta));
             events.push(json!({"type": "content_block_stop", "index": index}));
         }
-        let last = json!({"stop_reason": self.reason("tool_use", "end_turn"), "stop_sequence": null});
+        let last =
+            json!({"stop_reason": self.reason("tool_use", "end_turn"), "stop_sequence": null});
         events.push(json!({"type": "message_delta", "delta": last, "usage": anthropic_usage()}));
         events.push(json!({"type": "message_stop"}));
         events
@@ -396,24 +488,43 @@ impl Said {
         let mut block = |start: Option<Value>, deltas: Vec<Value>| {
             let start = start.map(|start| json!({"contentBlockIndex": index, "start": start}));
             events.extend(start.map(|start| ("contentBlockStart", start)));
-            let delta = |delta| ("contentBlockDelta", json!({"contentBlockIndex": index, "delta": delta}));
+            let delta = |delta| {
+                (
+                    "contentBlockDelta",
+                    json!({"contentBlockIndex": index, "delta": delta}),
+                )
+            };
             events.extend(deltas.into_iter().map(delta));
             events.push(("contentBlockStop", json!({"contentBlockIndex": index})));
             index += 1;
         };
         if !self.thinking.is_empty() {
             let text = json!({"reasoningContent": {"text": self.thinking}});
-            block(None, vec![text, json!({"reasoningContent": {"signature": "c2ln"}})]);
+            block(
+                None,
+                vec![text, json!({"reasoningContent": {"signature": "c2ln"}})],
+            );
         }
         if !self.text.is_empty() {
             block(None, vec![json!({"text": self.text})]);
         }
         for (n, (name, _)) in self.calls.iter().enumerate() {
             let start = json!({"toolUse": {"toolUseId": self.id("t", n), "name": name}});
-            block(Some(start), self.halves(n).map(|half| json!({"toolUse": {"input": half}})).into());
+            block(
+                Some(start),
+                self.halves(n)
+                    .map(|half| json!({"toolUse": {"input": half}}))
+                    .into(),
+            );
         }
-        events.push(("messageStop", json!({"stopReason": self.reason("tool_use", "end_turn")})));
-        events.push(("metadata", json!({"usage": bedrock_usage(), "metrics": {"latencyMs": 1}})));
+        events.push((
+            "messageStop",
+            json!({"stopReason": self.reason("tool_use", "end_turn")}),
+        ));
+        events.push((
+            "metadata",
+            json!({"usage": bedrock_usage(), "metrics": {"latencyMs": 1}}),
+        ));
         events
     }
 
@@ -426,7 +537,8 @@ impl Said {
         }
         if !self.calls.is_empty() {
             let call = |(n, (name, input)): (usize, &(String, Value))| json!({"id": self.id("co", n), "type": "function", "function": {"name": name, "arguments": input.to_string()}});
-            message["tool_calls"] = json!(self.calls.iter().enumerate().map(call).collect::<Vec<_>>());
+            message["tool_calls"] =
+                json!(self.calls.iter().enumerate().map(call).collect::<Vec<_>>());
             message["tool_plan"] = json!(self.thinking);
         }
         json!({"id": "c1", "message": message, "finish_reason": self.reason("TOOL_CALL", "COMPLETE"), "usage": cohere_usage()})
@@ -455,7 +567,8 @@ impl Said {
             }));
             events.push(json!({"type": "tool-call-end", "index": n}));
         }
-        let last = json!({"finish_reason": self.reason("TOOL_CALL", "COMPLETE"), "usage": cohere_usage()});
+        let last =
+            json!({"finish_reason": self.reason("TOOL_CALL", "COMPLETE"), "usage": cohere_usage()});
         events.push(json!({"type": "message-end", "delta": last}));
         events
     }
@@ -471,8 +584,7 @@ impl Said {
         if !self.calls.is_empty() {
             message["tool_calls"] = json!(self.calls.iter().map(call).collect::<Vec<_>>());
         }
-        let mut line =
-            json!({"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": is_end});
+        let mut line = json!({"model": "qwen3", "created_at": "2026-01-01T00:00:00Z", "message": message, "done": is_end});
         if is_end {
             line["done_reason"] = json!("stop");
             (line["prompt_eval_count"], line["eval_count"]) = (json!(PROMPT), json!(COMPLETION));
@@ -539,9 +651,17 @@ impl Failure {
             Failure::BusyForAny => error(dialect, 429, "slow down"),
             Failure::Down => error(dialect, 503, "out of order"),
             Failure::Overloaded if dialect == "anthropic" => error(dialect, 529, "Overloaded"),
-            Failure::Overloaded => error(dialect, 503, "The model is overloaded. Please try again later."),
+            Failure::Overloaded => error(
+                dialect,
+                503,
+                "The model is overloaded. Please try again later.",
+            ),
             Failure::TooLong => match dialect {
-                "anthropic" => error(dialect, 400, "prompt is too long: 200001 tokens > 200000 maximum"),
+                "anthropic" => error(
+                    dialect,
+                    400,
+                    "prompt is too long: 200001 tokens > 200000 maximum",
+                ),
                 "gemini" => error(
                     dialect,
                     400,
@@ -560,15 +680,35 @@ impl Failure {
 /// Writes an error as an upstream of this dialect does.
 fn error(dialect: &str, status: u16, message: &str) -> Script {
     let kinds = [
-        (400, "invalid_request_error", "INVALID_ARGUMENT", Some("context_length_exceeded")),
-        (401, "authentication_error", "UNAUTHENTICATED", Some("invalid_api_key")),
-        (429, "rate_limit_error", "RESOURCE_EXHAUSTED", Some("rate_limit_exceeded")),
+        (
+            400,
+            "invalid_request_error",
+            "INVALID_ARGUMENT",
+            Some("context_length_exceeded"),
+        ),
+        (
+            401,
+            "authentication_error",
+            "UNAUTHENTICATED",
+            Some("invalid_api_key"),
+        ),
+        (
+            429,
+            "rate_limit_error",
+            "RESOURCE_EXHAUSTED",
+            Some("rate_limit_exceeded"),
+        ),
         (503, "api_error", "UNAVAILABLE", None),
         (529, "overloaded_error", "UNAVAILABLE", None),
     ];
-    let (_, kind, word, code) = kinds.into_iter().find(|row| row.0 == status).expect("a status of the table");
+    let (_, kind, word, code) = kinds
+        .into_iter()
+        .find(|row| row.0 == status)
+        .expect("a status of the table");
     let body = match dialect {
-        "anthropic" => json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"}),
+        "anthropic" => {
+            json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_1"})
+        }
         "gemini" => json!({"error": {"code": status, "message": message, "status": word}}),
         _ => json!({"error": {"message": message, "type": kind, "param": null, "code": code}}),
     };

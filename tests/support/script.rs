@@ -69,7 +69,11 @@ impl Script {
 
     /// Sends a whole stream: the role, `n` pieces `w0 `, `w1 ` …, finish, usage, `[DONE]`.
     pub fn stream(n: usize) -> Self {
-        Script::sse().words(0..n).event(finish("stop")).event(usage(n as u64)).done()
+        Script::sse()
+            .words(0..n)
+            .event(finish("stop"))
+            .event(usage(n as u64))
+            .done()
     }
 
     /// Sends an error in OpenAI's shape.
@@ -86,7 +90,13 @@ impl Script {
     pub fn text(status: u16, content_type: &str, body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let length = body.len().to_string();
-        Script::new().head(status, &[("content-type", content_type), ("content-length", &length)]).body(body).end()
+        Script::new()
+            .head(
+                status,
+                &[("content-type", content_type), ("content-length", &length)],
+            )
+            .body(body)
+            .end()
     }
 
     /// Takes the request and never says anything.
@@ -111,7 +121,8 @@ impl Script {
             Step::Head(_, fields) => Some(fields),
             _ => None,
         });
-        head.expect("a head to add to").push((name.to_owned(), value.to_owned()));
+        head.expect("a head to add to")
+            .push((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -128,7 +139,11 @@ impl Script {
     }
 
     pub fn slices(self, bytes: impl AsRef<[u8]>, size: usize, gap: Duration) -> Self {
-        self.then(Step::Slices { bytes: bytes.as_ref().to_vec(), size, gap })
+        self.then(Step::Slices {
+            bytes: bytes.as_ref().to_vec(),
+            size,
+            gap,
+        })
     }
 
     /// Sends one server-sent event.
@@ -138,7 +153,10 @@ impl Script {
 
     /// Sends one server-sent event, and names it by its type.
     pub fn named(self, event: &Value) -> Self {
-        self.body(format!("event: {}\ndata: {event}\n\n", event["type"].as_str().expect("a type")))
+        self.body(format!(
+            "event: {}\ndata: {event}\n\n",
+            event["type"].as_str().expect("a type")
+        ))
     }
 
     /// Sends one content event for each number. The first carries the role.
@@ -273,5 +291,8 @@ pub fn usage(completion: u64) -> Value {
 }
 
 fn owned(fields: &[(&str, &str)]) -> Vec<(String, String)> {
-    fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    fields
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
 }

@@ -54,7 +54,11 @@ impl Receiver {
     /// Returns all spans so far, as they came.
     #[track_caller]
     pub fn spans(&self) -> Vec<Got> {
-        self.mock.requests().iter().flat_map(|request| spans(request)).collect()
+        self.mock
+            .requests()
+            .iter()
+            .flat_map(|request| spans(request))
+            .collect()
     }
 
     /// Waits until there are at least so many spans.
@@ -65,7 +69,11 @@ impl Receiver {
             if spans.len() >= wanted {
                 return spans;
             }
-            assert!(start.elapsed() < LONG, "{} of {wanted} spans have come: {spans:#?}", spans.len());
+            assert!(
+                start.elapsed() < LONG,
+                "{} of {wanted} spans have come: {spans:#?}",
+                spans.len()
+            );
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
@@ -74,16 +82,26 @@ impl Receiver {
 /// Decodes a request. It must be one that receivers take, and have nothing secret in it.
 #[track_caller]
 pub fn decode(request: &Request) -> ExportTraceServiceRequest {
-    assert_eq!((&*request.method, request.field("content-type")), ("POST", Some("application/x-protobuf")));
+    assert_eq!(
+        (&*request.method, request.field("content-type")),
+        ("POST", Some("application/x-protobuf"))
+    );
     canary::check("a span", &request.body).unwrap();
-    assert!(wire::position(&request.body, b"pr0mpt").is_none(), "content is in a span");
+    assert!(
+        wire::position(&request.body, b"pr0mpt").is_none(),
+        "content is in a span"
+    );
     ExportTraceServiceRequest::decode(&*request.body).expect("spans")
 }
 
 #[track_caller]
 fn spans(request: &Request) -> Vec<Got> {
     let resources = decode(request).resource_spans.into_iter();
-    resources.flat_map(|resource| resource.scope_spans).flat_map(|scope| scope.spans).map(Got::of).collect()
+    resources
+        .flat_map(|resource| resource.scope_spans)
+        .flat_map(|scope| scope.spans)
+        .map(Got::of)
+        .collect()
 }
 
 pub fn text(value: Option<AnyValue>) -> String {
@@ -92,13 +110,20 @@ pub fn text(value: Option<AnyValue>) -> String {
         Value::BoolValue(truth) => truth.to_string(),
         Value::IntValue(number) => number.to_string(),
         Value::DoubleValue(number) => number.to_string(),
-        Value::ArrayValue(list) => list.values.into_iter().map(|value| text(Some(value))).collect::<Vec<_>>().join(","),
+        Value::ArrayValue(list) => list
+            .values
+            .into_iter()
+            .map(|value| text(Some(value)))
+            .collect::<Vec<_>>()
+            .join(","),
         other => panic!("no such value is sent: {other:?}"),
     }
 }
 
 pub fn attributes(list: Vec<KeyValue>) -> Vec<(String, String)> {
-    list.into_iter().map(|one| (one.key, text(one.value))).collect()
+    list.into_iter()
+        .map(|one| (one.key, text(one.value)))
+        .collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -108,7 +133,10 @@ fn hex(bytes: &[u8]) -> String {
 impl Got {
     fn of(span: Span) -> Got {
         assert!((span.trace_id.len(), span.span_id.len()) == (16, 8) && span.span_id != [0; 8]);
-        assert!(span.start_time_unix_nano <= span.end_time_unix_nano, "{span:?}");
+        assert!(
+            span.start_time_unix_nano <= span.end_time_unix_nano,
+            "{span:?}"
+        );
         Got {
             trace: hex(&span.trace_id),
             id: hex(&span.span_id),
@@ -125,11 +153,16 @@ impl Got {
 
     /// Returns an attribute; an empty text if there is none.
     pub fn of_name(&self, name: &str) -> &str {
-        self.attributes.iter().find(|(key, _)| key == name).map_or("", |(_, value)| value)
+        self.attributes
+            .iter()
+            .find(|(key, _)| key == name)
+            .map_or("", |(_, value)| value)
     }
 
     pub fn has(&self, beginning: &str) -> bool {
-        self.attributes.iter().any(|(key, _)| key.starts_with(beginning))
+        self.attributes
+            .iter()
+            .any(|(key, _)| key.starts_with(beginning))
     }
 
     pub fn is_server(&self) -> bool {

@@ -18,7 +18,9 @@ pub enum Io {
 impl Io {
     /// Takes a connection, with TLS if that is spoken. Returns `None` if the handshake fails.
     pub async fn accept(tcp: TcpStream, tls: Option<TlsAcceptor>) -> Option<Self> {
-        let Some(tls) = tls else { return Some(Io::Tcp(tcp)) };
+        let Some(tls) = tls else {
+            return Some(Io::Tcp(tcp));
+        };
         Some(Io::Tls(Box::new(tls.accept(tcp).await.ok()?.into())))
     }
 
@@ -44,7 +46,11 @@ impl Io {
 }
 
 impl AsyncRead for Io {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Io::Tcp(io) => Pin::new(io).poll_read(cx, buf),
             Io::Tls(io) => Pin::new(io.as_mut()).poll_read(cx, buf),
@@ -53,7 +59,11 @@ impl AsyncRead for Io {
 }
 
 impl AsyncWrite for Io {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Io::Tcp(io) => Pin::new(io).poll_write(cx, buf),
             Io::Tls(io) => Pin::new(io.as_mut()).poll_write(cx, buf),
@@ -99,10 +109,17 @@ impl Head {
     }
 
     pub fn framing(&self) -> Framing {
-        if self.field("transfer-encoding").is_some_and(|v| v.to_ascii_lowercase().ends_with("chunked")) {
+        if self
+            .field("transfer-encoding")
+            .is_some_and(|v| v.to_ascii_lowercase().ends_with("chunked"))
+        {
             Framing::Chunked
         } else if let Some(length) = self.field("content-length") {
-            Framing::Length(length.parse().unwrap_or_else(|_| panic!("content-length: {length:?}")))
+            Framing::Length(
+                length
+                    .parse()
+                    .unwrap_or_else(|_| panic!("content-length: {length:?}")),
+            )
         } else {
             Framing::None
         }
@@ -111,7 +128,10 @@ impl Head {
 
 /// Returns the first field of this name, in any case.
 pub fn find<'a>(fields: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    fields.iter().find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    fields
+        .iter()
+        .find(|(n, _)| n.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.as_str())
 }
 
 /// The way in which a body says where it ends.
@@ -134,7 +154,12 @@ pub struct Wire {
 
 impl Wire {
     pub fn new(io: Io) -> Self {
-        Wire { io, ahead: Vec::new(), ended: false, broken: false }
+        Wire {
+            io,
+            ahead: Vec::new(),
+            ended: false,
+            broken: false,
+        }
     }
 
     /// Reads once more. Returns false at the end of the stream. Cancel-safe.

@@ -46,7 +46,10 @@ pub fn private_ip(address: IpAddr) -> bool {
 ///
 /// A public name may still resolve to a private address. Only the one who resolves it can see that.
 pub fn is_public_host(host: &str) -> bool {
-    if let Some(v6) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+    if let Some(v6) = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+    {
         return v6.parse::<Ipv6Addr>().is_ok_and(|v6| is_public_v6(&v6));
     }
     let host = host.strip_suffix('.').unwrap_or(host);
@@ -55,12 +58,19 @@ pub fn is_public_host(host: &str) -> bool {
     if last.starts_with(|c: char| c.is_ascii_digit()) {
         return loose_v4(host).is_some_and(is_public_v4);
     }
-    let is_label =
-        |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
     let host = host.to_ascii_lowercase();
     // A name without a dot is looked up in the domains of the local network.
     let is_own = !host.contains('.')
-        || OWN_DOMAINS.iter().any(|own| host.strip_suffix(own).is_some_and(|rest| rest.ends_with('.')));
+        || OWN_DOMAINS.iter().any(|own| {
+            host.strip_suffix(own)
+                .is_some_and(|rest| rest.ends_with('.'))
+        });
     !is_own && host != "metadata.goog" && host.split('.').all(is_label)
 }
 
@@ -91,7 +101,10 @@ fn loose_v4(host: &str) -> Option<Ipv4Addr> {
     if first.iter().any(|part| *part > 255) || *last >= 1 << (8 * rest) {
         return None;
     }
-    let high = first.iter().enumerate().fold(0, |sum, (place, part)| sum | part << (8 * (3 - place)));
+    let high = first
+        .iter()
+        .enumerate()
+        .fold(0, |sum, (place, part)| sum | part << (8 * (3 - place)));
     u32::try_from(high | last).ok().map(Ipv4Addr::from)
 }
 
@@ -105,13 +118,20 @@ fn number(part: &str) -> Option<u64> {
     if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }
-    if digits.is_empty() { Some(0) } else { u64::from_str_radix(digits, radix).ok() }
+    if digits.is_empty() {
+        Some(0)
+    } else {
+        u64::from_str_radix(digits, radix).ok()
+    }
 }
 
 fn is_public_v4(v4: Ipv4Addr) -> bool {
     let [a, b, c, _] = v4.octets();
     // "This network", networks shared by carriers, the IETF's own, benchmarks, and reserved ones.
-    let is_special = matches!((a, b, c), (0, ..) | (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _) | (240.., ..));
+    let is_special = matches!(
+        (a, b, c),
+        (0, ..) | (100, 64..=127, _) | (192, 0, 0) | (198, 18..=19, _) | (240.., ..)
+    );
     !is_special && !private_ip(v4.into()) && !forbidden_ip(v4.into())
 }
 
@@ -133,13 +153,17 @@ fn is_public_v6(v6: &Ipv6Addr) -> bool {
 
 /// Returns the IPv4 address that an IPv6 address stands for; any other address stays as it is.
 pub fn plain(address: IpAddr) -> IpAddr {
-    let IpAddr::V6(v6) = address else { return address };
+    let IpAddr::V6(v6) = address else {
+        return address;
+    };
     if let Some(v4) = v6.to_ipv4_mapped() {
         return IpAddr::V4(v4);
     }
     match v6.octets() {
         // RFC 6052, the well-known prefix of NAT64.
-        [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d] => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+        [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d] => {
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        }
         _ => address,
     }
 }
@@ -171,10 +195,26 @@ mod tests {
         ] {
             assert!(forbidden_ip(ip(bad)), "{bad}");
         }
-        for good in ["127.0.0.1", "10.0.0.1", "::1", "fd00::1", "8.8.8.8", "2001:db8::1", "100.64.0.1"] {
+        for good in [
+            "127.0.0.1",
+            "10.0.0.1",
+            "::1",
+            "fd00::1",
+            "8.8.8.8",
+            "2001:db8::1",
+            "100.64.0.1",
+        ] {
             assert!(!forbidden_ip(ip(good)), "{good}");
         }
-        for private in ["127.0.0.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "::1", "fd00::1", "::ffff:10.0.0.1"] {
+        for private in [
+            "127.0.0.1",
+            "10.0.0.1",
+            "172.16.0.1",
+            "192.168.1.1",
+            "::1",
+            "fd00::1",
+            "::ffff:10.0.0.1",
+        ] {
             assert!(private_ip(ip(private)), "{private}");
         }
         for public in ["8.8.8.8", "172.32.0.1", "2001:db8::1", "169.254.1.1"] {

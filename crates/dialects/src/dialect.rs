@@ -21,12 +21,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::front::{Envelope, Front, INPUT_TYPE, Native, NewWriter, PassedAnswer, PassedRequest, STANDARD};
+use crate::front::{
+    Envelope, Front, INPUT_TYPE, Native, NewWriter, PassedAnswer, PassedRequest, STANDARD,
+};
 use crate::neutral::answer::{AnswerOptions, Draft, Kept, Nothing};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    Answer, AnswerFault, AnswerHeader, Echo, Emit, Endpoint, ErrorHead, Family, Flaws, Refused, Undo, UpstreamError,
-    Written,
+    Answer, AnswerFault, AnswerHeader, Echo, Emit, Endpoint, ErrorHead, Family, Flaws, Refused,
+    Undo, UpstreamError, Written,
 };
 use crate::upstream::quirks::Quirks;
 use crate::upstream::{Prices, Protocol, Settings, Translation, openai};
@@ -82,7 +84,10 @@ impl Dialect {
     #[must_use]
     pub fn at(&self, endpoint: Endpoint) -> Dialect {
         let protocol = self.protocol.at(endpoint).unwrap_or(self.protocol);
-        Dialect { protocol, settings: self.settings.clone() }
+        Dialect {
+            protocol,
+            settings: self.settings.clone(),
+        }
     }
 
     /// Returns the kinds of endpoint that a server at this host has, if its account does not say
@@ -93,8 +98,14 @@ impl Dialect {
 
     /// Writes a request.
     pub fn write(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
-        let Some((body, envelope)) = self.renamed(job)? else { return self.write_named(job) };
-        let mut outbound = self.write_named(&Translate { body: &body, envelope: &envelope, ..*job })?;
+        let Some((body, envelope)) = self.renamed(job)? else {
+            return self.write_named(job);
+        };
+        let mut outbound = self.write_named(&Translate {
+            body: &body,
+            envelope: &envelope,
+            ..*job
+        })?;
         // What passes is cut out of this body.
         outbound.copied += body.len();
         Ok(outbound)
@@ -122,11 +133,22 @@ impl Dialect {
         let usual = self.protocol.for_model(model);
         let passes = |native: &&'static Native| {
             let beside = (usual.endpoints.beside)(&self.settings, model);
-            let protocol = std::iter::once(usual).chain(beside).find(|protocol| protocol.format() == native.format);
-            protocol.map(|protocol| Way { protocol, native: Some(native) })
+            let protocol = std::iter::once(usual)
+                .chain(beside)
+                .find(|protocol| protocol.format() == native.format);
+            protocol.map(|protocol| Way {
+                protocol,
+                native: Some(native),
+            })
         };
-        let native = front.native.as_ref().filter(|_| !hides || front.only.is_some());
-        native.as_ref().and_then(passes).unwrap_or(Way { protocol: usual, native: None })
+        let native = front
+            .native
+            .as_ref()
+            .filter(|_| !hides || front.only.is_some());
+        native.as_ref().and_then(passes).unwrap_or(Way {
+            protocol: usual,
+            native: None,
+        })
     }
 
     /// Passes a request that is in the account's own format.
@@ -136,12 +158,25 @@ impl Dialect {
         path: Cow<'static, str>,
         (protocol, native): (&Protocol, &Native),
     ) -> Result<Outbound, Refused> {
-        let Translate { body, envelope, model, traits, .. } = *job;
+        let Translate {
+            body,
+            envelope,
+            model,
+            traits,
+            ..
+        } = *job;
         self.check(job)?;
         let mut edits = Edits::at_most(body, MOST_EDITS);
         let thinks = openai::thinks(model, &traits);
         let ask_usage = job.stream_usage && self.settings.quirks.stream_options;
-        let passed = PassedRequest { envelope, model, traits, thinks, ask_usage, sealed: job.sealed };
+        let passed = PassedRequest {
+            envelope,
+            model,
+            traits,
+            thinks,
+            ask_usage,
+            sealed: job.sealed,
+        };
         let mut losses = (native.request)(&passed, &mut edits)?;
         if envelope.front.is_form() {
             self.edit_names(job, &mut edits)?;
@@ -152,15 +187,35 @@ impl Dialect {
         }
         let passes = |(name, _): &&(&'static str, String)| *name != INPUT_TYPE;
         let headers = envelope.headers.iter().filter(passes);
-        let mut headers = headers.map(|(name, value)| (*name, Cow::Owned(value.clone()))).collect();
-        if let Some(cloud) = protocol.translation.and_then(|translation| translation.cloud) {
+        let mut headers = headers
+            .map(|(name, value)| (*name, Cow::Owned(value.clone())))
+            .collect();
+        if let Some(cloud) = protocol
+            .translation
+            .and_then(|translation| translation.cloud)
+        {
             headers = cloud.fit(&mut edits, headers, &mut losses);
         }
         let (parts, copied) = edits.parts(body);
         // If a whole answer comes in place of a stream, it is written anew.
-        let echo = Echo { shows_thinking: true, carries_thoughts: true, ..Echo::default() };
-        let undo = Undo { echo: Some(Arc::new(echo)), vectors: envelope.places.inputs.clone(), ..Undo::default() };
-        Ok(Outbound { path, body: parts, headers, copied, losses, undo })
+        let echo = Echo {
+            shows_thinking: true,
+            carries_thoughts: true,
+            ..Echo::default()
+        };
+        let undo = Undo {
+            echo: Some(Arc::new(echo)),
+            vectors: envelope.places.inputs.clone(),
+            ..Undo::default()
+        };
+        Ok(Outbound {
+            path,
+            body: parts,
+            headers,
+            copied,
+            losses,
+            undo,
+        })
     }
 
     /// Refuses what the model cannot do at all. What cannot be read here is for the account's
@@ -169,7 +224,9 @@ impl Dialect {
         if job.traits.deny()
             && let Ok((request, names)) = (job.envelope.front.read)(job.body)
         {
-            job.traits.check(&request).map_err(|why| names.refused(&request, why))?;
+            job.traits
+                .check(&request)
+                .map_err(|why| names.refused(&request, why))?;
         }
         Ok(())
     }
@@ -177,12 +234,22 @@ impl Dialect {
     /// Writes a request of another format in OpenAI's, and then as its server wants it.
     fn compose(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
         let fetches = !self.settings.quirks.inline_images;
-        let (request, names, written) = job.written(|request, target| openai::compose(request, target, fetches))?;
-        let Written { body, mut losses, undo, headers } = written;
+        let (request, names, written) =
+            job.written(|request, target| openai::compose(request, target, fetches))?;
+        let Written {
+            body,
+            mut losses,
+            undo,
+            headers,
+        } = written;
         let body = Bytes::from(body);
         // All of it that counts is known: it was written a moment ago.
         let (model, stream) = (job.model.to_owned(), job.envelope.stream);
-        let envelope = Envelope { model, stream, ..Envelope::new(STANDARD) };
+        let envelope = Envelope {
+            model,
+            stream,
+            ..Envelope::new(STANDARD)
+        };
         let to = openai::To {
             model: job.model,
             ask_usage: job.envelope.stream && job.stream_usage,
@@ -190,10 +257,20 @@ impl Dialect {
             quirks: self.settings.quirks,
         };
         let in_words = |name: &str| names.name(&request, &STANDARD.field(name)).into_owned();
-        let (body, lost) = openai::request(&body, &envelope, &to).map_err(|why| why.about(in_words))?;
-        lost.names().iter().for_each(|name| losses.add(in_words(name)));
+        let (body, lost) =
+            openai::request(&body, &envelope, &to).map_err(|why| why.about(in_words))?;
+        lost.names()
+            .iter()
+            .for_each(|name| losses.add(in_words(name)));
         let copied = body.iter().map(Bytes::len).sum();
-        Ok(Outbound { path, body, headers: fixed(headers), copied, losses, undo })
+        Ok(Outbound {
+            path,
+            body,
+            headers: fixed(headers),
+            copied,
+            losses,
+            undo,
+        })
     }
 
     fn pass(&self, job: &Translate<'_>, path: Cow<'static, str>) -> Result<Outbound, Refused> {
@@ -205,7 +282,14 @@ impl Dialect {
             quirks: self.settings.quirks,
         };
         let (body, losses) = openai::request(job.body, job.envelope, &to)?;
-        Ok(Outbound { path, body, headers: Vec::new(), copied: 0, losses, undo: Undo::default() })
+        Ok(Outbound {
+            path,
+            body,
+            headers: Vec::new(),
+            copied: 0,
+            losses,
+            undo: Undo::default(),
+        })
     }
 
     /// Returns whether a model of this name has no business in a path, where this dialect would
@@ -220,13 +304,23 @@ impl Dialect {
     }
 
     /// Reads a buffered answer of this model, for a caller who asked for one.
-    pub fn answer(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+    pub fn answer(
+        &self,
+        model: &str,
+        to: &Recipient<'_>,
+        body: &[u8],
+    ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         self.buffered(model, to, body, (to.front.whole, openai::answer, true))
     }
 
     /// Reads a buffered answer that came where a stream was asked for, and writes it as one. Its
     /// head can tell all of the trail.
-    pub fn converted(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+    pub fn converted(
+        &self,
+        model: &str,
+        to: &Recipient<'_>,
+        body: &[u8],
+    ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         self.buffered(model, to, body, (to.front.stream, openai::converted, false))
     }
 
@@ -237,7 +331,11 @@ impl Dialect {
         body: &[u8],
         (writer, pass, is_whole): (NewWriter, Pass, bool),
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
-        let Recipient { front, header, options } = to;
+        let Recipient {
+            front,
+            header,
+            options,
+        } = to;
         let Way { protocol, native } = self.way(front, model, options.hide_reasoning);
         let Some(translation) = &protocol.translation else {
             if !front.passes() {
@@ -248,17 +346,27 @@ impl Dialect {
         };
         if let Some(form) = translation.vectors {
             let answer = Self::answer_vectors(form, to, body, native.is_some());
-            return Ok((answer.map_err(|fault| named(front, protocol, fault))?, Vec::new()));
+            return Ok((
+                answer.map_err(|fault| named(front, protocol, fault))?,
+                Vec::new(),
+            ));
         }
         let native = native.filter(|_| is_whole || front.only.is_some());
         let read = repairing(body, |body| {
-            let writer = if native.is_some() { Box::new(Nothing::default()) } else { writer(header) };
+            let writer = if native.is_some() {
+                Box::new(Nothing::default())
+            } else {
+                writer(header)
+            };
             let draft = Draft::new(header, options.clone(), writer);
             let (mut answer, kept) = draft.whole(|emit| (translation.answer)(model, body, emit))?;
             if let Some(native) = native {
                 let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
                 let clean = repaired(body);
-                answer.body = (native.whole)(clean.as_deref().unwrap_or(body), &PassedAnswer::new(header, options));
+                answer.body = (native.whole)(
+                    clean.as_deref().unwrap_or(body),
+                    &PassedAnswer::new(header, options),
+                );
                 if !is_whole {
                     answer.body = native.only_event(&answer.body);
                 }
@@ -269,37 +377,84 @@ impl Dialect {
     }
 
     /// Reads a buffered answer in OpenAI's format, for the callers of another.
-    fn composed(&self, to: &Recipient<'_>, body: &[u8], writer: NewWriter) -> Result<(Answer, Vec<Kept>), AnswerFault> {
-        let Recipient { header, options, .. } = to;
+    fn composed(
+        &self,
+        to: &Recipient<'_>,
+        body: &[u8],
+        writer: NewWriter,
+    ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
+        let Recipient {
+            header, options, ..
+        } = to;
         let standard = openai::answer(header, self.settings.quirks, !options.hide_reasoning, body)?;
         let mut draft = Draft::new(header, options.clone(), writer(header));
         draft.progress.tally.count_again(&standard.usage);
         let read = |emit: Emit<'_>| openai::read_answer(&standard.body, emit);
         let (answer, kept) = draft.whole(|emit| read(emit).map_err(AnswerFault::Nonsense))?;
-        let Answer { usage, declined, flaws, reasons, labels, .. } = standard;
-        let flaws = Flaws { not_cited: answer.flaws.not_cited, ..flaws };
-        Ok((Answer { usage, declined, flaws, reasons, labels, ..answer }, kept))
+        let Answer {
+            usage,
+            declined,
+            flaws,
+            reasons,
+            labels,
+            ..
+        } = standard;
+        let flaws = Flaws {
+            not_cited: answer.flaws.not_cited,
+            ..flaws
+        };
+        Ok((
+            Answer {
+                usage,
+                declined,
+                flaws,
+                reasons,
+                labels,
+                ..answer
+            },
+            kept,
+        ))
     }
 
     /// Begins to read one stream of this model; no event may be longer than `event_limit` bytes.
     pub fn stream(&self, model: &str, to: Recipient<'_>, event_limit: usize) -> Stream {
-        let Recipient { front, header, options } = to;
+        let Recipient {
+            front,
+            header,
+            options,
+        } = to;
         let Way { protocol, native } = self.way(front, model, options.hide_reasoning);
         match &protocol.translation {
             None if !front.passes() => {
-                let chunks = openai::Chunks::new(header, self.settings.quirks, !options.hide_reasoning);
-                Stream::composed(chunks, Draft::new(header, options, (front.stream)(header)), event_limit)
+                let chunks =
+                    openai::Chunks::new(header, self.settings.quirks, !options.hide_reasoning);
+                Stream::composed(
+                    chunks,
+                    Draft::new(header, options, (front.stream)(header)),
+                    event_limit,
+                )
             }
-            None => Stream::passed(header, self.settings.quirks, !options.hide_reasoning, event_limit),
+            None => Stream::passed(
+                header,
+                self.settings.quirks,
+                !options.hide_reasoning,
+                event_limit,
+            ),
             Some(translation) => {
-                let writer = if native.is_some() { Box::new(Nothing::default()) } else { (front.stream)(header) };
+                let writer = if native.is_some() {
+                    Box::new(Nothing::default())
+                } else {
+                    (front.stream)(header)
+                };
                 let passed = PassedAnswer::new(header, &options);
                 let draft = Draft::new(header, options, writer);
                 let mut reader = (translation.reader)(model);
                 reader.asked(header.choices);
                 let translated = Translated::new((front, protocol.of_front()), reader, draft);
                 match native {
-                    Some(native) => Stream::native(protocol, (translated, native, passed), event_limit),
+                    Some(native) => {
+                        Stream::native(protocol, (translated, native, passed), event_limit)
+                    }
                     None => Stream::translated(protocol.framing, translated, event_limit),
                 }
             }
@@ -310,13 +465,17 @@ impl Dialect {
     pub fn meant(&self, seen: u16, error: &UpstreamError) -> u16 {
         // A server that imitates OpenAI's may say in the body whose fault it is, but not that a
         // fault of its own is the caller's; a filter is none.
-        let is_loose = self.protocol.is_imitated && !(400..500).contains(&seen) && !error.is_filtered();
+        let is_loose =
+            self.protocol.is_imitated && !(400..500).contains(&seen) && !error.is_filtered();
         error.status.filter(|_| !is_loose).unwrap_or(seen)
     }
 
     /// Reads an answer whose status says that it is an error, for the callers of a front door.
     pub fn error(&self, front: &Front, head: &ErrorHead<'_>, body: &[u8]) -> UpstreamError {
-        front.named(self.protocol.of_front(), (self.protocol.error)(&self.settings, head, body))
+        front.named(
+            self.protocol.of_front(),
+            (self.protocol.error)(&self.settings, head, body),
+        )
     }
 
     /// Returns the family of a model whose signed thoughts go back.
@@ -327,7 +486,11 @@ impl Dialect {
     /// Returns where a translated request for a model has the most tokens of its answer: a JSON
     /// pointer.
     pub fn max_tokens(&self, model: &str) -> Option<&'static str> {
-        self.protocol.for_model(model).translation.as_ref().map(|translation| translation.max_tokens)
+        self.protocol
+            .for_model(model)
+            .translation
+            .as_ref()
+            .map(|translation| translation.max_tokens)
     }
 
     /// Returns where the price of a model is to be found.
@@ -339,13 +502,23 @@ impl Dialect {
 /// Chooses the kind of endpoint for the requests of a front door: that of its own format, if the
 /// account has it. The callers of other formats get the one that can say the most of a model that
 /// thinks, and chat for other models.
-pub fn endpoint_for(served: impl Fn(Endpoint) -> bool, front: &Front, model: &str, traits: &Traits) -> Endpoint {
-    let own = front.native.as_ref().and_then(|native| Endpoint::find(native.format));
-    let for_thinkers = (!front.passes() && openai::thinks(model, traits)).then_some(Endpoint::Responses);
-    let mut wanted = [own, for_thinkers]
-        .into_iter()
-        .flatten()
-        .chain(Endpoint::ALL.into_iter().filter(|kind| kind.is_conversation()));
+pub fn endpoint_for(
+    served: impl Fn(Endpoint) -> bool,
+    front: &Front,
+    model: &str,
+    traits: &Traits,
+) -> Endpoint {
+    let own = front
+        .native
+        .as_ref()
+        .and_then(|native| Endpoint::find(native.format));
+    let for_thinkers =
+        (!front.passes() && openai::thinks(model, traits)).then_some(Endpoint::Responses);
+    let mut wanted = [own, for_thinkers].into_iter().flatten().chain(
+        Endpoint::ALL
+            .into_iter()
+            .filter(|kind| kind.is_conversation()),
+    );
     wanted.find(|kind| served(*kind)).unwrap_or_default()
 }
 
@@ -359,7 +532,11 @@ struct Way {
 impl Protocol {
     /// Returns the front door whose callers name the fields of a request as the servers do.
     fn of_front(&self) -> Option<&'static Front> {
-        if self.passes() { Some(STANDARD) } else { Front::of_format(self.format()) }
+        if self.passes() {
+            Some(STANDARD)
+        } else {
+            Front::of_format(self.format())
+        }
     }
 }
 
@@ -371,18 +548,32 @@ type Pass = fn(&AnswerHeader, &'static Quirks, bool, &[u8]) -> Result<Answer, An
 /// Names the field of a fault in the callers' words.
 fn named(front: &Front, protocol: &Protocol, fault: AnswerFault) -> AnswerFault {
     match fault {
-        AnswerFault::Upstream(error) => AnswerFault::Upstream(front.named(protocol.of_front(), error)),
+        AnswerFault::Upstream(error) => {
+            AnswerFault::Upstream(front.named(protocol.of_front(), error))
+        }
         nonsense @ AnswerFault::Nonsense(_) => nonsense,
     }
 }
 
 fn fixed(headers: Vec<(&'static str, &'static str)>) -> Vec<(&'static str, Cow<'static, str>)> {
-    headers.into_iter().map(|(name, value)| (name, Cow::Borrowed(value))).collect()
+    headers
+        .into_iter()
+        .map(|(name, value)| (name, Cow::Borrowed(value)))
+        .collect()
 }
 
-fn translate(job: &Translate<'_>, path: Cow<'static, str>, translation: &Translation) -> Result<Outbound, Refused> {
+fn translate(
+    job: &Translate<'_>,
+    path: Cow<'static, str>,
+    translation: &Translation,
+) -> Result<Outbound, Refused> {
     let (_, _, written) = job.written(translation.request)?;
-    let Written { mut body, mut losses, undo, headers } = written;
+    let Written {
+        mut body,
+        mut losses,
+        undo,
+        headers,
+    } = written;
     let mut headers = fixed(headers);
     if let Some(cloud) = translation.cloud {
         let (mut edits, mut fit) = (Edits::new(&body), Vec::new());
@@ -391,7 +582,14 @@ fn translate(job: &Translate<'_>, path: Cow<'static, str>, translation: &Transla
         body = fit;
     }
     let copied = body.len();
-    Ok(Outbound { path, body: vec![body.into()], headers, copied, losses, undo })
+    Ok(Outbound {
+        path,
+        body: vec![body.into()],
+        headers,
+        copied,
+        losses,
+        undo,
+    })
 }
 
 #[cfg(test)]

@@ -22,9 +22,12 @@ pub mod presets;
 pub mod upstream;
 pub mod wire;
 
-pub use dialect::{Dialect, OtherModel, Outbound, Recipient, Slices, Stream, Translate, endpoint_for, in_whole, join};
+pub use dialect::{
+    Dialect, OtherModel, Outbound, Recipient, Slices, Stream, Translate, endpoint_for, in_whole,
+    join,
+};
 pub use neutral::{
-    Answer, AnswerFault, AnswerHeader, EndReasons, Endpoint, ErrorHead, Family, Flaws, Labels, StreamFault,
-    UpstreamError, price, traits, usage,
+    Answer, AnswerFault, AnswerHeader, EndReasons, Endpoint, ErrorHead, Family, Flaws, Labels,
+    StreamFault, UpstreamError, price, traits, usage,
 };
 pub use upstream::{Framing, Protocol, Settings};

@@ -6,8 +6,8 @@
 
 use crate::upstream;
 use crate::upstream::quirks::{
-    CEREBRAS, DEEPSEEK, FIREWORKS, GROQ, LLAMA_CPP, MISTRAL, OLLAMA, OPENROUTER, PERPLEXITY, Quirks, SGLANG, TGI,
-    TOGETHER, VLLM, XAI,
+    CEREBRAS, DEEPSEEK, FIREWORKS, GROQ, LLAMA_CPP, MISTRAL, OLLAMA, OPENROUTER, PERPLEXITY,
+    Quirks, SGLANG, TGI, TOGETHER, VLLM, XAI,
 };
 
 /// A well-known server.
@@ -33,8 +33,13 @@ pub fn find(name: &str) -> Option<&'static Preset> {
 
 /// Returns the environment variables for credentials in the providers' own documentation.
 pub fn variables<'a>() -> impl Iterator<Item = &'a str> {
-    let of_protocols = upstream::ALL.iter().filter_map(|protocol| protocol.key_variable);
-    ALL.iter().filter_map(|preset| preset.key).chain(of_protocols).chain(OTHER_VARIABLES)
+    let of_protocols = upstream::ALL
+        .iter()
+        .filter_map(|protocol| protocol.key_variable);
+    ALL.iter()
+        .filter_map(|preset| preset.key)
+        .chain(of_protocols)
+        .chain(OTHER_VARIABLES)
 }
 
 /// Other variables for keys, and variables for credentials that are no keys.
@@ -48,18 +53,43 @@ const OTHER_VARIABLES: [&str; 6] = [
 ];
 
 /// Returns the preset of a server on the internet. Such a server takes a key.
-const fn hosted(quirks: &'static Quirks, base_url: &'static str, key: &'static str, note: &'static str) -> Preset {
-    Preset { name: quirks.name, base_url, quirks, key: Some(key), note }
+const fn hosted(
+    quirks: &'static Quirks,
+    base_url: &'static str,
+    key: &'static str,
+    note: &'static str,
+) -> Preset {
+    Preset {
+        name: quirks.name,
+        base_url,
+        quirks,
+        key: Some(key),
+        note,
+    }
 }
 
 /// Returns the preset of a server on this machine.
 const fn local(quirks: &'static Quirks, base_url: &'static str, note: &'static str) -> Preset {
-    Preset { name: quirks.name, base_url, quirks, key: None, note }
+    Preset {
+        name: quirks.name,
+        base_url,
+        quirks,
+        key: None,
+        note,
+    }
 }
 
 /// All presets.
 pub const ALL: &[Preset] = &[
-    Preset { name: "openai", ..hosted(&Quirks::NONE, "https://api.openai.com/v1", "OPENAI_API_KEY", "OpenAI") },
+    Preset {
+        name: "openai",
+        ..hosted(
+            &Quirks::NONE,
+            "https://api.openai.com/v1",
+            "OPENAI_API_KEY",
+            "OpenAI",
+        )
+    },
     hosted(
         &MISTRAL,
         "https://api.mistral.ai/v1",
@@ -67,30 +97,75 @@ pub const ALL: &[Preset] = &[
         "Mistral AI; refuses fields that it does not know",
     ),
     hosted(&XAI, "https://api.x.ai/v1", "XAI_API_KEY", "xAI (Grok)"),
-    hosted(&GROQ, "https://api.groq.com/openai/v1", "GROQ_API_KEY", "Groq; one choice for each request, no logprobs"),
-    hosted(&DEEPSEEK, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "DeepSeek; JSON answers, but no JSON Schemas"),
+    hosted(
+        &GROQ,
+        "https://api.groq.com/openai/v1",
+        "GROQ_API_KEY",
+        "Groq; one choice for each request, no logprobs",
+    ),
+    hosted(
+        &DEEPSEEK,
+        "https://api.deepseek.com/v1",
+        "DEEPSEEK_API_KEY",
+        "DeepSeek; JSON answers, but no JSON Schemas",
+    ),
     hosted(
         &OPENROUTER,
         "https://openrouter.ai/api/v1",
         "OPENROUTER_API_KEY",
         "OpenRouter; models are called vendor/model",
     ),
-    hosted(&PERPLEXITY, "https://api.perplexity.ai", "PERPLEXITY_API_KEY", "Perplexity; searches the web, no tools"),
-    hosted(&TOGETHER, "https://api.together.xyz/v1", "TOGETHER_API_KEY", "Together AI"),
+    hosted(
+        &PERPLEXITY,
+        "https://api.perplexity.ai",
+        "PERPLEXITY_API_KEY",
+        "Perplexity; searches the web, no tools",
+    ),
+    hosted(
+        &TOGETHER,
+        "https://api.together.xyz/v1",
+        "TOGETHER_API_KEY",
+        "Together AI",
+    ),
     hosted(
         &FIREWORKS,
         "https://api.fireworks.ai/inference/v1",
         "FIREWORKS_API_KEY",
         "Fireworks AI; models are called accounts/*/models/*",
     ),
-    hosted(&CEREBRAS, "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", "Cerebras"),
-    local(&VLLM, "http://127.0.0.1:8000/v1", "vLLM; tools need --enable-auto-tool-choice and a parser"),
-    local(&LLAMA_CPP, "http://127.0.0.1:8080/v1", "llama.cpp's llama-server; tools need --jinja"),
-    local(&SGLANG, "http://127.0.0.1:30000/v1", "SGLang; tools need a parser"),
-    local(&TGI, "http://127.0.0.1:3000/v1", "Text Generation Inference; its one model is called tgi"),
+    hosted(
+        &CEREBRAS,
+        "https://api.cerebras.ai/v1",
+        "CEREBRAS_API_KEY",
+        "Cerebras",
+    ),
+    local(
+        &VLLM,
+        "http://127.0.0.1:8000/v1",
+        "vLLM; tools need --enable-auto-tool-choice and a parser",
+    ),
+    local(
+        &LLAMA_CPP,
+        "http://127.0.0.1:8080/v1",
+        "llama.cpp's llama-server; tools need --jinja",
+    ),
+    local(
+        &SGLANG,
+        "http://127.0.0.1:30000/v1",
+        "SGLang; tools need a parser",
+    ),
+    local(
+        &TGI,
+        "http://127.0.0.1:3000/v1",
+        "Text Generation Inference; its one model is called tgi",
+    ),
     Preset {
         name: "ollama_openai",
-        ..local(&OLLAMA, "http://127.0.0.1:11434/v1", "Ollama; the dialect `ollama` can do more")
+        ..local(
+            &OLLAMA,
+            "http://127.0.0.1:11434/v1",
+            "Ollama; the dialect `ollama` can do more",
+        )
     },
 ];
 
@@ -103,11 +178,33 @@ mod tests {
     fn presets_are_distinct() {
         for (at, preset) in ALL.iter().enumerate() {
             assert_eq!(find(preset.name), Some(preset));
-            assert!(ALL.iter().skip(at + 1).all(|other| other.name != preset.name), "{}", preset.name);
-            assert_eq!(Quirks::find(preset.quirks.name), Some(preset.quirks), "{}", preset.name);
+            assert!(
+                ALL.iter()
+                    .skip(at + 1)
+                    .all(|other| other.name != preset.name),
+                "{}",
+                preset.name
+            );
+            assert_eq!(
+                Quirks::find(preset.quirks.name),
+                Some(preset.quirks),
+                "{}",
+                preset.name
+            );
             assert!(!preset.base_url.ends_with('/'), "{}", preset.name);
-            assert!(preset.key.is_none_or(|key| variables().any(|name| name == key)), "{}", preset.name);
-            assert_eq!(preset.base_url.starts_with("https://"), preset.key.is_some(), "{}", preset.name);
+            assert!(
+                preset
+                    .key
+                    .is_none_or(|key| variables().any(|name| name == key)),
+                "{}",
+                preset.name
+            );
+            assert_eq!(
+                preset.base_url.starts_with("https://"),
+                preset.key.is_some(),
+                "{}",
+                preset.name
+            );
         }
         assert_eq!(find("nobody"), None);
     }
@@ -115,7 +212,11 @@ mod tests {
     #[test]
     fn every_quirk_has_a_preset() {
         for quirks in quirks::ALL {
-            assert!(ALL.iter().any(|preset| preset.quirks == *quirks), "{}", quirks.name);
+            assert!(
+                ALL.iter().any(|preset| preset.quirks == *quirks),
+                "{}",
+                quirks.name
+            );
         }
     }
 }

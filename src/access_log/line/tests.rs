@@ -36,11 +36,24 @@ fn attempt(cost: Option<Option<Usd>>) -> Tried {
 fn a_line_is_one_object_of_known_fields() {
     let mut settled = Settled {
         began_at: 951_782_400_123,
-        sender: Sender { caller: Some("c".into()), key: None, address: Some([127, 0, 0, 1].into()), end_user: None },
-        request: Incoming { id: "r\n".to_owned(), path: "/\\".into(), ..Incoming::default() },
+        sender: Sender {
+            caller: Some("c".into()),
+            key: None,
+            address: Some([127, 0, 0, 1].into()),
+            end_user: None,
+        },
+        request: Incoming {
+            id: "r\n".to_owned(),
+            path: "/\\".into(),
+            ..Incoming::default()
+        },
         ..Settled::default()
     };
-    settled.attempts.trail = vec![attempt(None), attempt(Some(None)), attempt(Some(Some(Usd(1_500))))];
+    settled.attempts.trail = vec![
+        attempt(None),
+        attempt(Some(None)),
+        attempt(Some(Some(Usd(1_500)))),
+    ];
     settled.spending.cost = Some(Usd::ZERO);
     let expected = [
         r#"{"time":"2000-02-29T00:00:00.123Z","request_id":"r\n","caller":"c","key":null,"address":"127.0.0.1","#,
@@ -54,8 +67,13 @@ fn a_line_is_one_object_of_known_fields() {
         r#"COST,"detail":"a \"quote\"\nand é"}"#,
     ];
     let costs = ["", r#","cost_usd":null"#, r#","cost_usd":1.5e-6"#];
-    let tries = costs.map(|cost| tried.concat().replace("COST", cost)).join(",");
-    assert_eq!(String::from_utf8(json(&settled)).unwrap(), expected.concat().replace("TRIES", &tries));
+    let tries = costs
+        .map(|cost| tried.concat().replace("COST", cost))
+        .join(",");
+    assert_eq!(
+        String::from_utf8(json(&settled)).unwrap(),
+        expected.concat().replace("TRIES", &tries)
+    );
 }
 
 /// Makes texts in which much is to be escaped.
@@ -79,7 +97,10 @@ fn number() -> impl Strategy<Value = u64> {
 }
 
 fn time_span() -> impl Strategy<Value = Duration> {
-    prop_oneof![Just(Duration::ZERO), any::<u32>().prop_map(|micros| Duration::from_micros(micros.into()))]
+    prop_oneof![
+        Just(Duration::ZERO),
+        any::<u32>().prop_map(|micros| Duration::from_micros(micros.into()))
+    ]
 }
 
 fn cost() -> impl Strategy<Value = Option<Usd>> {
@@ -163,27 +184,54 @@ proptest! {
 fn slow(settled: &Settled) -> Vec<u8> {
     // Most lines are shorter.
     const LINE: usize = 1024;
-    let Settled { began_at, sender, request, answer, served, attempts, times, spending, outcome, total, trace } =
-        settled;
+    let Settled {
+        began_at,
+        sender,
+        request,
+        answer,
+        served,
+        attempts,
+        times,
+        spending,
+        outcome,
+        total,
+        trace,
+    } = settled;
     let mut line = Writer::with_capacity(LINE);
     line.object(|w| {
         w.texts([("time", &time(*began_at)), ("request_id", &request.id)]);
-        let trace = trace.as_ref().map(|trace| format!("{:032x}", u128::from_be_bytes(trace.trace)));
+        let trace = trace
+            .as_ref()
+            .map(|trace| format!("{:032x}", u128::from_be_bytes(trace.trace)));
         w.optional("trace_id", trace.as_deref(), Writer::text);
         w.or_null("caller", sender.caller.as_deref(), Writer::text);
         w.or_null("key", sender.key.as_deref(), Writer::text);
-        w.or_null("address", sender.address, |w, address| w.text(&address.to_string()));
+        w.or_null("address", sender.address, |w, address| {
+            w.text(&address.to_string())
+        });
         w.optional("end_user", sender.end_user.as_deref(), Writer::text);
-        w.texts([("door", request.door), ("method", &request.method), ("path", &request.path)]);
+        w.texts([
+            ("door", request.door),
+            ("method", &request.method),
+            ("path", &request.path),
+        ]);
         w.optional("session", request.session.as_deref(), Writer::text);
         w.or_null("model", request.model.as_deref(), Writer::text);
         w.or_null("account", served.account.as_deref(), Writer::text);
-        w.or_null("upstream_model", served.upstream_model.as_deref(), Writer::text);
+        w.or_null(
+            "upstream_model",
+            served.upstream_model.as_deref(),
+            Writer::text,
+        );
         w.key("stream").bool(request.stream);
         w.key("status").number(answer.status.into());
         w.key("outcome").text(outcome.name());
         w.key("attempts").each(&attempts.trail, tried);
-        w.or_null("first_byte_ms", times.first_byte.map(millis), Writer::number);
+        w.or_null(
+            "first_byte_ms",
+            times.first_byte.map(millis),
+            Writer::number,
+        );
         w.key("total_ms").number(millis(*total));
         w.key("own_us").number(micros(times.own));
         w.or_null("auth_us", times.auth.map(micros), Writer::number);
@@ -195,21 +243,39 @@ fn slow(settled: &Settled) -> Vec<u8> {
         w.key("prompt_tokens").number(usage.prompt);
         w.key("completion_tokens").number(usage.completion);
         w.key("cached_tokens").number(usage.cached);
-        for (name, count) in [("images", units.images), ("audio_ms", units.millis), ("characters", units.characters)] {
-            w.optional(name, Some(count.into()).filter(|count| *count > 0), Writer::number);
+        for (name, count) in [
+            ("images", units.images),
+            ("audio_ms", units.millis),
+            ("characters", units.characters),
+        ] {
+            w.optional(
+                name,
+                Some(count.into()).filter(|count| *count > 0),
+                Writer::number,
+            );
         }
         w.key("usage").text(usage.source.name());
         w.or_null("cost_usd", spending.cost, usd);
-        let limited = spending.limited.map(|(level, kind)| format!("{} {}", level.name(), kind.name()));
+        let limited = spending
+            .limited
+            .map(|(level, kind)| format!("{} {}", level.name(), kind.name()));
         w.optional("limited_by", limited.as_deref(), Writer::text);
         w.key("bytes_in").number(request.bytes);
         w.key("bytes_out").number(answer.bytes);
-        w.or_null("upstream_request_id", served.upstream_request_id.as_deref(), Writer::text);
+        w.or_null(
+            "upstream_request_id",
+            served.upstream_request_id.as_deref(),
+            Writer::text,
+        );
         w.key("maybe_billed").bool(attempts.maybe_billed);
         w.list("dropped", served.losses.names(), |w, name| w.text(name));
         let broken_calls = Some(served.flaws.broken_calls.into()).filter(|calls| *calls > 0);
         w.optional("broken_calls", broken_calls, Writer::number);
-        w.optional("not_json", Some(true).filter(|_| served.flaws.not_json), Writer::bool);
+        w.optional(
+            "not_json",
+            Some(true).filter(|_| served.flaws.not_json),
+            Writer::bool,
+        );
         w.optional("error", answer.error.as_deref(), Writer::text);
     });
     line.into_bytes()
@@ -224,8 +290,16 @@ fn tried(w: &mut Writer, tried: &Tried) {
         w.key("at_ms").number(tried.at_ms);
         w.key("ms").number(tried.ms);
         w.optional("status", tried.status.map(u64::from), Writer::number);
-        w.optional("times", Some(tried.times.into()).filter(|times| *times > 1), Writer::number);
-        w.optional("resent", Some(true).filter(|_| tried.resent > 0), Writer::bool);
+        w.optional(
+            "times",
+            Some(tried.times.into()).filter(|times| *times > 1),
+            Writer::number,
+        );
+        w.optional(
+            "resent",
+            Some(true).filter(|_| tried.resent > 0),
+            Writer::bool,
+        );
         w.optional("connect_ms", tried.connect_ms, Writer::number);
         w.optional("first_ms", tried.first_ms, Writer::number);
         w.optional("prompt_tokens", tried.prompt_tokens, Writer::number);

@@ -139,7 +139,11 @@ fn how_much_it_is_asked_is_not_forgotten_when_it_closes() {
     now += Duration::from_secs(5);
     assert_eq!(settle(Outcome::Ok, now), Some(BreakerState::Closed));
     let opens = (1..).find(|_| settle(BAD, now).is_some());
-    assert_eq!(opens, Some(20), "of so many calls a share is taken; five in a row are still chance");
+    assert_eq!(
+        opens,
+        Some(20),
+        "of so many calls a share is taken; five in a row are still chance"
+    );
     now += Duration::from_secs(60);
     assert_eq!(settle(Outcome::Ok, now), Some(BreakerState::Closed));
     let opens = (1..).find(|_| settle(BAD, now).is_some());
@@ -164,7 +168,10 @@ fn sound_is_what_it_is_now() {
     }
     assert!(settle(&mut breaker, Outcome::Ok, 0), "one of six may");
     assert!(!settle(&mut breaker, BAD, 1) && !settle(&mut breaker, Outcome::Ok, 1));
-    assert!(settle(&mut breaker, Outcome::Ok, 7), "what was a while ago is over");
+    assert!(
+        settle(&mut breaker, Outcome::Ok, 7),
+        "what was a while ago is over"
+    );
     assert!(
         !settle(&mut breaker, BAD, 8) && !breaker.is_sound(start + Duration::from_secs(60)),
         "its last call failed, however long ago"
@@ -176,7 +183,13 @@ fn calls_are_those_that_it_looks_back_on() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
     assert_eq!(breaker.calls(start), (0, 0));
-    for outcome in [Outcome::Ok, BAD, Outcome::Neutral, Outcome::Failed(Class::Rate), Outcome::Ok] {
+    for outcome in [
+        Outcome::Ok,
+        BAD,
+        Outcome::Neutral,
+        Outcome::Failed(Class::Rate),
+        Outcome::Ok,
+    ] {
         let pass = pass(breaker.admit(start, false));
         breaker.settle(pass, outcome, start, 0.0);
     }
@@ -198,13 +211,18 @@ fn who_went_where_nobody_else_was_left_settles_nothing_later() {
     let probe = pass(breaker.admit(now, false));
     assert!(probe.is_probe() && !beside.iter().any(|pass| pass.is_probe()));
     let again = pass(breaker.admit(now, true));
-    for (pass, outcome) in
-        beside.into_iter().chain([again]).zip([BAD, Outcome::Ok, Outcome::Neutral].into_iter().cycle())
+    for (pass, outcome) in beside
+        .into_iter()
+        .chain([again])
+        .zip([BAD, Outcome::Ok, Outcome::Neutral].into_iter().cycle())
     {
         assert_eq!(breaker.settle(pass, outcome, now, 0.0), None);
         assert_eq!(breaker.state(now), BreakerState::HalfOpen { probing: true });
     }
-    assert_eq!(breaker.settle(probe, Outcome::Ok, now, 0.0), Some(BreakerState::Closed));
+    assert_eq!(
+        breaker.settle(probe, Outcome::Ok, now, 0.0),
+        Some(BreakerState::Closed)
+    );
 }
 
 fn pass(admission: Admission) -> BreakerPass {
@@ -227,16 +245,25 @@ fn tripped(now: Instant) -> Breaker {
 fn what_was_admitted_before_it_opened_says_nothing_after() {
     let start = Instant::now();
     let mut breaker = Breaker::default();
-    let old: Vec<BreakerPass> = (0..100).map(|_| pass(breaker.admit(start, false))).collect();
+    let old: Vec<BreakerPass> = (0..100)
+        .map(|_| pass(breaker.admit(start, false)))
+        .collect();
     for pass in &old[..10] {
         breaker.settle(*pass, BAD, start, 0.0);
     }
     let later = start + Duration::from_secs(6);
     let probe = pass(breaker.admit(later, false));
     for pass in &old[10..20] {
-        assert_eq!(breaker.settle(*pass, Outcome::Ok, later, 0.0), None, "nor does its success close it");
+        assert_eq!(
+            breaker.settle(*pass, Outcome::Ok, later, 0.0),
+            None,
+            "nor does its success close it"
+        );
     }
-    assert_eq!(breaker.settle(probe, Outcome::Ok, later, 0.0), Some(BreakerState::Closed));
+    assert_eq!(
+        breaker.settle(probe, Outcome::Ok, later, 0.0),
+        Some(BreakerState::Closed)
+    );
     for pass in &old[20..] {
         assert_eq!(breaker.settle(*pass, BAD, later, 0.0), None);
     }
@@ -256,7 +283,10 @@ fn a_slow_probe_still_counts() {
         matches!(breaker.admit(late, false), Admission::RefuseUntil(_)),
         "the lapsed one's place is not the second one's"
     );
-    assert_eq!(breaker.settle(slow, Outcome::Ok, late, 0.0), Some(BreakerState::Closed));
+    assert_eq!(
+        breaker.settle(slow, Outcome::Ok, late, 0.0),
+        Some(BreakerState::Closed)
+    );
     assert_eq!(breaker.settle(second, BAD, late, 0.0), None);
 }
 
@@ -266,7 +296,10 @@ fn who_waits_for_a_probe_waits_for_a_second() {
     let mut breaker = tripped(start);
     let now = start + Duration::from_secs(5);
     assert!(pass(breaker.admit(now, false)).is_probe());
-    assert_eq!(breaker.admit(now, false), Admission::RefuseUntil(now + SOON));
+    assert_eq!(
+        breaker.admit(now, false),
+        Admission::RefuseUntil(now + SOON)
+    );
 }
 
 #[test]
@@ -281,7 +314,12 @@ fn chance_only_lengthens_a_cool_down() {
         let before: Vec<_> = (1..IN_A_ROW).map(|_| fail()).collect();
         assert_eq!(before, [None; 4]);
         let opened = fail();
-        assert_eq!(opened, Some(BreakerState::Open(now + Duration::from_millis(milliseconds))));
+        assert_eq!(
+            opened,
+            Some(BreakerState::Open(
+                now + Duration::from_millis(milliseconds)
+            ))
+        );
     };
     check(0.0, 5000);
     check(0.5, 5500);
@@ -302,7 +340,14 @@ fn among_many_calls_a_few_in_a_row_are_chance() {
     for n in 0..9000 {
         // After a while two of five fail, eight in a row.
         let bad = n >= 1000 && n % 20 < 8;
-        assert_eq!(settle(if bad { BAD } else { Outcome::Ok }, start + Duration::from_millis(n * 3)), None, "call {n}");
+        assert_eq!(
+            settle(
+                if bad { BAD } else { Outcome::Ok },
+                start + Duration::from_millis(n * 3)
+            ),
+            None,
+            "call {n}"
+        );
     }
     let end = start + Duration::from_secs(27);
     let failed = (1..).find(|_| settle(BAD, end).is_some());
@@ -318,7 +363,10 @@ fn who_is_alone_waits_for_a_second_only() {
     let mut breaker = tripped(start);
     let mut now = start;
     for _ in 0..10 {
-        assert_eq!(breaker.admit(now, true), Admission::RefuseUntil(now + ALONE));
+        assert_eq!(
+            breaker.admit(now, true),
+            Admission::RefuseUntil(now + ALONE)
+        );
         now += ALONE;
         let probe = pass(breaker.admit(now, true));
         assert!(
@@ -334,7 +382,10 @@ fn who_is_alone_waits_for_a_second_only() {
     );
     now += ALONE;
     let probe = pass(breaker.admit(now, true));
-    assert_eq!(breaker.settle(probe, Outcome::Ok, now, 0.0), Some(BreakerState::Closed));
+    assert_eq!(
+        breaker.settle(probe, Outcome::Ok, now, 0.0),
+        Some(BreakerState::Closed)
+    );
 }
 
 #[test]
@@ -345,7 +396,11 @@ fn reset_closes_it() {
     assert_eq!(breaker.state(now), BreakerState::Closed);
     let pass = pass(breaker.admit(now, false));
     assert!(!pass.is_probe());
-    assert_eq!(breaker.settle(pass, BAD, now, 0.0), None, "the failures before are forgotten");
+    assert_eq!(
+        breaker.settle(pass, BAD, now, 0.0),
+        None,
+        "the failures before are forgotten"
+    );
 }
 
 #[test]

@@ -13,7 +13,11 @@ const OTHER: u64 = 2;
 
 impl Watched {
     fn new() -> Watched {
-        Watched { target: GivenUp::default(), start: Instant::now(), now: 0 }
+        Watched {
+            target: GivenUp::default(),
+            start: Instant::now(),
+            now: 0,
+        }
     }
 
     fn at(&self, ms: u64) -> Instant {
@@ -25,14 +29,19 @@ impl Watched {
         for _ in 0..ENOUGH {
             self.now += ms;
             self.target.asked(MAIN, self.at(self.now));
-            self.target.answered(true, Duration::from_millis(ms), self.at(self.now));
+            self.target
+                .answered(true, Duration::from_millis(ms), self.at(self.now));
         }
         self
     }
 
     /// A caller who began so long ago leaves.
     fn leave(&mut self, key: u64, waited: u64, awaited: usize) -> Consequence {
-        let leave = Leave { key, stream: true, began: self.at(self.now.saturating_sub(waited)) };
+        let leave = Leave {
+            key,
+            stream: true,
+            began: self.at(self.now.saturating_sub(waited)),
+        };
         self.target.asked(key, leave.began);
         let now = self.at(self.now);
         self.target.left(leave, Around { awaited, calls: 0 }, now)
@@ -45,12 +54,20 @@ impl Watched {
 
 #[test]
 fn a_leave_counts_after_three_times_the_slowest_usual_answers() {
-    for (usual, waited, counts) in
-        [(400, 1_000, false), (400, 1_450, true), (50, 999, false), (50, 1_001, true), (20_000, 40_000, false)]
-    {
+    for (usual, waited, counts) in [
+        (400, 1_000, false),
+        (400, 1_450, true),
+        (50, 999, false),
+        (50, 1_001, true),
+        (20_000, 40_000, false),
+    ] {
         let mut watched = Watched::new().usually(usual);
         watched.now += 100_000;
-        assert_eq!(watched.leave(MAIN, waited, 0).counts, counts, "usually {usual} ms, left after {waited} ms");
+        assert_eq!(
+            watched.leave(MAIN, waited, 0).counts,
+            counts,
+            "usually {usual} ms, left after {waited} ms"
+        );
     }
 }
 
@@ -58,12 +75,28 @@ fn a_leave_counts_after_three_times_the_slowest_usual_answers() {
 fn times_of_whole_answers_say_nothing_of_streams() {
     let mut watched = Watched::new();
     for _ in 0..ENOUGH {
-        watched.target.answered(false, Duration::from_secs(20), watched.at(0));
+        watched
+            .target
+            .answered(false, Duration::from_secs(20), watched.at(0));
     }
     watched.now = 60_000;
-    assert!(watched.leave(MAIN, 2_000, 0).counts, "of streams, nothing is known");
-    let leave = Leave { key: MAIN, stream: false, began: watched.at(58_000) };
-    let told = watched.target.left(leave, Around { awaited: 0, calls: 0 }, watched.at(60_000));
+    assert!(
+        watched.leave(MAIN, 2_000, 0).counts,
+        "of streams, nothing is known"
+    );
+    let leave = Leave {
+        key: MAIN,
+        stream: false,
+        began: watched.at(58_000),
+    };
+    let told = watched.target.left(
+        leave,
+        Around {
+            awaited: 0,
+            calls: 0,
+        },
+        watched.at(60_000),
+    );
     assert_eq!(told, Consequence::default(), "whole answers take long");
 }
 
@@ -71,7 +104,9 @@ fn times_of_whole_answers_say_nothing_of_streams() {
 fn while_the_usual_time_is_unknown_an_answer_to_anybody_shows_that_the_target_works() {
     let mut watched = Watched::new();
     watched.now = 10_000;
-    watched.target.answered(true, Duration::from_secs(3), watched.at(9_000));
+    watched
+        .target
+        .answered(true, Duration::from_secs(3), watched.at(9_000));
     assert_eq!(watched.leave(MAIN, 2_000, 0), Consequence::default());
     assert!(!watched.leave(OTHER, 999, 0).counts, "too soon");
     watched.now = 11_500;
@@ -102,8 +137,24 @@ fn of_many_calls_one_of_fifty_must_be_given_up() {
     let mut watched = Watched::new().usually(400);
     let now = watched.at(watched.now + 60_000);
     let began = watched.at(watched.now + 58_000);
-    let around = Around { awaited: 9, calls: 1_000 };
-    let mut leave = |key| watched.target.left(Leave { key, stream: true, began }, around, now).is_behind;
+    let around = Around {
+        awaited: 9,
+        calls: 1_000,
+    };
+    let mut leave = |key| {
+        watched
+            .target
+            .left(
+                Leave {
+                    key,
+                    stream: true,
+                    began,
+                },
+                around,
+                now,
+            )
+            .is_behind
+    };
     assert!((0..19).all(|key| !leave(key)));
     assert!(leave(20));
 }
@@ -114,7 +165,11 @@ fn one_person_who_cancels_again_and_again_is_one_caller_who_gives_up() {
     for nth in 0..5 {
         watched.now += 2_500;
         let told = watched.leave(MAIN, 2_000, 0);
-        assert_eq!((told.counts, told.is_behind, told.breaks), (nth == 0, false, false), "{nth}");
+        assert_eq!(
+            (told.counts, told.is_behind, told.breaks),
+            (nth == 0, false, false),
+            "{nth}"
+        );
     }
     // A program that tries again goes on.
     watched.now += 2_500;
@@ -136,9 +191,17 @@ fn one_impatient_caller_beside_patient_ones_moves_nothing() {
 fn many_who_leave_at_once_are_many_also_with_one_key() {
     let mut watched = Watched::new();
     watched.now = 2_000;
-    let told: Vec<_> = (0..5).map(|nth| watched.leave(MAIN, 2_000, 29 - nth)).collect();
-    assert_eq!(told.iter().map(|told| told.is_behind).collect::<Vec<_>>(), [false, false, true, true, true]);
-    assert_eq!(told.iter().map(|told| told.breaks).collect::<Vec<_>>(), [false, false, false, false, true]);
+    let told: Vec<_> = (0..5)
+        .map(|nth| watched.leave(MAIN, 2_000, 29 - nth))
+        .collect();
+    assert_eq!(
+        told.iter().map(|told| told.is_behind).collect::<Vec<_>>(),
+        [false, false, true, true, true]
+    );
+    assert_eq!(
+        told.iter().map(|told| told.breaks).collect::<Vec<_>>(),
+        [false, false, false, false, true]
+    );
     // They come back, and leave again.
     watched.now = 4_000;
     assert!((0..5).all(|nth| watched.leave(MAIN, 1_900, 29 - nth).is_behind));
@@ -161,7 +224,10 @@ fn leaves_open_no_breaker_while_anybody_gets_an_answer() {
     watched.now += 20_000;
     assert!((0..9).all(|_| !watched.leave(MAIN, 2_000, 0).breaks));
     watched.now += 10_000;
-    assert!(watched.leave(MAIN, 2_000, 0).breaks, "for half a minute nobody did");
+    assert!(
+        watched.leave(MAIN, 2_000, 0).breaks,
+        "for half a minute nobody did"
+    );
 }
 
 #[test]
@@ -184,10 +250,16 @@ fn after_an_hour_without_an_answer_only_what_is_new_is_known() {
     watched.now += 3_600_000;
     assert!((0..3).all(|_| watched.leave(MAIN, 2_000, 0).counts) && watched.is_behind());
     watched.target.sweep(watched.at(watched.now));
-    assert!(watched.target.usual[1].is_none(), "the usual time is forgotten");
+    assert!(
+        watched.target.usual[1].is_none(),
+        "the usual time is forgotten"
+    );
     assert!(watched.is_behind(), "and callers have just left");
     watched.now += 1_000;
-    assert!(watched.leave(MAIN, 2_000, 0).is_behind, "they count with the next one");
+    assert!(
+        watched.leave(MAIN, 2_000, 0).is_behind,
+        "they count with the next one"
+    );
     // What is not used any more takes no memory.
     watched.now += 3_599_999;
     watched.target.sweep(watched.at(watched.now));

@@ -23,7 +23,10 @@ fn lookup<'h>(head: &'h str) -> impl Fn(&str) -> Option<&'h str> {
 fn check(head: &str, expected: Option<(f64, u64)>) {
     let told = headroom(lookup(head), now()).map(|headroom| {
         assert_eq!(headroom.seen, now());
-        (headroom.share, u64::try_from(headroom.until.duration_since(now()).unwrap().as_millis()).unwrap())
+        (
+            headroom.share,
+            u64::try_from(headroom.until.duration_since(now()).unwrap().as_millis()).unwrap(),
+        )
     });
     assert_eq!(told, expected, "{head}");
 }
@@ -54,16 +57,31 @@ fn openai() {
         "x-ratelimit-limit-tokens: 100\nx-ratelimit-remaining-tokens: 0\nx-ratelimit-reset-tokens: 2h",
         Some((0.0, 300_000)),
     );
-    check("x-ratelimit-limit-tokens: 100\nx-ratelimit-remaining-tokens: 50", Some((0.5, 10_000)));
+    check(
+        "x-ratelimit-limit-tokens: 100\nx-ratelimit-remaining-tokens: 50",
+        Some((0.5, 10_000)),
+    );
 }
 
 #[test]
 fn azure_tells_no_limit() {
-    check("x-ratelimit-remaining-requests: 99\nx-ratelimit-remaining-tokens: 99000", Some((0.99, 10_000)));
-    check("x-ratelimit-remaining-requests: 3\nx-ratelimit-remaining-tokens: 99000", Some((0.03, 10_000)));
-    check("x-ratelimit-remaining-requests: 900\nx-ratelimit-remaining-tokens: 240000", Some((1.0, 10_000)));
+    check(
+        "x-ratelimit-remaining-requests: 99\nx-ratelimit-remaining-tokens: 99000",
+        Some((0.99, 10_000)),
+    );
+    check(
+        "x-ratelimit-remaining-requests: 3\nx-ratelimit-remaining-tokens: 99000",
+        Some((0.03, 10_000)),
+    );
+    check(
+        "x-ratelimit-remaining-requests: 900\nx-ratelimit-remaining-tokens: 240000",
+        Some((1.0, 10_000)),
+    );
     check("x-ratelimit-remaining-requests: 0", Some((0.0, 10_000)));
-    check("x-ratelimit-remaining-requests: -1\nx-ratelimit-remaining-tokens: -1", None);
+    check(
+        "x-ratelimit-remaining-requests: -1\nx-ratelimit-remaining-tokens: -1",
+        None,
+    );
 }
 
 #[test]
@@ -98,21 +116,36 @@ fn anthropic() {
 
 #[test]
 fn ietf() {
-    check("ratelimit-limit: 100\nratelimit-remaining: 40\nratelimit-reset: 30", Some((0.4, 30_000)));
+    check(
+        "ratelimit-limit: 100\nratelimit-remaining: 40\nratelimit-reset: 30",
+        Some((0.4, 30_000)),
+    );
     check(
         "ratelimit-limit: 100, 100;w=60, 1000;w=3600\nratelimit-remaining: 40\nratelimit-reset: 30",
         Some((0.4, 30_000)),
     );
-    check("ratelimit: limit=100, remaining=40, reset=30", Some((0.4, 30_000)));
-    check("ratelimit: \"default\";r=40;t=30\nratelimit-policy: \"default\";q=100;w=60", Some((0.4, 30_000)));
+    check(
+        "ratelimit: limit=100, remaining=40, reset=30",
+        Some((0.4, 30_000)),
+    );
+    check(
+        "ratelimit: \"default\";r=40;t=30\nratelimit-policy: \"default\";q=100;w=60",
+        Some((0.4, 30_000)),
+    );
     check(
         "ratelimit: \"burst\";r=90;t=1, \"daily\";r=10;t=99\nratelimit-policy: \"burst\";q=100;w=1, \"daily\";q=1000;w=86400",
         Some((0.01, 99_000)),
     );
     check("ratelimit: \"default\";r=40;t=30", None);
     check("ratelimit: nonsense", None);
-    check("x-ratelimit-limit: 20\nx-ratelimit-remaining: 5\nx-ratelimit-reset: 1793534460000", Some((0.25, 60_000)));
-    check("x-ratelimit-limit: 20\nx-ratelimit-remaining: 5\nx-ratelimit-reset: 1793534460", Some((0.25, 60_000)));
+    check(
+        "x-ratelimit-limit: 20\nx-ratelimit-remaining: 5\nx-ratelimit-reset: 1793534460000",
+        Some((0.25, 60_000)),
+    );
+    check(
+        "x-ratelimit-limit: 20\nx-ratelimit-remaining: 5\nx-ratelimit-reset: 1793534460",
+        Some((0.25, 60_000)),
+    );
 }
 
 #[test]
@@ -129,8 +162,14 @@ fn absurd_values_are_clamped_or_pass_unheard() {
     check(&limited("50", "100", "-7"), Some((0.5, 1000)));
     check(&limited("50", "100", "99999h"), Some((0.5, 300_000)));
     check(&limited("50", "100", "1e300"), Some((0.5, 300_000)));
-    check(&limited("50", "100", "2020-01-01T00:00:00Z"), Some((0.5, 1000)));
-    check(&limited("50", "100", "9999-12-31T23:59:59Z"), Some((0.5, 300_000)));
+    check(
+        &limited("50", "100", "2020-01-01T00:00:00Z"),
+        Some((0.5, 1000)),
+    );
+    check(
+        &limited("50", "100", "9999-12-31T23:59:59Z"),
+        Some((0.5, 300_000)),
+    );
     check(&limited("50", "100", "tomorrow"), Some((0.5, 10_000)));
     check(&limited("50", "100", ""), Some((0.5, 10_000)));
     check(&limited("50", "0", "1s"), None);
@@ -146,10 +185,19 @@ fn absurd_values_are_clamped_or_pass_unheard() {
 #[test]
 fn it_fills_up_and_is_forgotten() {
     let check = |reset: &str, after: i64, left: Option<f64>| {
-        let head = format!("ratelimit-remaining: 25\nratelimit-limit: 100\nratelimit-reset: {reset}");
+        let head =
+            format!("ratelimit-remaining: 25\nratelimit-limit: 100\nratelimit-reset: {reset}");
         let then = Duration::from_secs(after.unsigned_abs());
-        let then = if after < 0 { now() - then } else { now() + then };
-        assert_eq!(headroom(lookup(&head), now()).unwrap().at(then), left, "{reset} after {after} s");
+        let then = if after < 0 {
+            now() - then
+        } else {
+            now() + then
+        };
+        assert_eq!(
+            headroom(lookup(&head), now()).unwrap().at(then),
+            left,
+            "{reset} after {after} s"
+        );
     };
     check("10s", 0, Some(0.25));
     check("10s", 5, Some(0.625));
@@ -166,7 +214,11 @@ fn it_fills_up_and_is_forgotten() {
 #[test]
 fn spans() {
     let check = |text: &str, expected: Option<u64>| {
-        assert_eq!(span(text).map(|span| u64::try_from(span.as_micros()).unwrap()), expected, "{text}");
+        assert_eq!(
+            span(text).map(|span| u64::try_from(span.as_micros()).unwrap()),
+            expected,
+            "{text}"
+        );
     };
     check("1s", Some(1_000_000));
     check("6m0s", Some(360_000_000));
@@ -179,7 +231,9 @@ fn spans() {
     check("3000ns", Some(3));
     check("1d2h", Some(93_600_000_000));
     check("0s", Some(0));
-    for wrong in ["", "s", "1", "1x", "1s2", "1 s", "-1s", "+1s", ".s", "1..2s", "1sm", "１s", "1S", "µ"] {
+    for wrong in [
+        "", "s", "1", "1x", "1s2", "1 s", "-1s", "+1s", ".s", "1..2s", "1sm", "１s", "1S", "µ",
+    ] {
         check(wrong, None);
     }
 }
@@ -188,7 +242,11 @@ fn spans() {
 fn waits_after_a_429() {
     #[track_caller]
     fn check(head: &str, milliseconds: Option<u64>) {
-        assert_eq!(retry_after(lookup(head), now()), milliseconds.map(Duration::from_millis), "{head}");
+        assert_eq!(
+            retry_after(lookup(head), now()),
+            milliseconds.map(Duration::from_millis),
+            "{head}"
+        );
     }
     check("", None);
     check("retry-after: 7", Some(7000));
@@ -207,7 +265,10 @@ fn waits_after_a_429() {
     check("retry-after-ms: 1500\nretry-after: 9", Some(1500));
     check("retry-after-ms: x\nretry-after: 9", Some(9000));
     check("x-ratelimit-reset-requests: 12s", Some(12_000));
-    check("x-ratelimit-reset-requests: 12s\nx-ratelimit-reset-tokens: 3s", Some(3000));
+    check(
+        "x-ratelimit-reset-requests: 12s\nx-ratelimit-reset-tokens: 3s",
+        Some(3000),
+    );
     check(
         "x-ratelimit-reset-requests: 12s\nx-ratelimit-remaining-requests: 0\nx-ratelimit-reset-tokens: 3s",
         Some(12_000),
@@ -216,9 +277,15 @@ fn waits_after_a_429() {
         "x-ratelimit-reset-requests: 12s\nx-ratelimit-remaining-requests: 0\nx-ratelimit-reset-tokens: 30s\nx-ratelimit-remaining-tokens: 0",
         Some(30_000),
     );
-    check("retry-after: soon\nx-ratelimit-reset-tokens: 3s", Some(3000));
+    check(
+        "retry-after: soon\nx-ratelimit-reset-tokens: 3s",
+        Some(3000),
+    );
     check("x-ratelimit-reset: 1793534460000", Some(60_000));
-    check("anthropic-ratelimit-requests-reset: 2026-11-01T12:00:05Z", Some(5000));
+    check(
+        "anthropic-ratelimit-requests-reset: 2026-11-01T12:00:05Z",
+        Some(5000),
+    );
 }
 
 proptest! {

@@ -7,7 +7,12 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as _;
 use std::time::Instant;
 
-const ALL: [Strategy; 4] = [Strategy::Priority, Strategy::Weighted, Strategy::LeastBusy, Strategy::Fastest];
+const ALL: [Strategy; 4] = [
+    Strategy::Priority,
+    Strategy::Weighted,
+    Strategy::LeastBusy,
+    Strategy::Fastest,
+];
 
 fn view(name: &str, weight: u32) -> View {
     View {
@@ -110,10 +115,20 @@ fn a_conversation_leaves_a_target_that_is_given_up() {
     for strategy in ALL {
         for conversation in 0..50_u64 {
             let of = |drawn| {
-                order(strategy, &views(drawn), Some(hash(conversation.to_le_bytes())), &mut Smooth::default(), alike)
+                order(
+                    strategy,
+                    &views(drawn),
+                    Some(hash(conversation.to_le_bytes())),
+                    &mut Smooth::default(),
+                    alike,
+                )
             };
             assert_eq!(of("a.t0.b b.t1"), [1, 0], "{strategy:?}");
-            assert_eq!(of("a.t0 b.t0")[0], of("a.t0.b b.t0.b")[0], "{strategy:?}: both are given up");
+            assert_eq!(
+                of("a.t0 b.t0")[0],
+                of("a.t0.b b.t0.b")[0],
+                "{strategy:?}: both are given up"
+            );
         }
     }
 }
@@ -141,7 +156,11 @@ fn a_reload_starts_nothing_anew() {
     assert_eq!(first("a b"), a);
     assert_eq!(first("b a"), b, "in another order");
     assert_eq!(first("a.w800 b.w800"), a, "in another scale");
-    assert_eq!(first("c a b"), b, "a new one does not push in: it has earned as little as the others");
+    assert_eq!(
+        first("c a b"),
+        b,
+        "a new one does not push in: it has earned as little as the others"
+    );
 }
 
 #[test]
@@ -156,7 +175,10 @@ fn what_is_gone_is_forgotten() {
 
 #[test]
 fn an_identity_is_the_same_everywhere() {
-    assert_eq!(identity("openai-main", "gpt-4o-mini"), 0x9ad8_76f3_b7c8_7237);
+    assert_eq!(
+        identity("openai-main", "gpt-4o-mini"),
+        0x9ad8_76f3_b7c8_7237
+    );
     assert_ne!(identity("ab", "c"), identity("a", "bc"));
 }
 
@@ -174,14 +196,40 @@ fn picks(strategy: Strategy, views: &[View], sticky: bool, count: u64, seed: u64
 
 fn some_views(most: usize) -> impl proptest::strategy::Strategy<Value = Vec<View>> {
     let one = (
-        (1u32..1000, 0u32..3, 0usize..50, prop::option::of(1usize..60)),
-        (prop::option::of(1u64..5000), 0usize..3, prop::option::of(0.0..1.0f64), any::<bool>()),
+        (
+            1u32..1000,
+            0u32..3,
+            0usize..50,
+            prop::option::of(1usize..60),
+        ),
+        (
+            prop::option::of(1u64..5000),
+            0usize..3,
+            prop::option::of(0.0..1.0f64),
+            any::<bool>(),
+        ),
     );
     prop::collection::vec(one, 1..=most).prop_map(|all| {
         let mut views = Vec::new();
-        for (n, ((weight, tier, in_flight, cap), (latency, awaited, headroom, fit))) in all.into_iter().enumerate() {
-            let (identity, latency) = (identity(&format!("account-{n}"), "m"), latency.map(Duration::from_millis));
-            views.push(View { identity, weight, tier, in_flight, cap, latency, awaited, headroom, behind: false, fit });
+        for (n, ((weight, tier, in_flight, cap), (latency, awaited, headroom, fit))) in
+            all.into_iter().enumerate()
+        {
+            let (identity, latency) = (
+                identity(&format!("account-{n}"), "m"),
+                latency.map(Duration::from_millis),
+            );
+            views.push(View {
+                identity,
+                weight,
+                tier,
+                in_flight,
+                cap,
+                latency,
+                awaited,
+                headroom,
+                behind: false,
+                fit,
+            });
         }
         views
     })
@@ -335,17 +383,30 @@ proptest! {
 /// Requests one after another through what a caller of [`order`] would keep: each takes its
 /// target's time, and so many run at once. How many each target got, and whether one ever waited
 /// for longer than `longest`.
-fn simulate(strategy: Strategy, times: &[u64], at_once: usize, seconds: u64) -> (Vec<usize>, Duration) {
+fn simulate(
+    strategy: Strategy,
+    times: &[u64],
+    at_once: usize,
+    seconds: u64,
+) -> (Vec<usize>, Duration) {
     let start = Instant::now();
     let mut random = fastrand::Rng::with_seed(7);
     let mut smooth = Smooth::default();
     let mut peaks = vec![Peak::default(); times.len()];
     let mut running: Vec<(Duration, usize)> = Vec::new();
-    let (mut picked, mut last, mut longest) = (vec![0; times.len()], vec![Duration::ZERO; times.len()], Duration::ZERO);
+    let (mut picked, mut last, mut longest) = (
+        vec![0; times.len()],
+        vec![Duration::ZERO; times.len()],
+        Duration::ZERO,
+    );
     let mut now = Duration::ZERO;
     while now < Duration::from_secs(seconds) {
         if running.len() == at_once {
-            let (at, &(until, place)) = running.iter().enumerate().min_by_key(|(_, (until, _))| *until).unwrap();
+            let (at, &(until, place)) = running
+                .iter()
+                .enumerate()
+                .min_by_key(|(_, (until, _))| *until)
+                .unwrap();
             running.swap_remove(at);
             now = until;
             peaks[place].observe(Duration::from_millis(times[place]), start + now);
@@ -354,7 +415,12 @@ fn simulate(strategy: Strategy, times: &[u64], at_once: usize, seconds: u64) -> 
             .map(|place| {
                 let busy = running.iter().filter(|(_, at)| *at == place).count();
                 let latency = peaks[place].at(start + now, busy > 0);
-                View { in_flight: busy, awaited: busy, latency, ..view(&place.to_string(), 1) }
+                View {
+                    in_flight: busy,
+                    awaited: busy,
+                    latency,
+                    ..view(&place.to_string(), 1)
+                }
             })
             .collect();
         let first = order(strategy, &views, None, &mut smooth, || random.f64())[0];
@@ -363,7 +429,11 @@ fn simulate(strategy: Strategy, times: &[u64], at_once: usize, seconds: u64) -> 
         last[first] = now;
         running.push((now + Duration::from_millis(times[first]), first));
     }
-    let unheard = last.iter().map(|last| now - *last).max().unwrap_or_default();
+    let unheard = last
+        .iter()
+        .map(|last| now - *last)
+        .max()
+        .unwrap_or_default();
     (picked, longest.max(unheard))
 }
 
@@ -371,7 +441,10 @@ fn simulate(strategy: Strategy, times: &[u64], at_once: usize, seconds: u64) -> 
 fn the_slow_are_tried_now_and_then() {
     let (picked, longest) = simulate(Strategy::Fastest, &[100, 2000], 8, 300);
     assert!(picked[0] > picked[1] * 10, "{picked:?}");
-    assert!(longest < Duration::from_secs(40), "nobody asked one of them for {longest:?}");
+    assert!(
+        longest < Duration::from_secs(40),
+        "nobody asked one of them for {longest:?}"
+    );
     let (picked, longest) = simulate(Strategy::LeastBusy, &[100, 2000, 100], 8, 300);
     assert!(picked[0] > picked[1] * 5, "{picked:?}");
     assert!(longest < Duration::from_secs(10), "{longest:?}");
@@ -383,7 +456,13 @@ fn one_at_a_time_finds_out() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut firsts = 0;
     for _ in 0..1000 {
-        let first = order(Strategy::Fastest, &views, None, &mut Smooth::default(), || random.f64())[0];
+        let first = order(
+            Strategy::Fastest,
+            &views,
+            None,
+            &mut Smooth::default(),
+            || random.f64(),
+        )[0];
         if first == 1 {
             firsts += 1;
             views[1].awaited += 1;

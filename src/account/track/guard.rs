@@ -36,7 +36,13 @@ impl AttemptGuard {
     /// Makes the guard of an attempt that begins.
     pub(super) fn new(track: Arc<TargetHealth>, pass: BreakerPass, key: u64) -> AttemptGuard {
         let key = u32::try_from(key >> u32::BITS).unwrap_or_default();
-        AttemptGuard { track, pass, key, awaits: true, stage: Stage::Open }
+        AttemptGuard {
+            track,
+            pass,
+            key,
+            awaits: true,
+            stage: Stage::Open,
+        }
     }
 
     /// Notes that the target began to answer, or answered, after the time `took`. Returns the
@@ -57,7 +63,9 @@ impl AttemptGuard {
             hint.refuted = true;
         }
         self.stage = Stage::Begun;
-        let change = memory.breaker.settle(self.pass, Outcome::Ok, now, fastrand::f64());
+        let change = memory
+            .breaker
+            .settle(self.pass, Outcome::Ok, now, fastrand::f64());
         memory.turned(change, now);
         change
     }
@@ -65,7 +73,11 @@ impl AttemptGuard {
     /// Notes that an answer that had begun is whole.
     pub fn whole(&mut self, now: Instant) {
         self.stage = Stage::Ended;
-        self.track.memory.lock().breaker.ended(self.pass, Outcome::Ok, now, 0.0);
+        self.track
+            .memory
+            .lock()
+            .breaker
+            .ended(self.pass, Outcome::Ok, now, 0.0);
     }
 
     /// Notes that a probe found the target working again. The time is not noted, since the speed of
@@ -96,15 +108,25 @@ impl AttemptGuard {
         }
         let outcome = Outcome::Failed(class);
         let breaker = match std::mem::replace(&mut self.stage, Stage::Ended) {
-            Stage::Begun => memory.breaker.ended(self.pass, outcome, now, fastrand::f64()),
-            Stage::Open | Stage::Ended => memory.breaker.settle(self.pass, outcome, now, fastrand::f64()),
+            Stage::Begun => memory
+                .breaker
+                .ended(self.pass, outcome, now, fastrand::f64()),
+            Stage::Open | Stage::Ended => {
+                memory
+                    .breaker
+                    .settle(self.pass, outcome, now, fastrand::f64())
+            }
         };
         memory.turned(breaker, now);
         let rested = memory.rest(now).is_some();
         match class {
             // A longer rest is never cut short by a later, milder failure.
             Class::Rate => memory.limited = memory.limited.max(Some(now + rate_cool(retry_after))),
-            Class::Overloaded => memory.overloaded = memory.overloaded.max(Some(now + overloaded_for(retry_after))),
+            Class::Overloaded => {
+                memory.overloaded = memory
+                    .overloaded
+                    .max(Some(now + overloaded_for(retry_after)))
+            }
             Class::Refused => {
                 memory.refusals += 1;
                 if memory.is_unfit() {
@@ -130,20 +152,44 @@ impl AttemptGuard {
         }
         let awaited = self.track.awaited.load(Ordering::Relaxed);
         let mut memory = self.track.memory.lock();
-        let around = Around { awaited, calls: memory.breaker.ended_calls(now) };
+        let around = Around {
+            awaited,
+            calls: memory.breaker.ended_calls(now),
+        };
         let began = now.checked_sub(waited).unwrap_or(now);
-        let told = memory.given_up.left(Leave { key: self.key.into(), stream, began }, around, now);
+        let told = memory.given_up.left(
+            Leave {
+                key: self.key.into(),
+                stream,
+                began,
+            },
+            around,
+            now,
+        );
         if told.counts {
             memory.peak_mut(stream).waited(waited, now);
         }
-        let was_given_up = memory.trouble().is_some_and(|trouble| trouble.outcome == GIVEN_UP);
+        let was_given_up = memory
+            .trouble()
+            .is_some_and(|trouble| trouble.outcome == GIVEN_UP);
         if told.is_behind || (told.counts && was_given_up) {
-            memory.trouble = Some(Box::new(Trouble { outcome: GIVEN_UP, detail: None, at: now }));
+            memory.trouble = Some(Box::new(Trouble {
+                outcome: GIVEN_UP,
+                detail: None,
+                at: now,
+            }));
             memory.is_mended = false;
         }
-        let breaker = told.breaks.then(|| memory.breaker.give_up(self.pass, now, fastrand::f64())).flatten();
+        let breaker = told
+            .breaks
+            .then(|| memory.breaker.give_up(self.pass, now, fastrand::f64()))
+            .flatten();
         memory.turned(breaker, now);
-        Left { is_given_up: told.counts, moved: told.is_news, breaker }
+        Left {
+            is_given_up: told.counts,
+            moved: told.is_news,
+            breaker,
+        }
     }
 
     /// Returns whether the attempt is a probe of the breaker.
@@ -154,7 +200,11 @@ impl AttemptGuard {
     /// Notes that another attempt was faster: this one would take at least as long as it has
     /// waited.
     pub fn outrun(&mut self, stream: bool, waited: Duration, now: Instant) {
-        self.track.memory.lock().peak_mut(stream).waited(waited, now);
+        self.track
+            .memory
+            .lock()
+            .peak_mut(stream)
+            .waited(waited, now);
     }
 
     /// Notes that the attempt no longer waits for its first token. Returns whether it waited until
@@ -172,7 +222,12 @@ impl Drop for AttemptGuard {
     fn drop(&mut self) {
         self.came();
         if self.stage == Stage::Open {
-            self.track.memory.lock().breaker.settle(self.pass, Outcome::Neutral, Instant::now(), 0.0);
+            self.track.memory.lock().breaker.settle(
+                self.pass,
+                Outcome::Neutral,
+                Instant::now(),
+                0.0,
+            );
         }
     }
 }

@@ -7,7 +7,9 @@ fn setback(class: Class, retry_after: Option<Duration>) -> Setback {
 }
 
 fn admitted(track: &Arc<TargetHealth>, now: Instant) -> AttemptGuard {
-    track.admit(0, true, false, now).unwrap_or_else(|kept| panic!("kept away: {kept:?}"))
+    track
+        .admit(0, true, false, now)
+        .unwrap_or_else(|kept| panic!("kept away: {kept:?}"))
 }
 
 fn fail(track: &Arc<TargetHealth>, class: Class, retry_after: Option<u64>, now: Instant) -> Failed {
@@ -27,11 +29,32 @@ fn succeed(track: &Arc<TargetHealth>, now: Instant) {
 fn a_rate_limit_rests_the_target_and_a_milder_one_does_not_shorten_it() {
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
     let mut late = admitted(&track, now);
-    assert_eq!(fail(&track, Class::Rate, Some(7), now).rest.map(|rest| rest.why), Some(Why::Rate));
-    late.failed(setback(Class::Rate, Some(Duration::from_secs(1))), true, Duration::ZERO, now);
-    assert!(matches!(track.admit(0, true, false, now + Duration::from_secs(6)), Err(Unavailable::Resting(_))));
-    assert!(track.admit(0, false, false, now + Duration::from_secs(7)).is_ok());
-    assert_eq!(track.status(now, SystemTime::now()).calls, (0, 0), "a limit is no failure");
+    assert_eq!(
+        fail(&track, Class::Rate, Some(7), now)
+            .rest
+            .map(|rest| rest.why),
+        Some(Why::Rate)
+    );
+    late.failed(
+        setback(Class::Rate, Some(Duration::from_secs(1))),
+        true,
+        Duration::ZERO,
+        now,
+    );
+    assert!(matches!(
+        track.admit(0, true, false, now + Duration::from_secs(6)),
+        Err(Unavailable::Resting(_))
+    ));
+    assert!(
+        track
+            .admit(0, false, false, now + Duration::from_secs(7))
+            .is_ok()
+    );
+    assert_eq!(
+        track.status(now, SystemTime::now()).calls,
+        (0, 0),
+        "a limit is no failure"
+    );
 }
 
 #[test]
@@ -39,9 +62,16 @@ fn who_is_overloaded_stands_behind_the_others_until_it_answers_and_rests_for_nob
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
     let fit = |at: Instant| track.standing(true, false, at, SystemTime::now()).fit;
     let failed = fail(&track, Class::Overloaded, Some(7), now);
-    assert!(failed.rest.is_none() && track.admit(0, false, false, now).is_ok(), "if it is alone, it is asked");
+    assert!(
+        failed.rest.is_none() && track.admit(0, false, false, now).is_ok(),
+        "if it is alone, it is asked"
+    );
     assert!(!fit(now + Duration::from_secs(6)) && fit(now + Duration::from_secs(7)));
-    assert_eq!(track.status(now, SystemTime::now()).calls, (1, 1), "its breaker counts it");
+    assert_eq!(
+        track.status(now, SystemTime::now()).calls,
+        (1, 1),
+        "its breaker counts it"
+    );
     succeed(&track, now);
     assert!(fit(now));
 }
@@ -66,13 +96,24 @@ fn what_another_found_broken_is_not_fit_until_it_answers() {
 #[test]
 fn how_it_failed_last_is_known_until_it_answers() {
     let (track, now) = (Arc::new(TargetHealth::default()), Instant::now());
-    let trouble = |detail: &str| Trouble { outcome: "tls", detail: Some(detail.to_owned()), at: now };
-    assert!(track.troubled(trouble("expired")) && !track.troubled(trouble("expired")), "told once");
+    let trouble = |detail: &str| Trouble {
+        outcome: "tls",
+        detail: Some(detail.to_owned()),
+        at: now,
+    };
+    assert!(
+        track.troubled(trouble("expired")) && !track.troubled(trouble("expired")),
+        "told once"
+    );
     assert!(track.troubled(trouble("unknown issuer")));
     assert_eq!(track.trouble(), Some(trouble("unknown issuer")));
     assert!(!track.is_out_of_reach());
     for outcome in OUT_OF_REACH {
-        track.troubled(Trouble { outcome, detail: None, at: now });
+        track.troubled(Trouble {
+            outcome,
+            detail: None,
+            at: now,
+        });
         assert!(track.is_out_of_reach());
     }
     succeed(&track, now);
@@ -91,9 +132,20 @@ fn three_refusals_in_a_row_rest_it() {
     fail(&track, Class::Refused, None, now);
     fail(&track, Class::Refused, None, now);
     assert_eq!((track.rest(now), track.refuses(now)), (None, false));
-    assert_eq!(fail(&track, Class::Refused, None, now).rest.map(|rest| rest.why), Some(Why::Refused));
+    assert_eq!(
+        fail(&track, Class::Refused, None, now)
+            .rest
+            .map(|rest| rest.why),
+        Some(Why::Refused)
+    );
     assert!(track.refuses(now));
-    assert_eq!((track.rest(now + REFUSED_COOL), track.refuses(now + REFUSED_COOL)), (None, false));
+    assert_eq!(
+        (
+            track.rest(now + REFUSED_COOL),
+            track.refuses(now + REFUSED_COOL)
+        ),
+        (None, false)
+    );
     track.reset();
     assert_eq!(track.rest(now), None);
 }
@@ -104,12 +156,27 @@ fn an_answer_ends_the_rest_for_refusals_and_not_the_one_for_a_rate_limit() {
     let mut out: Vec<AttemptGuard> = (0..5).map(|_| admitted(&track, now)).collect();
     let mut end = |class| {
         let mut guard = out.pop().unwrap();
-        guard.failed(setback(class, None), true, Duration::ZERO, now).rest.map(|rest| rest.why)
+        guard
+            .failed(setback(class, None), true, Duration::ZERO, now)
+            .rest
+            .map(|rest| rest.why)
     };
     assert_eq!(end(Class::Rate), Some(Why::Rate));
     let limited = track.rest(now);
-    assert_eq!([end(Class::Refused), end(Class::Refused), end(Class::Refused)], [None; 3], "it rests already");
-    assert_eq!(track.rest(now).map(|rest| rest.why), Some(Why::Refused), "the longer one is shown");
+    assert_eq!(
+        [
+            end(Class::Refused),
+            end(Class::Refused),
+            end(Class::Refused)
+        ],
+        [None; 3],
+        "it rests already"
+    );
+    assert_eq!(
+        track.rest(now).map(|rest| rest.why),
+        Some(Why::Refused),
+        "the longer one is shown"
+    );
     out.pop().unwrap().answered(true, Duration::ZERO, now);
     assert_eq!(track.rest(now), limited);
 }
@@ -123,14 +190,22 @@ fn nothing_is_awaited_twice_and_nothing_for_ever() {
     assert_eq!(awaited(), 2);
     trial.answered(true, Duration::from_millis(9), now);
     assert_eq!(awaited(), 1);
-    trial.failed(setback(Class::Transient, None), true, Duration::from_secs(9), now);
+    trial.failed(
+        setback(Class::Transient, None),
+        true,
+        Duration::from_secs(9),
+        now,
+    );
     assert_eq!(
         track.status(now, SystemTime::now()).expected,
         [None, Some(Duration::from_millis(9))],
         "a cut is not slowness"
     );
     drop((trial, other));
-    assert_eq!((awaited(), track.status(now, SystemTime::now()).calls), (0, (1, 1)));
+    assert_eq!(
+        (awaited(), track.status(now, SystemTime::now()).calls),
+        (0, (1, 1))
+    );
 }
 
 #[test]
@@ -143,20 +218,42 @@ fn answers_that_begin_and_never_end_open_the_breaker() {
             trial.whole(now);
             return None;
         }
-        trial.failed(setback(Class::Transient, None), true, Duration::from_secs(9), now).breaker
+        trial
+            .failed(
+                setback(Class::Transient, None),
+                true,
+                Duration::from_secs(9),
+                now,
+            )
+            .breaker
     };
-    assert!([false, false, false, false, true, false, false, false, false].map(&mut cut).iter().all(Option::is_none));
-    assert!(matches!(cut(false), Some(BreakerState::Open(_))), "five in a row");
+    assert!(
+        [false, false, false, false, true, false, false, false, false]
+            .map(&mut cut)
+            .iter()
+            .all(Option::is_none)
+    );
+    assert!(
+        matches!(cut(false), Some(BreakerState::Open(_))),
+        "five in a row"
+    );
 }
 
 #[test]
 fn what_is_told_of_a_target_is_recalled() {
-    let (track, now, clock) = (Arc::new(TargetHealth::default()), Instant::now(), SystemTime::now());
+    let (track, now, clock) = (
+        Arc::new(TargetHealth::default()),
+        Instant::now(),
+        SystemTime::now(),
+    );
     let soon = now + Duration::from_secs(9);
     let status = TrackStatus {
         breaker: BreakerState::Open(soon),
         calls: (0, 0),
-        rest: Some(Rest { until: soon, why: Why::Refused }),
+        rest: Some(Rest {
+            until: soon,
+            why: Why::Refused,
+        }),
         expected: [None, Some(Duration::from_millis(70))],
         awaited: 3,
         headroom: Some(0.25),
@@ -169,12 +266,47 @@ fn what_is_told_of_a_target_is_recalled() {
         (status.breaker, status.rest, 3, Some(0.25))
     );
     assert_eq!(again.expected, status.expected);
-    track.recall(&TrackStatus { breaker: BreakerState::HalfOpen { probing: true }, rest: None, ..status }, now, clock);
-    assert!(matches!(track.admit(0, false, false, now), Err(Unavailable::Broken(_))));
-    track.recall(&TrackStatus { breaker: BreakerState::HalfOpen { probing: false }, rest: None, ..status }, now, clock);
-    assert!(track.admit(0, false, false, now).is_ok_and(|trial| trial.is_probe()));
-    track.recall(&TrackStatus { breaker: BreakerState::Closed, rest: None, ..status }, now, clock);
-    assert!(track.admit(0, false, false, now).is_ok_and(|trial| !trial.is_probe()));
+    track.recall(
+        &TrackStatus {
+            breaker: BreakerState::HalfOpen { probing: true },
+            rest: None,
+            ..status
+        },
+        now,
+        clock,
+    );
+    assert!(matches!(
+        track.admit(0, false, false, now),
+        Err(Unavailable::Broken(_))
+    ));
+    track.recall(
+        &TrackStatus {
+            breaker: BreakerState::HalfOpen { probing: false },
+            rest: None,
+            ..status
+        },
+        now,
+        clock,
+    );
+    assert!(
+        track
+            .admit(0, false, false, now)
+            .is_ok_and(|trial| trial.is_probe())
+    );
+    track.recall(
+        &TrackStatus {
+            breaker: BreakerState::Closed,
+            rest: None,
+            ..status
+        },
+        now,
+        clock,
+    );
+    assert!(
+        track
+            .admit(0, false, false, now)
+            .is_ok_and(|trial| !trial.is_probe())
+    );
 }
 
 #[test]
@@ -184,19 +316,37 @@ fn a_probed_target_is_for_its_probe_alone() {
         fail(&track, Class::Transient, None, now);
     }
     let later = now + Duration::from_secs(7);
-    assert!(track.probe(now).is_none() && !track.standing(true, true, later, SystemTime::now()).fit);
+    assert!(
+        track.probe(now).is_none() && !track.standing(true, true, later, SystemTime::now()).fit
+    );
     assert!(track.standing(true, false, later, SystemTime::now()).fit);
-    assert!(matches!(track.admit(0, false, true, later), Err(Unavailable::Broken(_))));
+    assert!(matches!(
+        track.admit(0, false, true, later),
+        Err(Unavailable::Broken(_))
+    ));
     let mut probe = track.probe(later).expect("due");
     assert!(track.probe(later).is_none() && track.admit(0, false, false, later).is_err());
-    assert_eq!(probe.answered(false, Duration::from_millis(9), later), Some(BreakerState::Closed));
+    assert_eq!(
+        probe.answered(false, Duration::from_millis(9), later),
+        Some(BreakerState::Closed)
+    );
     assert!(track.admit(0, false, true, later).is_ok());
-    let track = Arc::new(TargetHealth { is_unprobed: true, ..TargetHealth::default() });
+    let track = Arc::new(TargetHealth {
+        is_unprobed: true,
+        ..TargetHealth::default()
+    });
     for _ in 0..5 {
         fail(&track, Class::Transient, None, now);
     }
-    assert!(track.standing(true, true, later, SystemTime::now()).fit, "nobody else finds out");
-    assert!(track.admit(0, false, true, later).is_ok_and(|trial| trial.is_probe()));
+    assert!(
+        track.standing(true, true, later, SystemTime::now()).fit,
+        "nobody else finds out"
+    );
+    assert!(
+        track
+            .admit(0, false, true, later)
+            .is_ok_and(|trial| trial.is_probe())
+    );
 }
 
 #[test]
@@ -209,29 +359,53 @@ fn what_callers_give_up_stands_behind_and_is_expected_to_be_slow() {
     }
     let leave = |key: u64, now: Instant| {
         let waited = Duration::from_secs(2);
-        let mut guard = track.admit(key, true, false, now - waited).unwrap_or_else(|kept| panic!("{kept:?}"));
+        let mut guard = track
+            .admit(key, true, false, now - waited)
+            .unwrap_or_else(|kept| panic!("{kept:?}"));
         guard.left(true, waited, now)
     };
     let [first, second, third] = [0, 0, 0].map(|key| leave(key, at(40)));
-    assert!([first, second, third].iter().all(|left| left.is_given_up && left.breaker.is_none()));
-    assert_eq!([first.moved, second.moved, third.moved], [false, false, true]);
+    assert!(
+        [first, second, third]
+            .iter()
+            .all(|left| left.is_given_up && left.breaker.is_none())
+    );
+    assert_eq!(
+        [first.moved, second.moved, third.moved],
+        [false, false, true]
+    );
     let standing = track.standing(true, false, at(41), clock);
-    assert!(standing.fit && standing.behind && standing.latency > Some(Duration::from_secs(1)), "{standing:?}");
+    assert!(
+        standing.fit && standing.behind && standing.latency > Some(Duration::from_secs(1)),
+        "{standing:?}"
+    );
     assert!(!track.is_sound(at(41)));
-    assert_eq!(track.trouble().map(|trouble| trouble.outcome), Some("given_up"));
+    assert_eq!(
+        track.trouble().map(|trouble| trouble.outcome),
+        Some("given_up")
+    );
     assert!(!track.standing(true, false, at(51), clock).behind);
     // Five, and nobody gets an answer.
     assert_eq!(leave(0, at(42)).breaker, None);
-    assert!(matches!(leave(0, at(42)).breaker, Some(BreakerState::Open(_))));
+    assert!(matches!(
+        leave(0, at(42)).breaker,
+        Some(BreakerState::Open(_))
+    ));
     // A probe decides nothing.
     let mut probe = admitted(&track, at(60));
     assert!(probe.is_probe());
     let left = probe.left(true, Duration::from_secs(9), at(69));
     drop(probe);
     assert_eq!((left.is_given_up, left.breaker), (false, None));
-    assert_eq!(track.status(at(69), clock).breaker, BreakerState::HalfOpen { probing: false });
+    assert_eq!(
+        track.status(at(69), clock).breaker,
+        BreakerState::HalfOpen { probing: false }
+    );
     track.reset();
-    assert!(!track.standing(true, false, at(43), clock).behind, "a reset forgets it");
+    assert!(
+        !track.standing(true, false, at(43), clock).behind,
+        "a reset forgets it"
+    );
 }
 
 #[test]
@@ -243,19 +417,35 @@ fn since_when_a_target_is_out_and_why_is_known_after_it_works_again() {
     for second in 1..=5 {
         fail(&track, Class::Transient, None, at(second));
     }
-    let trouble = Trouble { outcome: "reset", detail: None, at: at(5) };
+    let trouble = Trouble {
+        outcome: "reset",
+        detail: None,
+        at: at(5),
+    };
     track.troubled(trouble.clone());
     assert_eq!(track.since(at(6)), Some(at(5)));
     fail(&track, Class::Transient, None, at(12));
-    assert_eq!(track.since(at(13)), Some(at(5)), "it was never back between");
+    assert_eq!(
+        track.since(at(13)),
+        Some(at(5)),
+        "it was never back between"
+    );
     succeed(&track, at(40));
     assert_eq!((track.since(at(41)), track.trouble()), (Some(at(40)), None));
     assert_eq!(track.last_failure(), Some(trouble.clone()), "it stays");
     // A rest for the rate is over by itself.
     let mut other = admitted(&track, at(50));
     fail(&track, Class::Rate, Some(7), at(50));
-    other.failed(setback(Class::Rate, Some(Duration::from_secs(9))), true, Duration::ZERO, at(50));
-    assert_eq!((track.since(at(52)), track.since(at(60))), (Some(at(50)), Some(at(59))));
+    other.failed(
+        setback(Class::Rate, Some(Duration::from_secs(9))),
+        true,
+        Duration::ZERO,
+        at(50),
+    );
+    assert_eq!(
+        (track.since(at(52)), track.since(at(60))),
+        (Some(at(50)), Some(at(59)))
+    );
     // An answer ends a rest for refusals.
     let mut late = admitted(&track, at(69));
     for _ in 0..3 {
@@ -284,8 +474,16 @@ fn the_last_failure_is_the_last_caller_who_gave_up() {
     assert!(left.is_given_up && !left.moved);
     assert_eq!(failed(), Some((GIVEN_UP, later + wait)));
     // Another failure stays what it is.
-    track.troubled(Trouble { outcome: "status", detail: None, at: later + wait });
+    track.troubled(Trouble {
+        outcome: "status",
+        detail: None,
+        at: later + wait,
+    });
     let latest = later + Duration::from_secs(100);
-    assert!(admitted(&track, latest).left(true, wait, latest + wait).is_given_up);
+    assert!(
+        admitted(&track, latest)
+            .left(true, wait, latest + wait)
+            .is_given_up
+    );
     assert_eq!(failed(), Some(("status", later + wait)));
 }

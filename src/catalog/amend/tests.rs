@@ -11,7 +11,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("portcullis-amend-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("portcullis-amend-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         fs::write(path.join("catalog.yaml"), CATALOG).unwrap();
         Self(path)
@@ -26,8 +27,10 @@ impl Folder {
     }
 
     fn names(&self) -> Vec<String> {
-        let mut names: Vec<_> =
-            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(&self.0)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -40,7 +43,12 @@ impl Drop for Folder {
 }
 
 fn field<'c>(field: &'c str, new: New) -> [Change<'c>; 1] {
-    [Change::Set(["callers", "acme", "keys", "prod", field].map(Step::Key).to_vec(), new)]
+    [Change::Set(
+        ["callers", "acme", "keys", "prod", field]
+            .map(Step::Key)
+            .to_vec(),
+        new,
+    )]
 }
 
 #[test]
@@ -57,11 +65,21 @@ fn what_somebody_is_in_the_middle_of_writing_is_read_again() {
     });
     // What was wrong for long is told of at once.
     fs::write(&other, "callers:\n  zz:\n").unwrap();
-    File::options().write(true).open(&other).unwrap().set_modified(std::time::SystemTime::now() - 2 * YOUNG).unwrap();
+    File::options()
+        .write(true)
+        .open(&other)
+        .unwrap()
+        .set_modified(std::time::SystemTime::now() - 2 * YOUNG)
+        .unwrap();
     // The machine may stand still meanwhile, but hardly each time.
     let is_at_once = |_| {
         let start = Instant::now();
-        assert!(Files::lock(&folder.0).err().unwrap().contains("catalog.d/zz.yaml:2"));
+        assert!(
+            Files::lock(&folder.0)
+                .err()
+                .unwrap()
+                .contains("catalog.d/zz.yaml:2")
+        );
         start.elapsed() < AGAIN
     };
     assert!((0..5).any(is_at_once));
@@ -75,8 +93,13 @@ fn a_file_is_replaced_with_its_mode_and_nothing_is_left_beside_it() {
         // What a crash left.
         fs::write(folder.0.join(".catalog.yaml.new"), "half").unwrap();
         let mut files = Files::lock(&folder.0).unwrap();
-        files.change(0, &field("debug", New::Bool(mode == 0o600))).unwrap();
-        assert_eq!(fs::metadata(folder.catalog()).unwrap().mode() & 0o7777, mode);
+        files
+            .change(0, &field("debug", New::Bool(mode == 0o600)))
+            .unwrap();
+        assert_eq!(
+            fs::metadata(folder.catalog()).unwrap().mode() & 0o7777,
+            mode
+        );
         assert_eq!(folder.names(), ["catalog.yaml"]);
     }
     assert_eq!(folder.text(), format!("{CATALOG}        debug: false\n"));
@@ -89,9 +112,15 @@ fn a_file_is_changed_where_a_link_leads_to() {
     fs::create_dir(&real).unwrap();
     fs::rename(folder.catalog(), real.join("real")).unwrap();
     symlink("elsewhere/real", folder.catalog()).unwrap();
-    Files::lock(&folder.0).unwrap().change(0, &field("debug", New::Bool(true))).unwrap();
+    Files::lock(&folder.0)
+        .unwrap()
+        .change(0, &field("debug", New::Bool(true)))
+        .unwrap();
     assert!(fs::symlink_metadata(folder.catalog()).unwrap().is_symlink());
-    assert_eq!(fs::read_to_string(real.join("real")).unwrap(), folder.text());
+    assert_eq!(
+        fs::read_to_string(real.join("real")).unwrap(),
+        folder.text()
+    );
     assert!(folder.text().contains("debug: true"));
 }
 
@@ -105,13 +134,22 @@ fn a_new_file_is_as_readable_as_the_catalog() {
     files.add("keys-acme.yaml", text.to_owned()).unwrap();
     let made = folder.0.join("catalog.d");
     assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o750);
-    assert_eq!(fs::metadata(made.join("keys-acme.yaml")).unwrap().mode() & 0o777, 0o640);
-    let places: Vec<_> =
-        files.places().into_iter().map(|(id, place)| (id, files.name(place.file), place.line)).collect();
+    assert_eq!(
+        fs::metadata(made.join("keys-acme.yaml")).unwrap().mode() & 0o777,
+        0o640
+    );
+    let places: Vec<_> = files
+        .places()
+        .into_iter()
+        .map(|(id, place)| (id, files.name(place.file), place.line))
+        .collect();
     let name = |file: &str| folder.0.join(file).display().to_string();
     assert_eq!(
         places,
-        [("acme/prod".to_owned(), name("catalog.yaml"), 6), ("acme/b".to_owned(), name("catalog.d/keys-acme.yaml"), 1)]
+        [
+            ("acme/prod".to_owned(), name("catalog.yaml"), 6),
+            ("acme/b".to_owned(), name("catalog.d/keys-acme.yaml"), 1)
+        ]
     );
 }
 
@@ -119,8 +157,14 @@ fn a_new_file_is_as_readable_as_the_catalog() {
 fn what_would_be_wrong_is_not_written() {
     let folder = Folder::new("wrong");
     let mut files = Files::lock(&folder.0).unwrap();
-    let why = files.change(0, &field("expires", New::text("tomorrow"))).unwrap_err();
-    assert!(why.contains("catalog.yaml:8 callers.acme.keys.prod.expires") && why.contains("was not changed"), "{why}");
+    let why = files
+        .change(0, &field("expires", New::text("tomorrow")))
+        .unwrap_err();
+    assert!(
+        why.contains("catalog.yaml:8 callers.acme.keys.prod.expires")
+            && why.contains("was not changed"),
+        "{why}"
+    );
     assert_eq!(folder.text(), CATALOG);
     drop(files);
     fs::write(folder.catalog(), CATALOG.replace("models: {}", "models: 1")).unwrap();
@@ -133,15 +177,24 @@ fn what_somebody_else_changed_meanwhile_is_kept() {
     let folder = Folder::new("meanwhile");
     let mut files = Files::lock(&folder.0).unwrap();
     fs::write(folder.catalog(), format!("{CATALOG}# theirs\n")).unwrap();
-    let why = files.change(0, &field("debug", New::Bool(true))).unwrap_err();
+    let why = files
+        .change(0, &field("debug", New::Bool(true)))
+        .unwrap_err();
     assert!(why.contains("another program changed it"), "{why}");
     assert_eq!(folder.text(), format!("{CATALOG}# theirs\n"));
     // And a file that came to be where one was to be made.
     fs::write(folder.catalog(), CATALOG).unwrap();
     fs::create_dir(folder.0.join("catalog.d")).unwrap();
     fs::write(folder.0.join("catalog.d/keys-acme.yaml"), "theirs").unwrap();
-    assert!(files.add("keys-acme.yaml", "callers: {}\n".to_owned()).is_err());
-    assert_eq!(fs::read_to_string(folder.0.join("catalog.d/keys-acme.yaml")).unwrap(), "theirs");
+    assert!(
+        files
+            .add("keys-acme.yaml", "callers: {}\n".to_owned())
+            .is_err()
+    );
+    assert_eq!(
+        fs::read_to_string(folder.0.join("catalog.d/keys-acme.yaml")).unwrap(),
+        "theirs"
+    );
 }
 
 #[test]
@@ -156,7 +209,10 @@ fn of_many_at_once_each_sees_what_the_one_before_did() {
                 let path = ["callers", "acme", "keys", &name].map(Step::Key).to_vec();
                 Files::lock(conf)
                     .unwrap()
-                    .change(0, &[Change::Set(path, New::map([("hash", New::text(hash))]))])
+                    .change(
+                        0,
+                        &[Change::Set(path, New::map([("hash", New::text(hash))]))],
+                    )
                     .unwrap();
             });
         }
@@ -170,10 +226,15 @@ fn what_is_undone_leaves_nothing() {
     let mut files = Files::lock(&folder.0).unwrap();
     files.change(0, &field("debug", New::Bool(true))).unwrap();
     files.undo().unwrap();
-    assert_eq!((folder.text(), folder.names()), (CATALOG.to_owned(), vec!["catalog.yaml".to_owned()]));
+    assert_eq!(
+        (folder.text(), folder.names()),
+        (CATALOG.to_owned(), vec!["catalog.yaml".to_owned()])
+    );
     drop(files);
     let mut files = Files::lock(&folder.0).unwrap();
-    files.add("keys-acme.yaml", "callers: { acme: {} }\n".to_owned()).unwrap();
+    files
+        .add("keys-acme.yaml", "callers: { acme: {} }\n".to_owned())
+        .unwrap();
     assert_eq!(folder.names(), ["catalog.d", "catalog.yaml"]);
     files.undo().unwrap();
     // With the folder that was made for it; one that was there stays.
@@ -181,7 +242,9 @@ fn what_is_undone_leaves_nothing() {
     fs::create_dir(folder.0.join("catalog.d")).unwrap();
     drop(files);
     let mut files = Files::lock(&folder.0).unwrap();
-    files.add("keys-acme.yaml", "callers: { acme: {} }\n".to_owned()).unwrap();
+    files
+        .add("keys-acme.yaml", "callers: { acme: {} }\n".to_owned())
+        .unwrap();
     files.undo().unwrap();
     assert_eq!(folder.names(), ["catalog.d", "catalog.yaml"]);
 }
@@ -191,6 +254,10 @@ fn a_file_that_cannot_be_written_leaves_no_folder() {
     let folder = Folder::new("nofolder");
     let mut files = Files::lock(&folder.0).unwrap();
     let name = format!("keys-{}.yaml", "a".repeat(300));
-    assert!(files.add(&name, "callers: { acme: {} }\n".to_owned()).is_err());
+    assert!(
+        files
+            .add(&name, "callers: { acme: {} }\n".to_owned())
+            .is_err()
+    );
     assert_eq!(folder.names(), ["catalog.yaml"]);
 }

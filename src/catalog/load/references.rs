@@ -32,11 +32,22 @@ pub(super) struct ReferenceReader<'c> {
 
 impl<'c> ReferenceReader<'c> {
     pub(super) fn new(conf: &'c Path, secrets: Secrets, known: Texts) -> Self {
-        Self { conf, secrets, known, found: Texts::new(), private: BTreeSet::new(), guessable: BTreeSet::new() }
+        Self {
+            conf,
+            secrets,
+            known,
+            found: Texts::new(),
+            private: BTreeSet::new(),
+            guessable: BTreeSet::new(),
+        }
     }
 
     pub(super) fn read(&mut self, path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-        let version = self.known.get(path).cloned().unwrap_or_else(|| read_now(path, limit));
+        let version = self
+            .known
+            .get(path)
+            .cloned()
+            .unwrap_or_else(|| read_now(path, limit));
         let read = version.text.bytes(limit).map(<[u8]>::to_vec);
         self.found.insert(path.to_owned(), version);
         read
@@ -52,9 +63,15 @@ impl<'c> ReferenceReader<'c> {
             Secrets::Resolve => self.find(reference),
             Secrets::Assume => Ok(stand_in.to_owned()),
             Secrets::IfThere => {
-                let is_absent =
-                    |text: &str| matches!(reference, Reference::Env(_) | Reference::File(_)) && text.trim().is_empty();
-                Ok(self.find(reference).ok().filter(|text| !is_absent(text)).unwrap_or_else(|| stand_in.to_owned()))
+                let is_absent = |text: &str| {
+                    matches!(reference, Reference::Env(_) | Reference::File(_))
+                        && text.trim().is_empty()
+                };
+                Ok(self
+                    .find(reference)
+                    .ok()
+                    .filter(|text| !is_absent(text))
+                    .unwrap_or_else(|| stand_in.to_owned()))
             }
         }
     }
@@ -63,15 +80,21 @@ impl<'c> ReferenceReader<'c> {
         let written = match reference {
             Reference::Env(variable) | Reference::Optional(variable) => {
                 return std::env::var(variable).or_else(|why| match why {
-                    VarError::NotPresent if reference == Reference::Optional(variable) => Ok(String::new()),
+                    VarError::NotPresent if reference == Reference::Optional(variable) => {
+                        Ok(String::new())
+                    }
                     VarError::NotPresent => Err(not_set(variable)),
-                    VarError::NotUnicode(_) => Err("the environment variable is not UTF-8".to_owned()),
+                    VarError::NotUnicode(_) => {
+                        Err("the environment variable is not UTF-8".to_owned())
+                    }
                 });
             }
             Reference::File(path) | Reference::Ca(path) => path,
         };
         let path = self.conf.join(written);
-        let bytes = self.read(&path, LARGEST_NAMED).map_err(|why| unreadable(self.conf, &path, &why))?;
+        let bytes = self
+            .read(&path, LARGEST_NAMED)
+            .map_err(|why| unreadable(self.conf, &path, &why))?;
         if matches!(reference, Reference::File(_)) {
             if bytes.len() > LARGEST_SECRET {
                 return Err(format!(
@@ -91,12 +114,17 @@ impl<'c> ReferenceReader<'c> {
 /// Returns the error of a variable that is not set. The variable's name is shown only if it plainly
 /// is one, is close to the name of one that is set, or is a name that everybody uses.
 fn not_set(variable: &str) -> String {
-    let set: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    let set: Vec<String> = std::env::vars_os()
+        .filter_map(|(name, _)| name.into_string().ok())
+        .collect();
     let meant = nearest(variable, set.iter().map(String::as_str))
         .map(|near| format!("; did you mean {near}?"))
         .unwrap_or_default();
     let known = presets::variables().chain(set.iter().map(String::as_str));
-    match is_variable_name(variable).then(String::new).or_else(|| quoted(variable, known)) {
+    match is_variable_name(variable)
+        .then(String::new)
+        .or_else(|| quoted(variable, known))
+    {
         Some(_) => format!("the environment variable {variable} is not set{meant}"),
         None => format!("the environment variable named here is not set{meant}"),
     }
@@ -108,7 +136,10 @@ pub(super) fn unreadable(conf: &Path, path: &Path, why: &io::Error) -> String {
     if why.kind() != io::ErrorKind::NotFound {
         format!("the file cannot be read: {why}")
     } else if path.starts_with(conf) {
-        format!("the file does not exist; relative paths start at {}", conf.display())
+        format!(
+            "the file does not exist; relative paths start at {}",
+            conf.display()
+        )
     } else {
         "the file does not exist".to_owned()
     }

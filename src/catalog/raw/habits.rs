@@ -14,10 +14,14 @@ use crate::conf::yaml::habits::words;
 use crate::conf::yaml::read::FileKind;
 
 /// The catalog's files.
-pub const KIND: FileKind = FileKind { shows, habits: HABITS };
+pub const KIND: FileKind = FileKind {
+    shows,
+    habits: HABITS,
+};
 
 /// Headers that a credential is sent in.
-pub const CREDENTIAL_HEADERS: [&str; 4] = ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
+pub const CREDENTIAL_HEADERS: [&str; 4] =
+    ["authorization", "x-api-key", "api-key", "x-goog-api-key"];
 /// Headers that the gateway itself writes.
 pub const OWN_HEADERS: [&str; 16] = [
     "accept",
@@ -39,17 +43,29 @@ pub const OWN_HEADERS: [&str; 16] = [
 ];
 
 /// Further headers that messages may name. The name of any other header may be a secret.
-const HEADERS: [&str; 4] = ["openai-organization", "openai-project", "user-agent", "x-goog-user-project"];
+const HEADERS: [&str; 4] = [
+    "openai-organization",
+    "openai-project",
+    "user-agent",
+    "x-goog-user-project",
+];
 
 /// Returns whether a key below another may be shown.
 fn shows(section: Option<&str>, key: &str) -> bool {
     static WORDS: LazyLock<BTreeSet<String>> = LazyLock::new(words::<Catalog>);
     match section {
-        Some("accounts" | "callers" | "keys") => name::of_entry(key).is_ok() && unless_secret(key) == key,
-        Some("models") => (name::of_model(key).is_ok() || name::of_pattern(key).is_ok()) && unless_secret(key) == key,
+        Some("accounts" | "callers" | "keys") => {
+            name::of_entry(key).is_ok() && unless_secret(key) == key
+        }
+        Some("models") => {
+            (name::of_model(key).is_ok() || name::of_pattern(key).is_ok())
+                && unless_secret(key) == key
+        }
         Some("headers") => {
             let key = key.to_ascii_lowercase();
-            [&HEADERS[..], &CREDENTIAL_HEADERS, &OWN_HEADERS].iter().any(|headers| headers.contains(&key.as_str()))
+            [&HEADERS[..], &CREDENTIAL_HEADERS, &OWN_HEADERS]
+                .iter()
+                .any(|headers| headers.contains(&key.as_str()))
         }
         _ => WORDS.contains(key),
     }
@@ -145,11 +161,20 @@ mod tests {
     #[test]
     fn no_habit_is_a_word_that_is_right() {
         let words = words::<Catalog>();
-        assert_eq!(rows(HABITS).count(), HABITS.lines().filter(|line| !line.is_empty()).count());
+        assert_eq!(
+            rows(HABITS).count(),
+            HABITS.lines().filter(|line| !line.is_empty()).count()
+        );
         for (brought, beside, instead) in rows(HABITS) {
             for beside in beside.split(' ') {
-                assert!(words.contains(beside) || ["env"].contains(&beside), "{beside}");
-                assert!(brought.split(' ').all(|word| word != beside), "{beside}: {instead}");
+                assert!(
+                    words.contains(beside) || ["env"].contains(&beside),
+                    "{beside}"
+                );
+                assert!(
+                    brought.split(' ').all(|word| word != beside),
+                    "{beside}: {instead}"
+                );
             }
         }
     }

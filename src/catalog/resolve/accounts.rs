@@ -45,16 +45,24 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let base = self.own_base(speaks?, preset);
         let ca = raw.tls.as_ref().and_then(|tls| self.ca(tls, base.as_ref()));
         let usual = preset.map_or_else(|| speaks?.key_variable, |preset| preset.key);
-        let key = raw.key.as_ref().and_then(|key| self.secret(key, usual, &self.at.key("key")));
+        let key = raw
+            .key
+            .as_ref()
+            .and_then(|key| self.secret(key, usual, &self.at.key("key")));
         let signer = self.signer(speaks?);
         // If the preset does not exist, the account's address is unknown.
-        if let Some(base) = base.as_ref().filter(|_| preset.is_some() == raw.preset.is_some()) {
+        if let Some(base) = base
+            .as_ref()
+            .filter(|_| preset.is_some() == raw.preset.is_some())
+        {
             self.at_a_known_host(speaks?, base);
         }
         let headers = self.headers();
         let timeouts = timeouts::of_account(raw.timeouts.as_ref(), &self.at.key("timeouts"));
         let what = "must be at least 1; to switch the account off write `enabled: false`";
-        self.at.key("concurrency").problem_if(raw.concurrency == Some(0), what);
+        self.at
+            .key("concurrency")
+            .problem_if(raw.concurrency == Some(0), what);
         let proxy = self.proxy();
         let base = base?;
         if let Some(proxy) = proxy.as_ref().and_then(ProxyChoice::own) {
@@ -72,7 +80,10 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             fingerprint: fingerprint(self.id, &base, key.as_ref(), signer.as_ref(), &network),
             id: self.id.into(),
             index,
-            serves: serves.into_iter().map(|kind| (kind, dialect.at(kind))).collect(),
+            serves: serves
+                .into_iter()
+                .map(|kind| (kind, dialect.at(kind)))
+                .collect(),
             dialect,
             base,
             key,
@@ -86,7 +97,10 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             probe: raw.probe.unwrap_or(false),
             timeouts,
             headers,
-            added: Added { stream_usage: raw.stream_usage.unwrap_or(true), trace: raw.trace.unwrap_or(false) },
+            added: Added {
+                stream_usage: raw.stream_usage.unwrap_or(true),
+                trace: raw.trace.unwrap_or(false),
+            },
             server: self.server(speaks),
             network,
             leave,
@@ -97,20 +111,32 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     fn preset(&self) -> Option<&'static Preset> {
         let name = self.raw.preset.as_deref()?;
         let names = presets::ALL.iter().map(|preset| preset.name);
-        self.at.key("preset").known(presets::find(name), "preset", name, names)
+        self.at
+            .key("preset")
+            .known(presets::find(name), "preset", name, names)
     }
 
     /// Returns the dialect that is written, or the dialect of the preset.
     fn speaks(&self, preset: Option<&'static Preset>) -> Option<&'static Protocol> {
-        self.raw.dialect.map(|raw::Dialect(protocol)| protocol).or(preset.map(|_| &openai::PROTOCOL))
+        self.raw
+            .dialect
+            .map(|raw::Dialect(protocol)| protocol)
+            .or(preset.map(|_| &openai::PROTOCOL))
     }
 
-    fn dialect(&self, speaks: Option<&'static Protocol>, preset: Option<&'static Preset>) -> Option<Dialect> {
+    fn dialect(
+        &self,
+        speaks: Option<&'static Protocol>,
+        preset: Option<&'static Preset>,
+    ) -> Option<Dialect> {
         let raw = self.raw;
         let Some(protocol) = speaks else {
             // A preset that does not exist is reported already; it would have named the dialect.
             if raw.preset.is_none() {
-                let what = format!("is missing, and there is no `preset` that sets it; allowed: {}", NAMES.join(", "));
+                let what = format!(
+                    "is missing, and there is no `preset` that sets it; allowed: {}",
+                    NAMES.join(", ")
+                );
                 self.at.key("dialect").missing(&what);
             }
             return None;
@@ -121,14 +147,21 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             settings.quirks = self.quirks(preset)?;
         }
         if is_own("api_version") {
-            settings.version = self.word("api_version", raw.api_version.as_deref()).map(Into::into);
+            settings.version = self
+                .word("api_version", raw.api_version.as_deref())
+                .map(Into::into);
         }
         if is_own("location") {
-            settings.place = self.word("location", raw.location.as_deref()).map(Into::into);
+            settings.place = self
+                .word("location", raw.location.as_deref())
+                .map(Into::into);
         }
         if is_own("project") {
             let what = "is missing: the id of the Google Cloud project";
-            let project = self.at.key("project").required(raw.project.as_deref(), what);
+            let project = self
+                .at
+                .key("project")
+                .required(raw.project.as_deref(), what);
             settings.project = Some(self.word("project", project)?.into());
         }
         if is_own("region") {
@@ -141,18 +174,31 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
 
     /// Returns the kinds of endpoint that the account serves.
     fn serves(&self, dialect: &Dialect, base: &Base) -> Vec<Endpoint> {
-        let Some(written) = &self.raw.serves else { return dialect.serves(&base.host).to_vec() };
+        let Some(written) = &self.raw.serves else {
+            return dialect.serves(&base.host).to_vec();
+        };
         let list = self.at.key("serves");
         if dialect.protocol.endpoints.others.is_empty() {
             list.problem("only applies to dialects that have several kinds of endpoint: remove it");
         }
-        list.problem_if(written.is_empty(), "must list at least one kind of endpoint, such as `chat`");
+        list.problem_if(
+            written.is_empty(),
+            "must list at least one kind of endpoint, such as `chat`",
+        );
         let mut kinds = Vec::new();
         let is_known = |kind: &Endpoint| dialect.protocol.at(*kind).is_some();
         for (index, name) in items(Some(written)) {
-            let (at, names) = (list.index(index), Endpoint::ALL.into_iter().filter(is_known).map(Endpoint::name));
+            let (at, names) = (
+                list.index(index),
+                Endpoint::ALL
+                    .into_iter()
+                    .filter(is_known)
+                    .map(Endpoint::name),
+            );
             let found = Endpoint::find(name).filter(is_known);
-            let Some(kind) = at.known(found, "kind of endpoint", name, names) else { continue };
+            let Some(kind) = at.known(found, "kind of endpoint", name, names) else {
+                continue;
+            };
             at.problem_if(kinds.contains(&kind), "is written twice: keep only one");
             kinds.push(kind);
         }
@@ -165,27 +211,39 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             return Some(preset.map_or(&Quirks::NONE, |preset| preset.quirks));
         };
         let names = quirks::ALL.iter().map(|quirks| quirks.name);
-        self.at.key("quirks").known(Quirks::find(name), "quirks", name, names)
+        self.at
+            .key("quirks")
+            .known(Quirks::find(name), "quirks", name, names)
     }
 
     /// Checks a word that becomes part of an address.
     fn word<'w>(&self, field: &str, written: Option<&'w str>) -> Option<&'w str> {
         let written = written?;
         let good = !written.is_empty()
-            && written.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
+            && written
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(&b))
             && !written.contains("..");
-        self.at.key(field).problem_if(!good, "may only hold letters, digits, `-`, `_`, `.` and `:`");
+        self.at.key(field).problem_if(
+            !good,
+            "may only hold letters, digits, `-`, `_`, `.` and `:`",
+        );
         good.then_some(written)
     }
 
     /// Returns the features of the account's server. A trait that belongs to another dialect's
     /// servers is an error.
     fn server(&self, speaks: Option<&'static Protocol>) -> Server {
-        let Some(written) = &self.raw.traits else { return Server::OWN };
+        let Some(written) = &self.raw.traits else {
+            return Server::OWN;
+        };
         let section = self.at.key("traits");
         let reads = |field: &str, written: Option<bool>, of: [&str; 2]| {
             if written.is_some() && speaks.is_some_and(|protocol| !of.contains(&protocol.name)) {
-                let what = format!("only applies to the dialects {}: remove it", of.join(" and "));
+                let what = format!(
+                    "only applies to the dialects {}: remove it",
+                    of.join(" and ")
+                );
                 section.key(field).problem(&what);
             }
             written.unwrap_or(true)
@@ -194,8 +252,16 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let of_gemini = ["gemini", "vertex"];
         Server {
             output_config: reads("output_config", written.output_config, of_claude),
-            response_json_schema: reads("response_json_schema", written.response_json_schema, of_gemini),
-            parameters_json_schema: reads("parameters_json_schema", written.parameters_json_schema, of_gemini),
+            response_json_schema: reads(
+                "response_json_schema",
+                written.response_json_schema,
+                of_gemini,
+            ),
+            parameters_json_schema: reads(
+                "parameters_json_schema",
+                written.parameters_json_schema,
+                of_gemini,
+            ),
         }
     }
 
@@ -218,7 +284,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
 
     /// Returns whether the field belongs to this dialect alone.
     fn is_own(&self, protocol: &Protocol, field: &str) -> bool {
-        self.own_fields().iter().any(|(own, _, of)| *own == field && *of == protocol.name)
+        self.own_fields()
+            .iter()
+            .any(|(own, _, of)| *own == field && *of == protocol.name)
     }
 
     /// Refuses fields that only another dialect has.
@@ -227,32 +295,52 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let Some(protocol) = speaks else { return };
         for (field, is_written, of) in self.own_fields() {
             if is_written && protocol.name != of {
-                self.at.key(field).problem(&format!("only applies to the dialect {of}: remove it"));
+                self.at
+                    .key(field)
+                    .problem(&format!("only applies to the dialect {of}: remove it"));
             }
         }
         if raw.key.is_some() {
-            for (field, written) in [("service_account", raw.service_account.is_some()), ("aws", raw.aws.is_some())] {
-                self.at.key(field).problem_if(written, "cannot be used together with `key`: keep only one of the two");
+            for (field, written) in [
+                ("service_account", raw.service_account.is_some()),
+                ("aws", raw.aws.is_some()),
+            ] {
+                self.at.key(field).problem_if(
+                    written,
+                    "cannot be used together with `key`: keep only one of the two",
+                );
             }
         }
     }
 
     /// Returns the address of the account's server: the one that is written, or that of the preset
     /// or the dialect.
-    fn own_base(&self, protocol: &'static Protocol, preset: Option<&'static Preset>) -> Option<Base> {
+    fn own_base(
+        &self,
+        protocol: &'static Protocol,
+        preset: Option<&'static Preset>,
+    ) -> Option<Base> {
         let raw = self.raw;
         match protocol.base_url {
             BaseUrl::Nowhere => self.no_network(),
             BaseUrl::Own => {
-                let what = "is missing: the resource's address, such as https://NAME.openai.azure.com";
-                self.at.key("base_url").required(raw.base_url.as_ref(), what).and_then(|_| self.base(""))
+                let what =
+                    "is missing: the resource's address, such as https://NAME.openai.azure.com";
+                self.at
+                    .key("base_url")
+                    .required(raw.base_url.as_ref(), what)
+                    .and_then(|_| self.base(""))
             }
             BaseUrl::At(usual) => {
                 let preset = preset.filter(|_| self.is_own(protocol, "preset"));
                 self.base(preset.map_or(usual, |preset| preset.base_url))
             }
             BaseUrl::OfPlace { usual, at } => {
-                let field = if self.is_own(protocol, "location") { &raw.location } else { &raw.region };
+                let field = if self.is_own(protocol, "location") {
+                    &raw.location
+                } else {
+                    &raw.region
+                };
                 self.base(&at(field.as_deref().unwrap_or(usual)))
             }
         }
@@ -263,9 +351,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let at = self.at.key("base_url");
         let url = self.raw.base_url.as_deref().unwrap_or(default);
         let base = at.noted(base::read(url, insecure))?;
-        let what =
-            "is http: to a public address: others on the network path can read the key, the prompts and the answers";
-        at.warn_if(!base.tls && insecure && base::read(url, false).is_err(), what);
+        let what = "is http: to a public address: others on the network path can read the key, the prompts and the answers";
+        at.warn_if(
+            !base.tls && insecure && base::read(url, false).is_err(),
+            what,
+        );
         Some(base)
     }
 
@@ -276,8 +366,15 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             return;
         }
         let (at, insecure) = (self.at.key("proxy"), self.raw.insecure.unwrap_or(false));
-        let issuer = if let Some(Signer::Google(_, issuer)) = signer { Some(issuer) } else { None };
-        for (base, of) in [(Some(base), "`base_url`"), (issuer, "`token_uri` of `service_account`")] {
+        let issuer = if let Some(Signer::Google(_, issuer)) = signer {
+            Some(issuer)
+        } else {
+            None
+        };
+        for (base, of) in [
+            (Some(base), "`base_url`"),
+            (issuer, "`token_uri` of `service_account`"),
+        ] {
             let what = format!(
                 "is a proxy to an http: address ({of}), so it and others on the network path could read the key and \
                  the prompts: use https:, or write `insecure: true` to allow it"
@@ -295,7 +392,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     /// Checks an account against what is known of its server: whether it answers anybody without a
     /// credential, and the path under which it is called.
     fn at_a_known_host(&self, protocol: &Protocol, base: &Base) {
-        let Some(known) = known::find(protocol, base) else { return };
+        let Some(known) = known::find(protocol, base) else {
+            return;
+        };
         let raw = self.raw;
         let pays = raw.key.is_some()
             || raw.aws.is_some()
@@ -303,14 +402,21 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             || self.has_header(&CREDENTIAL_HEADERS);
         // A key that is written under another name is reported already.
         let misnamed = || self.at.tells("write `key:");
-        if let Some(variable) = known.variable.filter(|_| self.enabled() && !pays && !misnamed()) {
+        if let Some(variable) = known
+            .variable
+            .filter(|_| self.enabled() && !pays && !misnamed())
+        {
             let what = format!(
                 "is missing: {} refuses requests without a key. Write `key: {{ env: {variable} }}`, or `{{ file: /path }}`",
                 known::host(known, base)
             );
             self.at.key("key").missing(&what);
         }
-        if let Some(what) = raw.base_url.as_ref().and_then(|_| known::other_path(known, base)) {
+        if let Some(what) = raw
+            .base_url
+            .as_ref()
+            .and_then(|_| known::other_path(known, base))
+        {
             self.at.key("base_url").warn(&what);
         }
     }
@@ -342,13 +448,21 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let what = "has no effect on a demo account, which calls no server: remove it";
         self.at.key("probe").warn_if(raw.probe == Some(true), what);
         self.at.key("trace").warn_if(raw.trace == Some(true), what);
-        Some(Base { tls: false, host: "".into(), port: 0, path: "".into(), authority: String::new() })
+        Some(Base {
+            tls: false,
+            host: "".into(),
+            port: 0,
+            path: "".into(),
+            authority: String::new(),
+        })
     }
 
     /// Returns the references that callers of the account may write.
     fn leave(&self, protocol: &Protocol, base: &Base) -> AllowedReferences {
         use raw::CallerReference as R;
-        let may = |reference: R| items(self.raw.caller_references.as_ref()).any(|(_, written)| *written == reference);
+        let may = |reference: R| {
+            items(self.raw.caller_references.as_ref()).any(|(_, written)| *written == reference)
+        };
         let urls = match self.raw.media_urls.unwrap_or(raw::MediaUrls::Public) {
             raw::MediaUrls::Pass => Urls::Any,
             raw::MediaUrls::Refuse => Urls::None,
@@ -363,7 +477,14 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         // out.
         let (files, passes) = (may(R::Files), protocol.may_pass());
         let (data_sources, cached) = (!passes || may(R::DataSources), !passes || files);
-        AllowedReferences { gs: may(R::Gs), s3: may(R::S3), files, data_sources, cached, urls }
+        AllowedReferences {
+            gs: may(R::Gs),
+            s3: may(R::S3),
+            files,
+            data_sources,
+            cached,
+            urls,
+        }
     }
 
     fn headers(&self) -> Vec<(HeaderName, HeaderValue)> {
@@ -376,7 +497,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 at.problem("is not the name of a header");
                 continue;
             };
-            let is_told = self.raw.trace == Some(true) && (header == TRACEPARENT || header == TRACESTATE);
+            let is_told =
+                self.raw.trace == Some(true) && (header == TRACEPARENT || header == TRACESTATE);
             if is_told {
                 at.problem("is also made by `trace: true`: keep only one of the two");
             } else if OWN_HEADERS.contains(&header.as_str()) {

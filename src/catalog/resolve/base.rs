@@ -14,8 +14,7 @@ use dialects::address::is_public_host;
 /// hold a password.
 pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     const RIGHT: &str = "must be a URL such as https://api.example.com/v1";
-    const TEMPLATE: &str =
-        "is a template or a placeholder, which Portcullis does not fill in: write the address itself";
+    const TEMPLATE: &str = "is a template or a placeholder, which Portcullis does not fill in: write the address itself";
     match Placeholder::of(url) {
         Some(Placeholder::Variable(Some(name)) | Placeholder::Name(name)) => {
             return Err(format!(
@@ -30,7 +29,12 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     let tls = match url.split_once("://") {
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => true,
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => false,
-        _ => return Err("must begin with https:// (or http://), such as https://api.example.com/v1".to_owned()),
+        _ => {
+            return Err(
+                "must begin with https:// (or http://), such as https://api.example.com/v1"
+                    .to_owned(),
+            );
+        }
     };
     if url.contains('#') || url.contains('?') {
         return Err("must have no query and no fragment".to_owned());
@@ -38,15 +42,19 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
     let uri: http::Uri = url.parse().map_err(|_| RIGHT.to_owned())?;
     let authority = uri.authority().ok_or(RIGHT)?.as_str();
     if authority.contains('@') {
-        return Err("must not hold a user name or a password: write the credential under `key`".to_owned());
+        return Err(
+            "must not hold a user name or a password: write the credential under `key`".to_owned(),
+        );
     }
     let (host, port) = host_and_port(authority).ok_or(RIGHT)?;
     let standard = if tls { 443 } else { 80 };
     let port = match port {
         None => standard,
-        Some(port) => {
-            port.parse().ok().filter(|port| *port > 0).ok_or("must have a port from 1 to 65535, or no port")?
-        }
+        Some(port) => port
+            .parse()
+            .ok()
+            .filter(|port| *port > 0)
+            .ok_or("must have a port from 1 to 65535, or no port")?,
     };
     let path = path(uri.path())?;
     let host = Host::read(host)?;
@@ -58,8 +66,18 @@ pub(super) fn read(url: &str, insecure: bool) -> Result<Base, String> {
                     key and the prompts: use https:, or write `insecure: true` to allow it"
             .to_owned());
     }
-    let authority = if port == standard { host.to_string() } else { format!("{host}:{port}") };
-    Ok(Base { tls, host: host.bare().into(), port, path, authority })
+    let authority = if port == standard {
+        host.to_string()
+    } else {
+        format!("{host}:{port}")
+    };
+    Ok(Base {
+        tls,
+        host: host.bare().into(),
+        port,
+        path,
+        authority,
+    })
 }
 
 /// Returns whether an account at this address is in the operator's own network: its host is not
@@ -71,7 +89,11 @@ pub(super) fn is_near(base: &Base) -> bool {
 
 fn path(path: &str) -> Result<Arc<str>, String> {
     let path = path.trim_end_matches('/');
-    if path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
+    if path
+        .split('/')
+        .skip(1)
+        .any(|part| matches!(part, "" | "." | ".."))
+    {
         return Err("must have a plain path, without empty, `.` or `..` parts".to_owned());
     }
     if let Some(base) = path.strip_suffix("/chat/completions") {
@@ -90,18 +112,59 @@ mod tests {
     #[test]
     fn addresses() {
         for (url, tls, host, port, path, authority) in [
-            ("https://api.openai.com/v1", true, "api.openai.com", 443, "/v1", "api.openai.com"),
-            ("HTTPS://API.OpenAI.com:443/v1/", true, "api.openai.com", 443, "/v1", "api.openai.com"),
+            (
+                "https://api.openai.com/v1",
+                true,
+                "api.openai.com",
+                443,
+                "/v1",
+                "api.openai.com",
+            ),
+            (
+                "HTTPS://API.OpenAI.com:443/v1/",
+                true,
+                "api.openai.com",
+                443,
+                "/v1",
+                "api.openai.com",
+            ),
             ("https://a.b:8443", true, "a.b", 8443, "", "a.b:8443"),
-            ("http://127.0.0.1:8000/v1", false, "127.0.0.1", 8000, "/v1", "127.0.0.1:8000"),
+            (
+                "http://127.0.0.1:8000/v1",
+                false,
+                "127.0.0.1",
+                8000,
+                "/v1",
+                "127.0.0.1:8000",
+            ),
             ("http://localhost/", false, "localhost", 80, "", "localhost"),
-            ("http://[::1]:8000/a/b", false, "::1", 8000, "/a/b", "[::1]:8000"),
-            ("https://[2001:DB8::1]/v1", true, "2001:db8::1", 443, "/v1", "[2001:db8::1]"),
+            (
+                "http://[::1]:8000/a/b",
+                false,
+                "::1",
+                8000,
+                "/a/b",
+                "[::1]:8000",
+            ),
+            (
+                "https://[2001:DB8::1]/v1",
+                true,
+                "2001:db8::1",
+                443,
+                "/v1",
+                "[2001:db8::1]",
+            ),
             ("http://10.1.2.3", false, "10.1.2.3", 80, "", "10.1.2.3"),
             ("https://8.8.8.8:80", true, "8.8.8.8", 80, "", "8.8.8.8:80"),
             ("https://my_host", true, "my_host", 443, "", "my_host"),
         ] {
-            let base = Base { tls, host: host.into(), port, path: path.into(), authority: authority.to_owned() };
+            let base = Base {
+                tls,
+                host: host.into(),
+                port,
+                path: path.into(),
+                authority: authority.to_owned(),
+            };
             assert_eq!(read(url, false), Ok(base), "{url}");
         }
     }
@@ -177,7 +240,10 @@ mod tests {
             "http://host.docker.internal:8000",
             "http://localhost.evil.com",
         ] {
-            assert!(read(url, false).unwrap_err().contains("insecure: true"), "{url}");
+            assert!(
+                read(url, false).unwrap_err().contains("insecure: true"),
+                "{url}"
+            );
             assert!(read(url, true).is_ok(), "{url}");
         }
     }

@@ -29,7 +29,10 @@ pub(super) fn resolve<'m>(
     let mut parts: BTreeMap<&str, Vec<(usize, &raw::Caller)>> = BTreeMap::new();
     for (file, document) in documents.iter().enumerate() {
         for (id, caller) in entries(document.as_ref().and_then(|raw| raw.callers.as_ref())) {
-            parts.entry(id).or_default().extend(caller.as_ref().map(|caller| (file, caller)));
+            parts
+                .entry(id)
+                .or_default()
+                .extend(caller.as_ref().map(|caller| (file, caller)));
             section.in_file(file).entry(id).noted(name::of_entry(id));
         }
     }
@@ -42,21 +45,37 @@ pub(super) fn resolve<'m>(
         keys: HashMap::new(),
         key_total: 0,
     };
-    let callers = parts.iter().map(|(id, parts)| all.caller(id, parts, &section)).collect();
-    ServedCallers { callers, key_total: all.key_total, keys: all.keys }
+    let callers = parts
+        .iter()
+        .map(|(id, parts)| all.caller(id, parts, &section))
+        .collect();
+    ServedCallers {
+        callers,
+        key_total: all.key_total,
+        keys: all.keys,
+    }
 }
 
 /// Returns the ids of models that keys have limits for.
 pub(super) fn limited_models(documents: &[Option<raw::Catalog>]) -> impl Iterator<Item = &str> {
-    let callers = documents.iter().flatten().flat_map(|raw| entries(raw.callers.as_ref()));
-    let keys = callers.filter_map(|(_, caller)| caller.as_ref()).flat_map(|caller| entries(caller.keys.as_ref()));
+    let callers = documents
+        .iter()
+        .flatten()
+        .flat_map(|raw| entries(raw.callers.as_ref()));
+    let keys = callers
+        .filter_map(|(_, caller)| caller.as_ref())
+        .flat_map(|caller| entries(caller.keys.as_ref()));
     keys.filter_map(|(_, key)| key.as_ref())
         .flat_map(|key| entries(key.model_limits.as_ref()))
         .map(|(id, _)| id.as_str())
 }
 
 fn aliases<'m>(models: &'m Models<'_>) -> HashMap<&'m str, &'m str> {
-    models.values().flatten().flat_map(|model| model.aliases.iter().map(|alias| (&**alias, &*model.id))).collect()
+    models
+        .values()
+        .flatten()
+        .flat_map(|model| model.aliases.iter().map(|alias| (&**alias, &*model.id)))
+        .collect()
 }
 
 /// A resolver of all callers, with everything that it gathers on the way.
@@ -71,11 +90,18 @@ struct CallerResolver<'u, 'm, 'r> {
 }
 
 impl<'r> CallerResolver<'_, '_, 'r> {
-    fn caller(&mut self, id: &'r str, parts: &[(usize, &'r raw::Caller)], section: &Scribe<'_, '_>) -> Arc<Caller> {
+    fn caller(
+        &mut self,
+        id: &'r str,
+        parts: &[(usize, &'r raw::Caller)],
+        section: &Scribe<'_, '_>,
+    ) -> Arc<Caller> {
         // The caller's keys may be spread over files; all other fields stand in one file.
         let mut whole = parts.iter().filter(|(_, raw)| is_whole(raw));
         // If no part of the caller could be read, there will be no catalog.
-        let Some((own, raw)) = whole.next().or(parts.first()) else { return Arc::default() };
+        let Some((own, raw)) = whole.next().or(parts.first()) else {
+            return Arc::default();
+        };
         let section = section.in_file(*own);
         let at = section.entry(id);
         for (file, _) in whole {
@@ -101,19 +127,32 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                 let at = list.entry(name);
                 at.noted(name::of_entry(name));
                 if let Some(first) = seen.insert(name, *file) {
-                    at.problem(&format!("is also in {}: keep only one of the two", at.place_in(first)));
+                    at.problem(&format!(
+                        "is also in {}: keep only one of the two",
+                        at.place_in(first)
+                    ));
                 }
                 let Some(key) = key else { continue };
-                let key = self.key(&WrittenEntry { at, id: name, raw: key }, &caller, &globs);
+                let key = self.key(
+                    &WrittenEntry {
+                        at,
+                        id: name,
+                        raw: key,
+                    },
+                    &caller,
+                    &globs,
+                );
                 // A key that is switched off costs nothing.
                 if caller.enabled && key.enabled {
                     self.unpriced.check_key(&key, &at);
-                    used.entry(key.permissions.index).or_insert_with(|| Arc::clone(&key.permissions));
+                    used.entry(key.permissions.index)
+                        .or_insert_with(|| Arc::clone(&key.permissions));
                 }
             }
         }
         let used = used.values().map(|permissions| &**permissions);
-        self.unpriced.check_caller(&caller.limits, used, &at.key("limits"));
+        self.unpriced
+            .check_caller(&caller.limits, used, &at.key("limits"));
         caller
     }
 
@@ -125,7 +164,8 @@ impl<'r> CallerResolver<'_, '_, 'r> {
     ) -> Arc<Key> {
         let WrittenEntry { at, id, raw } = written;
         let what = "must list at least one address or range; remove it to allow the key from every address";
-        at.key("allow_ips").missing_if(raw.allow_ips.as_ref().is_some_and(Vec::is_empty), what);
+        at.key("allow_ips")
+            .missing_if(raw.allow_ips.as_ref().is_some_and(Vec::is_empty), what);
         let globs = self.globs(raw.models.as_ref(), at);
         let index = self.key_total;
         self.key_total += 1;
@@ -137,18 +177,31 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             caller: Arc::clone(caller),
             enabled: raw.enabled.unwrap_or(true),
             expires: time(raw.expires),
-            allow_ips: items(raw.allow_ips.as_ref()).map(|(_, Text(range))| *range).collect(),
+            allow_ips: items(raw.allow_ips.as_ref())
+                .map(|(_, Text(range))| *range)
+                .collect(),
             debug: raw.debug.unwrap_or(false),
             permissions: self.permissions(of_caller, globs),
         });
         let hashes = raw.hashes.as_ref();
-        let what = "is missing: `portcullis key new --print` makes a key and prints what to write here";
-        at.key("hash").missing_if(raw.hash.is_none() && hashes.is_none_or(Vec::is_empty), what);
+        let what =
+            "is missing: `portcullis key new --print` makes a key and prints what to write here";
+        at.key("hash")
+            .missing_if(raw.hash.is_none() && hashes.is_none_or(Vec::is_empty), what);
         if let Some(Text(digest)) = raw.hash {
             if hashes.is_some() {
-                at.key("hashes").problem("cannot be used together with `hash`: keep only one of the two");
+                at.key("hashes")
+                    .problem("cannot be used together with `hash`: keep only one of the two");
             } else {
-                self.hash(digest, KeySecret { key: key.clone(), until: None, replaced: false }, &at.key("hash"));
+                self.hash(
+                    digest,
+                    KeySecret {
+                        key: key.clone(),
+                        until: None,
+                        replaced: false,
+                    },
+                    &at.key("hash"),
+                );
             }
             return key;
         }
@@ -157,9 +210,21 @@ impl<'r> CallerResolver<'_, '_, 'r> {
         for (index, raw) in items(hashes) {
             let at = list.index(index);
             let at = at.key("hash");
-            let Some(Text(digest)) = at.required(raw.hash, "is missing: `sha256:` and 64 hex digits") else { continue };
+            let Some(Text(digest)) =
+                at.required(raw.hash, "is missing: `sha256:` and 64 hex digits")
+            else {
+                continue;
+            };
             let until = time(raw.until);
-            self.hash(digest, KeySecret { key: key.clone(), until, replaced: is_replaced(until, newest) }, &at);
+            self.hash(
+                digest,
+                KeySecret {
+                    key: key.clone(),
+                    until,
+                    replaced: is_replaced(until, newest),
+                },
+                &at,
+            );
         }
         key
     }
@@ -171,16 +236,23 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             }
             Entry::Occupied(taken) => {
                 let other = &taken.get().key.id;
-                at.problem(&format!("is also the hash of {other}: each key must have a secret of its own"));
+                at.problem(&format!(
+                    "is also the hash of {other}: each key must have a secret of its own"
+                ));
             }
         }
     }
 
-    fn model_limits(&self, written: Option<&'r Entries<raw::Limits>>, at: &Scribe<'_, '_>) -> Vec<(usize, Limits)> {
+    fn model_limits(
+        &self,
+        written: Option<&'r Entries<raw::Limits>>,
+        at: &Scribe<'_, '_>,
+    ) -> Vec<(usize, Limits)> {
         let section = at.key("model_limits");
         let mut found = Vec::new();
         for (id, raw) in entries(written) {
-            let is_known = self.models.contains_key(id.as_str()) || self.aliases.contains_key(id.as_str());
+            let is_known =
+                self.models.contains_key(id.as_str()) || self.aliases.contains_key(id.as_str());
             let at = section.entry_if(id, is_known);
             let limits = limits(raw.as_ref(), &at);
             match (self.models.get(id.as_str()), self.aliases.get(id.as_str())) {
@@ -190,14 +262,18 @@ impl<'r> CallerResolver<'_, '_, 'r> {
                 (Some(Some(model)), _) => found.push((model.index, limits)),
                 // The model has errors of its own.
                 (Some(None), _) => {}
-                (None, Some(model)) => at.problem(&format!("{} is an alias: write \"{model}\"", shown(id))),
+                (None, Some(model)) => {
+                    at.problem(&format!("{} is an alias: write \"{model}\"", shown(id)))
+                }
                 (None, None) => {
                     let known = self.models.keys().copied();
                     // The wrong id is a key of the map, so it is part of the path. If the path
                     // hides it, the report adds the key's column.
                     let hint = meant("models", id, known.clone());
                     match quoted(id, known) {
-                        Some(quoted) => section.key(id).problem(&format!("no model {quoted}; {hint}")),
+                        Some(quoted) => section
+                            .key(id)
+                            .problem(&format!("no model {quoted}; {hint}")),
                         None => at.problem(&format!("no such model; {hint}")),
                     }
                 }
@@ -214,47 +290,75 @@ impl<'r> CallerResolver<'_, '_, 'r> {
             Entry::Occupied(known) => Arc::clone(known.get()),
             Entry::Vacant(free) => {
                 let (of_caller, of_key) = free.key().clone();
-                Arc::clone(free.insert(Arc::new(Permissions { index, of_caller, of_key })))
+                Arc::clone(free.insert(Arc::new(Permissions {
+                    index,
+                    of_caller,
+                    of_key,
+                })))
             }
         }
     }
 
     fn globs(&mut self, written: Option<&'r List<String>>, at: &Scribe<'_, '_>) -> Globs {
-        let Some(written) = written else { return Globs::everything() };
+        let Some(written) = written else {
+            return Globs::everything();
+        };
         let list = at.key("models");
         for (index, glob) in items(Some(written)) {
             let at = list.index(index);
             if glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic()) {
                 at.withheld("must be a glob over model ids, such as \"gpt-*\"");
             } else if let Some(model) = self.aliases.get(glob.as_str()) {
-                at.warn(&format!("{} is an alias, but a glob only matches ids: write \"{model}\"", shown(glob)));
+                at.warn(&format!(
+                    "{} is an alias, but a glob only matches ids: write \"{model}\"",
+                    shown(glob)
+                ));
             } else if !glob.contains(['*', '?'])
                 && !self.models.contains_key(glob.as_str())
                 && pattern_of(self.models.keys().copied(), glob).is_none()
             {
                 let known = self.models.keys().copied();
                 let what = match quoted(glob, known.clone()) {
-                    Some(quoted) => format!("there is no model {quoted}; {}", meant("models", glob, known)),
+                    Some(quoted) => format!(
+                        "there is no model {quoted}; {}",
+                        meant("models", glob, known)
+                    ),
                     None => at.in_column("there is no such model"),
                 };
                 at.warn(&what);
             }
         }
-        Globs::new(
-            items(Some(written))
-                .map(|(_, glob)| Arc::clone(self.globs.entry(glob).or_insert_with(|| glob.as_str().into()))),
-        )
+        Globs::new(items(Some(written)).map(|(_, glob)| {
+            Arc::clone(
+                self.globs
+                    .entry(glob)
+                    .or_insert_with(|| glob.as_str().into()),
+            )
+        }))
     }
 }
 
 /// Returns whether more than keys is written for a caller.
 fn is_whole(raw: &raw::Caller) -> bool {
-    let raw::Caller { enabled, expires, models, limits, expose_cost, keys: _ } = raw;
-    enabled.is_some() || expires.is_some() || models.is_some() || limits.is_some() || expose_cost.is_some()
+    let raw::Caller {
+        enabled,
+        expires,
+        models,
+        limits,
+        expose_cost,
+        keys: _,
+    } = raw;
+    enabled.is_some()
+        || expires.is_some()
+        || models.is_some()
+        || limits.is_some()
+        || expose_cost.is_some()
 }
 
 fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
-    let Some(raw) = written else { return Limits::default() };
+    let Some(raw) = written else {
+        return Limits::default();
+    };
     let at_least_one = |field: &str, written: Option<u64>| {
         let what = "must be at least 1; to forbid all requests write `enabled: false`";
         at.key(field).problem_if(written == Some(0), what);
@@ -274,7 +378,10 @@ fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
         },
     };
     let is_idle = raw.reserve.is_some() && !limits.limits_use();
-    at.key("reserve").problem_if(is_idle, "has no effect here: write a limit of tokens or money beside it");
+    at.key("reserve").problem_if(
+        is_idle,
+        "has no effect here: write a limit of tokens or money beside it",
+    );
     limits
 }
 

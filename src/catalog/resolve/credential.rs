@@ -32,11 +32,15 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 let at = self.at.key("service_account");
                 let what = "is missing: write the JSON key of a service account as `{ file: /path }`; or write a token as `key`";
                 at.missing_if(needs_one && raw.service_account.is_none(), what);
-                let json = self.text(raw.service_account.as_ref()?, &at).filter(|json| json.expose() != ASSUMED)?;
-                let account = ServiceAccount::parse(json.expose()).map_err(|wrong| format!("cannot be used: {wrong}"));
+                let json = self
+                    .text(raw.service_account.as_ref()?, &at)
+                    .filter(|json| json.expose() != ASSUMED)?;
+                let account = ServiceAccount::parse(json.expose())
+                    .map_err(|wrong| format!("cannot be used: {wrong}"));
                 let account = at.noted(account)?;
                 let issuer = base::read(&account.token_uri, raw.insecure.unwrap_or(false));
-                let issuer = at.noted(issuer.map_err(|wrong| format!("its `token_uri` {wrong}")))?;
+                let issuer =
+                    at.noted(issuer.map_err(|wrong| format!("its `token_uri` {wrong}")))?;
                 Some(Signer::Google(account, issuer))
             }
             SignsWith::AccessKey => {
@@ -44,33 +48,68 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 let what = "is missing: write `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`";
                 at.missing_if(needs_one && raw.aws.is_none(), what);
                 let written = raw.aws.as_ref()?;
-                let secret = |field: &str, usual: &str, written: Option<&SecretRef>, required: bool| {
-                    let at = at.key(field);
-                    at.missing_if(written.is_none() && required, "is missing");
-                    self.secret(written?, Some(usual), &at)
-                };
-                let access_key_id = secret("access_key_id", "AWS_ACCESS_KEY_ID", written.access_key_id.as_ref(), true);
-                let secret_access_key =
-                    secret("secret_access_key", "AWS_SECRET_ACCESS_KEY", written.secret_access_key.as_ref(), true);
-                let session_token = secret("session_token", "AWS_SESSION_TOKEN", written.session_token.as_ref(), false);
+                let secret =
+                    |field: &str, usual: &str, written: Option<&SecretRef>, required: bool| {
+                        let at = at.key(field);
+                        at.missing_if(written.is_none() && required, "is missing");
+                        self.secret(written?, Some(usual), &at)
+                    };
+                let access_key_id = secret(
+                    "access_key_id",
+                    "AWS_ACCESS_KEY_ID",
+                    written.access_key_id.as_ref(),
+                    true,
+                );
+                let secret_access_key = secret(
+                    "secret_access_key",
+                    "AWS_SECRET_ACCESS_KEY",
+                    written.secret_access_key.as_ref(),
+                    true,
+                );
+                let session_token = secret(
+                    "session_token",
+                    "AWS_SESSION_TOKEN",
+                    written.session_token.as_ref(),
+                    false,
+                );
                 let (access_key_id, secret_access_key) = (access_key_id?, secret_access_key?);
                 let region = raw.region.as_deref()?;
-                let signer =
-                    sigv4::Signer::new(region, access_key_id.expose(), &secret_access_key, session_token.as_ref());
-                Some(Signer::Aws(AwsKeys { access_key_id, secret_access_key, session_token, signer }))
+                let signer = sigv4::Signer::new(
+                    region,
+                    access_key_id.expose(),
+                    &secret_access_key,
+                    session_token.as_ref(),
+                );
+                Some(Signer::Aws(AwsKeys {
+                    access_key_id,
+                    secret_access_key,
+                    session_token,
+                    signer,
+                }))
             }
             SignsWith::Nothing => None,
         }
     }
 
     /// Finds a secret that a header can carry.
-    pub(super) fn secret(&self, written: &SecretRef, usual: Option<&str>, at: &Scribe<'_, '_>) -> Option<Secret> {
+    pub(super) fn secret(
+        &self,
+        written: &SecretRef,
+        usual: Option<&str>,
+        at: &Scribe<'_, '_>,
+    ) -> Option<Secret> {
         self.resolved(written, usual, at, credential)
     }
 
     /// Finds a secret that may have several lines.
     fn text(&self, written: &SecretRef, at: &Scribe<'_, '_>) -> Option<Secret> {
-        let read = |text: &str| if text.trim().is_empty() { Err("is empty".to_owned()) } else { Ok(Secret::new(text)) };
+        let read = |text: &str| {
+            if text.trim().is_empty() {
+                Err("is empty".to_owned())
+            } else {
+                Ok(Secret::new(text))
+            }
+        };
         self.resolved(written, Some("GOOGLE_CREDENTIALS"), at, read)
     }
 
@@ -83,16 +122,19 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     ) -> Option<Secret> {
         let field = at.field().unwrap_or("key");
         let read = |text: &str| match Placeholder::of(text) {
-            Some(Placeholder::Quoted) => {
-                Err("has quotes around its value, and they would be sent as part of it: remove them".to_owned())
-            }
+            Some(Placeholder::Quoted) => Err(
+                "has quotes around its value, and they would be sent as part of it: remove them"
+                    .to_owned(),
+            ),
             Some(_) => Err("holds a template or a placeholder, not a secret".to_owned()),
             None => read(text),
         };
         if let SecretRef::Literal(secret) = written
             && let Some(placeholder) = Placeholder::of(secret.expose()).or_else(|| {
-                let holds =
-                    |name: &str| at.look_up(Reference::Env(name)).is_ok_and(|text| !text.is_empty() && text != ASSUMED);
+                let holds = |name: &str| {
+                    at.look_up(Reference::Env(name))
+                        .is_ok_and(|text| !text.is_empty() && text != ASSUMED)
+                };
                 Placeholder::of_name(secret.expose(), holds)
             })
         {
@@ -100,9 +142,10 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             return None;
         }
         let (field, wrong) = match written {
-            SecretRef::Env(variable) if !is_variable(variable) => {
-                ("env", "must be the name of an environment variable: letters, digits and _, such as OPENAI_API_KEY")
-            }
+            SecretRef::Env(variable) if !is_variable(variable) => (
+                "env",
+                "must be the name of an environment variable: letters, digits and _, such as OPENAI_API_KEY",
+            ),
             SecretRef::File(path) if path.is_empty() => ("file", "must be the path of a file"),
             SecretRef::File(path) if path.starts_with(['~', '$']) => (
                 "file",
@@ -111,7 +154,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             SecretRef::Env(_) | SecretRef::File(_) if !self.enabled() => return None,
             SecretRef::Env(_) | SecretRef::File(_) => return at.secret(written, read),
             SecretRef::Literal(_) => {
-                at.warn_of_secret("is a secret in clear text: `{ env: NAME }` or `{ file: /path }` is safer");
+                at.warn_of_secret(
+                    "is a secret in clear text: `{ env: NAME }` or `{ file: /path }` is safer",
+                );
                 return at.secret(written, read).filter(|_| self.enabled());
             }
         };
@@ -122,7 +167,9 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     /// Returns what the account says about a proxy.
     pub(super) fn proxy(&self) -> Option<ProxyChoice> {
         let at = self.at.key("proxy");
-        let Some(written) = &self.raw.proxy else { return Some(ProxyChoice::Usual) };
+        let Some(written) = &self.raw.proxy else {
+            return Some(ProxyChoice::Usual);
+        };
         if let SecretRef::Literal(url) = written
             && let Some(placeholder) = Placeholder::of(url.expose())
         {
@@ -140,7 +187,11 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             }
             ProxyChoice::parse(text)
         })?;
-        if is_literal && choice.own().is_some_and(|proxy| proxy.credential().is_some()) {
+        if is_literal
+            && choice
+                .own()
+                .is_some_and(|proxy| proxy.credential().is_some())
+        {
             at.warn_of_secret(
                 "holds a credential in clear text: `{ env: NAME }` or `{ file: /path }` with the whole URL is safer",
             );
@@ -152,7 +203,10 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let at = self.at.key("tls");
         let at = at.key("ca");
         let path = at.required(tls.ca.as_ref(), "is missing: a file of certificates (PEM)")?;
-        at.problem_if(base.is_some_and(|base| !base.tls && base.port > 0), "does not apply to http:");
+        at.problem_if(
+            base.is_some_and(|base| !base.tls && base.port > 0),
+            "does not apply to http:",
+        );
         if path.is_empty() {
             at.problem("must be the path of a file of certificates (PEM)");
             return None;
@@ -160,8 +214,12 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         if !self.enabled() {
             return None;
         }
-        let pem = at.look_up(Reference::Ca(path)).map_err(|wrong| at.withheld(&wrong)).ok()?;
-        let what = "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`";
+        let pem = at
+            .look_up(Reference::Ca(path))
+            .map_err(|wrong| at.withheld(&wrong))
+            .ok()?;
+        let what =
+            "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`";
         at.problem_if(!pem.contains("-----BEGIN CERTIFICATE-----"), what);
         Some(pem)
     }
@@ -204,7 +262,11 @@ pub(super) fn fingerprint(
             Some(keys.secret_access_key.expose()),
             keys.session_token.as_ref().map(Secret::expose),
         ),
-        Some(Signer::Google(account, _)) => (Some(account.key.expose()), Some(account.token_uri.as_str()), None),
+        Some(Signer::Google(account, _)) => (
+            Some(account.key.expose()),
+            Some(account.token_uri.as_str()),
+            None,
+        ),
         None => (None, None, None),
     };
     let mut sha = Sha256::new();
@@ -212,8 +274,21 @@ pub(super) fn fingerprint(
     sha.update([u8::from(base.tls), u8::from(network.insecure)]);
     sha.update(base.port.to_be_bytes());
     let [proxy, of_proxy] = network.proxy.marks();
-    let texts = [Some(id), Some(&*base.host), key.map(Secret::expose), first, second, third, proxy, of_proxy];
-    for part in texts.into_iter().map(|text| text.map(str::as_bytes)).chain([network.ca.as_deref()]) {
+    let texts = [
+        Some(id),
+        Some(&*base.host),
+        key.map(Secret::expose),
+        first,
+        second,
+        third,
+        proxy,
+        of_proxy,
+    ];
+    for part in texts
+        .into_iter()
+        .map(|text| text.map(str::as_bytes))
+        .chain([network.ca.as_deref()])
+    {
         match part {
             // Each part is hashed with its length, so that no two lists of parts are one text.
             Some(part) => {
@@ -224,5 +299,8 @@ pub(super) fn fingerprint(
         }
     }
     let hash: [u8; 32] = sha.finalize().into();
-    hash.first_chunk().copied().map(u64::from_be_bytes).unwrap_or_default()
+    hash.first_chunk()
+        .copied()
+        .map(u64::from_be_bytes)
+        .unwrap_or_default()
 }

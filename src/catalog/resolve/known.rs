@@ -20,10 +20,13 @@ pub(super) fn find(protocol: &Protocol, base: &Base) -> Option<&'static KnownSer
 /// Writes the host as a base does. A part that the operator chose is left out if it may be a
 /// secret.
 pub(super) fn host(known: &KnownServer, base: &Base) -> String {
-    let is_plain = unless_secret(&base.host) == &*base.host && base.host.split('.').all(|label| label.len() <= LONGEST);
+    let is_plain = unless_secret(&base.host) == &*base.host
+        && base.host.split('.').all(|label| label.len() <= LONGEST);
     match known.host {
         Is(host) => host.to_owned(),
-        Ends(_) | Port(_) if is_plain || base.host.parse::<IpAddr>().is_ok() => base.authority.clone(),
+        Ends(_) | Port(_) if is_plain || base.host.parse::<IpAddr>().is_ok() => {
+            base.authority.clone()
+        }
         Ends(end) => format!("NAME{end}"),
         Port(port) => format!("HOST:{port}"),
     }
@@ -38,8 +41,14 @@ pub(super) fn other_path(known: &KnownServer, base: &Base) -> Option<String> {
     let scheme = if base.tls { "https" } else { "http" };
     let meant = format!("{scheme}://{}{meant}", host(known, base));
     let lacks = known.paths.iter().any(|path| path.starts_with(&*base.path));
-    let what = if lacks { "lacks the path of this server's API" } else { "has another path than this server's API" };
-    Some(format!("{what}: did you mean {meant}? Portcullis adds the rest of the path"))
+    let what = if lacks {
+        "lacks the path of this server's API"
+    } else {
+        "has another path than this server's API"
+    };
+    Some(format!(
+        "{what}: did you mean {meant}? Portcullis adds the rest of the path"
+    ))
 }
 
 #[cfg(test)]
@@ -53,8 +62,14 @@ mod tests {
     fn the_table_agrees_with_the_presets() {
         for preset in presets::ALL.iter().filter(|preset| preset.key.is_some()) {
             let base = base::read(preset.base_url, false).unwrap();
-            let known = find(&openai::PROTOCOL, &base).unwrap_or_else(|| panic!("{} is not in the table", preset.name));
-            assert_eq!((known.variable, other_path(known, &base)), (preset.key, None), "{}", preset.name);
+            let known = find(&openai::PROTOCOL, &base)
+                .unwrap_or_else(|| panic!("{} is not in the table", preset.name));
+            assert_eq!(
+                (known.variable, other_path(known, &base)),
+                (preset.key, None),
+                "{}",
+                preset.name
+            );
             // What is usual stands first.
             assert_eq!(known.paths.first(), Some(&&*base.path), "{}", preset.name);
         }
@@ -63,28 +78,76 @@ mod tests {
     #[test]
     fn addresses_that_are_not_meant() {
         for (protocol, url, meant) in [
-            (&openai::PROTOCOL, "https://api.openai.com", "https://api.openai.com/v1"),
-            (&openai::PROTOCOL, "https://api.openai.com/v1/models", "https://api.openai.com/v1"),
-            (&openai::PROTOCOL, "https://openrouter.ai/v1", "https://openrouter.ai/api/v1"),
-            (&openai::PROTOCOL, "http://127.0.0.1:11434", "http://127.0.0.1:11434/v1"),
-            (&openai::PROTOCOL, "https://acme.openai.azure.com", "https://acme.openai.azure.com/openai/v1"),
-            (&anthropic::PROTOCOL, "https://api.anthropic.com", "https://api.anthropic.com/v1"),
-            (&anthropic::PROTOCOL, "https://api.anthropic.com/v1/messages", "https://api.anthropic.com/v1"),
+            (
+                &openai::PROTOCOL,
+                "https://api.openai.com",
+                "https://api.openai.com/v1",
+            ),
+            (
+                &openai::PROTOCOL,
+                "https://api.openai.com/v1/models",
+                "https://api.openai.com/v1",
+            ),
+            (
+                &openai::PROTOCOL,
+                "https://openrouter.ai/v1",
+                "https://openrouter.ai/api/v1",
+            ),
+            (
+                &openai::PROTOCOL,
+                "http://127.0.0.1:11434",
+                "http://127.0.0.1:11434/v1",
+            ),
+            (
+                &openai::PROTOCOL,
+                "https://acme.openai.azure.com",
+                "https://acme.openai.azure.com/openai/v1",
+            ),
+            (
+                &anthropic::PROTOCOL,
+                "https://api.anthropic.com",
+                "https://api.anthropic.com/v1",
+            ),
+            (
+                &anthropic::PROTOCOL,
+                "https://api.anthropic.com/v1/messages",
+                "https://api.anthropic.com/v1",
+            ),
             (
                 &gemini::PROTOCOL,
                 "https://generativelanguage.googleapis.com",
                 "https://generativelanguage.googleapis.com/v1beta",
             ),
-            (&cohere::PROTOCOL, "https://api.cohere.com/v1", "https://api.cohere.com/v2"),
-            (&azure::PROTOCOL, "https://acme.openai.azure.com/openai", "https://acme.openai.azure.com?"),
-            (&ollama::PROTOCOL, "http://10.0.0.1:11434/v1", "http://10.0.0.1:11434?"),
+            (
+                &cohere::PROTOCOL,
+                "https://api.cohere.com/v1",
+                "https://api.cohere.com/v2",
+            ),
+            (
+                &azure::PROTOCOL,
+                "https://acme.openai.azure.com/openai",
+                "https://acme.openai.azure.com?",
+            ),
+            (
+                &ollama::PROTOCOL,
+                "http://10.0.0.1:11434/v1",
+                "http://10.0.0.1:11434?",
+            ),
             (
                 &gemini::VERTEX,
                 "https://europe-west4-aiplatform.googleapis.com/v1",
                 "https://europe-west4-aiplatform.googleapis.com?",
             ),
-            (&ollama::PROTOCOL, "http://[::1]:11434/v1", "http://[::1]:11434?"),
-            (&ollama::PROTOCOL, "http://6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f:11434/v1", "http://HOST:11434?"),
+            (
+                &ollama::PROTOCOL,
+                "http://[::1]:11434/v1",
+                "http://[::1]:11434?",
+            ),
+            (
+                &ollama::PROTOCOL,
+                "http://6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f:11434/v1",
+                "http://HOST:11434?",
+            ),
             (
                 &azure::PROTOCOL,
                 "https://6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f.openai.azure.com/v1",
@@ -95,7 +158,10 @@ mod tests {
             let told = find(protocol, &base)
                 .and_then(|known| other_path(known, &base))
                 .unwrap_or_else(|| panic!("{url} is taken"));
-            assert!(told.contains(meant) && !told.contains("6f1b"), "{url}: {told}");
+            assert!(
+                told.contains(meant) && !told.contains("6f1b"),
+                "{url}: {told}"
+            );
         }
         for (protocol, url) in [
             (&openai::PROTOCOL, "https://api.openai.com/v1"),
@@ -103,12 +169,19 @@ mod tests {
             (&openai::PROTOCOL, "https://gateway.example.com"),
             (&openai::PROTOCOL, "http://127.0.0.1:8000"),
             (&openai::PROTOCOL, "https://notapi.openai.com.example.com"),
-            (&gemini::PROTOCOL, "https://generativelanguage.googleapis.com/v1"),
+            (
+                &gemini::PROTOCOL,
+                "https://generativelanguage.googleapis.com/v1",
+            ),
             (&ollama::PROTOCOL, "http://127.0.0.1:11434"),
             (&ollama::PROTOCOL, "https://ollama.example.com/v1"),
         ] {
             let base = base::read(url, false).unwrap();
-            assert_eq!(find(protocol, &base).and_then(|known| other_path(known, &base)), None, "{url}");
+            assert_eq!(
+                find(protocol, &base).and_then(|known| other_path(known, &base)),
+                None,
+                "{url}"
+            );
         }
     }
 }

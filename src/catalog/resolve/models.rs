@@ -39,8 +39,13 @@ pub(super) fn resolve<'r>(
     for (id, (file, raw)) in written {
         let section = section.in_file(*file);
         let at = section.entry(id);
-        at.noted(if name::is_glob(id) { name::of_pattern(id) } else { name::of_model(id) });
-        let model = raw.and_then(|raw| WrittenEntry { at, id, raw }.resolve(accounts, written, &aliases));
+        at.noted(if name::is_glob(id) {
+            name::of_pattern(id)
+        } else {
+            name::of_model(id)
+        });
+        let model =
+            raw.and_then(|raw| WrittenEntry { at, id, raw }.resolve(accounts, written, &aliases));
         models.insert(id, model);
     }
     for (id, pattern) in of_patterns {
@@ -50,7 +55,9 @@ pub(super) fn resolve<'r>(
         }
     }
     let indexed = models.into_iter().enumerate();
-    indexed.map(|(index, (id, model))| (id, model.map(|model| Arc::new(Model { index, ..model })))).collect()
+    indexed
+        .map(|(index, (id, model))| (id, model.map(|model| Arc::new(Model { index, ..model }))))
+        .collect()
 }
 
 /// Returns the models of patterns that something in the catalog names: a limit, or another model's
@@ -63,22 +70,34 @@ fn of_patterns<'r>(
     let raw = written.values().filter_map(|(_, raw)| *raw);
     let lists = raw.flat_map(|raw| {
         let on = raw.fallbacks_on.as_ref();
-        [raw.fallbacks.as_ref(), on.and_then(|on| on.context.as_ref()), on.and_then(|on| on.refusal.as_ref())]
+        [
+            raw.fallbacks.as_ref(),
+            on.and_then(|on| on.context.as_ref()),
+            on.and_then(|on| on.refusal.as_ref()),
+        ]
     });
     let others = lists.flat_map(|list| items(list).map(|(_, id)| id.as_str()));
-    let is_new = |id: &&str| !written.contains_key(id) && !aliases.contains_key(id) && name::of_model(id).is_ok();
+    let is_new = |id: &&str| {
+        !written.contains_key(id) && !aliases.contains_key(id) && name::of_model(id).is_ok()
+    };
     let unwritten = others.chain(limited).filter(is_new);
-    unwritten.filter_map(|id| Some((id, pattern_of(written.keys().copied(), id)?))).collect()
+    unwritten
+        .filter_map(|id| Some((id, pattern_of(written.keys().copied(), id)?)))
+        .collect()
 }
 
 /// Returns the pattern that a model's id belongs to: of several, the one with the longest
 /// beginning.
 pub(super) fn pattern_of<'r>(ids: impl Iterator<Item = &'r str>, id: &str) -> Option<&'r str> {
-    ids.filter(|pattern| globs::star(pattern, id).is_some()).max_by_key(|pattern| name::literal_prefix(pattern).len())
+    ids.filter(|pattern| globs::star(pattern, id).is_some())
+        .max_by_key(|pattern| name::literal_prefix(pattern).len())
 }
 
 /// Gathers the aliases, each with its model. No alias is an id, and none may stand twice.
-fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> HashMap<&'r str, &'r str> {
+fn aliases<'r>(
+    written: &Merged<'r, raw::Model>,
+    section: &Scribe<'_, '_>,
+) -> HashMap<&'r str, &'r str> {
     let mut aliases: HashMap<&str, &str> = HashMap::new();
     for (id, (file, raw)) in written {
         let section = section.in_file(*file);
@@ -91,11 +110,18 @@ fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> Ha
         }
         let at = at.key("aliases");
         let what = "is not for a pattern, which stands for many models: write a model of its own for the alias";
-        at.problem_if(name::is_glob(id) && raw.is_some_and(|raw| raw.aliases.is_some()), what);
+        at.problem_if(
+            name::is_glob(id) && raw.is_some_and(|raw| raw.aliases.is_some()),
+            what,
+        );
         for (index, alias) in items(raw.and_then(|raw| raw.aliases.as_ref())) {
             let at = at.index(index);
             let is_glob = name::is_glob(alias);
-            let checked = if is_glob { name::of_alias_glob(alias) } else { name::of_model(alias) };
+            let checked = if is_glob {
+                name::of_alias_glob(alias)
+            } else {
+                name::of_model(alias)
+            };
             let catches_all = raw.is_some_and(|raw| raw.catch_all == Some(true));
             if let Err(wrong) = checked {
                 at.withheld(wrong);
@@ -111,9 +137,15 @@ fn aliases<'r>(written: &Merged<'r, raw::Model>, section: &Scribe<'_, '_>) -> Ha
                     shown(glob)
                 ));
             } else if written.contains_key(alias.as_str()) {
-                at.problem(&format!("{} is already the id of a model, so it cannot be an alias", shown(alias)));
+                at.problem(&format!(
+                    "{} is already the id of a model, so it cannot be an alias",
+                    shown(alias)
+                ));
             } else if let Some(other) = aliases.insert(alias, id) {
-                at.problem(&format!("{} is already an alias of \"{other}\"", shown(alias)));
+                at.problem(&format!(
+                    "{} is already an alias of \"{other}\"",
+                    shown(alias)
+                ));
             }
         }
     }
@@ -130,9 +162,13 @@ fn same_beginning<'r>(
     if !name::is_glob(alias) {
         return None;
     }
-    let same = |glob: &str| name::is_glob(glob) && name::literal_prefix(glob) == name::literal_prefix(alias);
+    let same = |glob: &str| {
+        name::is_glob(glob) && name::literal_prefix(glob) == name::literal_prefix(alias)
+    };
     let globs = aliases.iter().map(|(glob, other)| (*other, *glob));
-    globs.chain(written.keys().map(|id| (*id, *id))).find(|(other, glob)| *other != id && same(glob))
+    globs
+        .chain(written.keys().map(|id| (*id, *id)))
+        .find(|(other, glob)| *other != id && same(glob))
 }
 
 impl WrittenEntry<'_, '_, '_, raw::Model> {
@@ -145,20 +181,40 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         let raw = self.raw;
         let mut targets = self.targets(accounts);
         self.tiers();
-        timeouts::of_model(raw.timeouts.as_ref(), targets.as_deref_mut().unwrap_or_default(), &self.at.key("timeouts"));
+        timeouts::of_model(
+            raw.timeouts.as_ref(),
+            targets.as_deref_mut().unwrap_or_default(),
+            &self.at.key("timeouts"),
+        );
         let hedge = self.hedge(targets.as_deref());
         let queue = self.queue();
         let others = |at: &Scribe<'_, '_>, list| self.others(at, list, written, aliases);
         let fallbacks = others(&self.at.key("fallbacks"), raw.fallbacks.as_ref());
         let on = self.at.key("fallbacks_on");
-        let on_context = others(&on.key("context"), raw.fallbacks_on.as_ref().and_then(|on| on.context.as_ref()));
-        let on_refusal = others(&on.key("refusal"), raw.fallbacks_on.as_ref().and_then(|on| on.refusal.as_ref()));
-        let max_tokens = raw.defaults.as_ref().and_then(|defaults| defaults.max_tokens);
-        self.at.key("defaults").key("max_tokens").problem_if(max_tokens == Some(0), "must be at least 1");
+        let on_context = others(
+            &on.key("context"),
+            raw.fallbacks_on.as_ref().and_then(|on| on.context.as_ref()),
+        );
+        let on_refusal = others(
+            &on.key("refusal"),
+            raw.fallbacks_on.as_ref().and_then(|on| on.refusal.as_ref()),
+        );
+        let max_tokens = raw
+            .defaults
+            .as_ref()
+            .and_then(|defaults| defaults.max_tokens);
+        self.at
+            .key("defaults")
+            .key("max_tokens")
+            .problem_if(max_tokens == Some(0), "must be at least 1");
         let owned_by = raw.owned_by.as_deref().unwrap_or(OWNED_BY);
         let is_no_text = owned_by.is_empty() || owned_by.chars().any(char::is_control);
-        self.at.key("owned_by").problem_if(is_no_text, "must be text without control characters");
-        let mut aliases: Vec<Arc<str>> = items(raw.aliases.as_ref()).map(|(_, alias)| alias.as_str().into()).collect();
+        self.at
+            .key("owned_by")
+            .problem_if(is_no_text, "must be text without control characters");
+        let mut aliases: Vec<Arc<str>> = items(raw.aliases.as_ref())
+            .map(|(_, alias)| alias.as_str().into())
+            .collect();
         aliases.sort_unstable();
         let (alias_globs, aliases) = aliases.into_iter().partition(|alias| name::is_glob(alias));
         let model = Model {
@@ -183,9 +239,14 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             refuse_broken_calls: matches!(raw.on_broken_call, Some(raw::OnBrokenCall::Error)),
             show_reasoning: !matches!(raw.reasoning, Some(raw::Reasoning::Hide)),
         };
-        let has_vectors = |target: &Target| target.traits.input_type.is_some() || purpose::gives_vectors(&target.model);
-        let stand_ins =
-            [("fallbacks", &model.fallbacks), ("fallbacks_on", &model.on_context), ("fallbacks_on", &model.on_refusal)];
+        let has_vectors = |target: &Target| {
+            target.traits.input_type.is_some() || purpose::gives_vectors(&target.model)
+        };
+        let stand_ins = [
+            ("fallbacks", &model.fallbacks),
+            ("fallbacks_on", &model.on_context),
+            ("fallbacks_on", &model.on_refusal),
+        ];
         if model.targets.iter().any(has_vectors)
             && let Some((key, _)) = stand_ins.into_iter().find(|(_, list)| !list.is_empty())
         {
@@ -193,11 +254,17 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             self.at.key(key).problem(what);
         }
         let tiers: HashSet<u32> = model.targets.iter().map(|target| target.tier).collect();
-        let is_in_order = model.strategy == Strategy::Priority && tiers.len() == model.targets.len();
+        let is_in_order =
+            model.strategy == Strategy::Priority && tiers.len() == model.targets.len();
         let what = "changes nothing: with the strategy `priority` and one target in each tier, all conversations go \
                     to the first target. Give several targets the same `tier`, or write another strategy";
-        self.at.key("sticky").warn_if(model.sticky && is_in_order && model.targets.len() > 1, what);
-        self.at.warn_if(!model.served(), "is not served, because all accounts of its targets are disabled");
+        self.at
+            .key("sticky")
+            .warn_if(model.sticky && is_in_order && model.targets.len() > 1, what);
+        self.at.warn_if(
+            !model.served(),
+            "is not served, because all accounts of its targets are disabled",
+        );
         Some(model)
     }
 
@@ -205,8 +272,15 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
     fn targets(&self, accounts: &Accounts<'_>) -> Option<Vec<Target>> {
         let list = self.at.key("targets");
         let of_model = prices::read(self.raw.price.as_ref(), &self.at.key("price"));
-        let written = self.raw.targets.as_ref().filter(|targets| !targets.is_empty());
-        let written = list.required(written, "must list at least one target, such as `- { account: NAME }`")?;
+        let written = self
+            .raw
+            .targets
+            .as_ref()
+            .filter(|targets| !targets.is_empty());
+        let written = list.required(
+            written,
+            "must list at least one target, such as `- { account: NAME }`",
+        )?;
         let mut seen = HashSet::new();
         let targets: Vec<Option<Target>> = written
             .iter()
@@ -274,7 +348,9 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
     /// Checks that either all targets have a tier or none has, and that the strategy uses tiers.
     fn tiers(&self) {
         let list = self.at.key("targets");
-        let tier = |some: bool| items(self.raw.targets.as_ref()).find(|(_, target)| target.tier.is_some() == some);
+        let tier = |some: bool| {
+            items(self.raw.targets.as_ref()).find(|(_, target)| target.tier.is_some() == some)
+        };
         let Some((with, _)) = tier(true) else { return };
         if let Some((without, _)) = tier(false) {
             let what = "is missing, but other targets of this model have it: write it at all targets or at none";
@@ -292,7 +368,9 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         let what = "must be more than 0%; remove `hedge` to make no second attempts";
         at.key("at_most").problem_if(at_most <= 0.0, what);
         if let Some([first, rest @ ..]) = targets
-            && rest.iter().all(|target| target.account.id == first.account.id)
+            && rest
+                .iter()
+                .all(|target| target.account.id == first.account.id)
         {
             let what = "has no effect: the second attempt needs another account, and this model has only one";
             at.warn(what);
@@ -307,9 +385,14 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         let what = "must be at least 1; remove `queue` to let no request wait";
         at.key("length").problem_if(written.length == Some(0), what);
         let wait = written.wait.map_or(WAIT, |Text(Span(span))| span);
-        at.key("wait").problem_if(wait.is_zero(), "must be more than 0s; remove `queue` to let no request wait");
+        at.key("wait").problem_if(
+            wait.is_zero(),
+            "must be more than 0s; remove `queue` to let no request wait",
+        );
         Some(Queue {
-            length: written.length.map_or(LENGTH, |length| usize::try_from(length).unwrap_or(usize::MAX)),
+            length: written.length.map_or(LENGTH, |length| {
+                usize::try_from(length).unwrap_or(usize::MAX)
+            }),
             wait,
         })
     }
@@ -329,8 +412,13 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             } else if let Some(model) = aliases.get(id.as_str()) {
                 format!("{} is an alias: write \"{model}\"", shown(id))
             } else if name::is_glob(id) && written.contains_key(id.as_str()) {
-                format!("{} is a pattern: write the name of one of its models", shown(id))
-            } else if !written.contains_key(id.as_str()) && pattern_of(written.keys().copied(), id).is_none() {
+                format!(
+                    "{} is a pattern: write the name of one of its models",
+                    shown(id)
+                )
+            } else if !written.contains_key(id.as_str())
+                && pattern_of(written.keys().copied(), id).is_none()
+            {
                 at.index(index).unknown("model", id, super::names(written));
                 continue;
             } else if !seen.insert(id) {
@@ -367,12 +455,20 @@ fn traits(known: Traits, written: Option<&raw::Traits>) -> Traits {
         forced_tools: written.forced_tools.unwrap_or(known.forced_tools),
         efforts: match &written.efforts {
             None => known.efforts,
-            Some(_) => Efforts::of(&items(written.efforts.as_ref()).map(|(_, word)| effort(*word)).collect::<Vec<_>>()),
+            Some(_) => Efforts::of(
+                &items(written.efforts.as_ref())
+                    .map(|(_, word)| effort(*word))
+                    .collect::<Vec<_>>(),
+            ),
         },
         bound_thoughts: written.bound_thoughts.unwrap_or(known.bound_thoughts),
-        forced_while_thinking: written.forced_while_thinking.unwrap_or(known.forced_while_thinking),
+        forced_while_thinking: written
+            .forced_while_thinking
+            .unwrap_or(known.forced_while_thinking),
         structured: written.structured.unwrap_or(known.structured),
-        structured_with_tools: written.structured_with_tools.unwrap_or(known.structured_with_tools),
+        structured_with_tools: written
+            .structured_with_tools
+            .unwrap_or(known.structured_with_tools),
         server: known.server,
         images: written.images.unwrap_or(known.images),
         prefill: written.prefill.unwrap_or(known.prefill),

@@ -14,29 +14,63 @@ use crate::limits::Limits;
 /// Reads a price as written.
 pub(super) fn read(written: Option<&raw::Price>, at: &Scribe<'_, '_>) -> Option<Price> {
     let raw = written?;
-    let per_request = raw.per_request.map(|Decimal(millionths)| Usd::of_millionths(millionths));
-    let [per_image, per_second, per_character] =
-        [raw.per_image, raw.per_second, raw.per_character].map(|each| each.map(|Fine(picos)| Each(picos)));
-    let tokens = [raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking];
-    let has_others = per_request.is_some() || [per_image, per_second, per_character].iter().any(Option::is_some);
+    let per_request = raw
+        .per_request
+        .map(|Decimal(millionths)| Usd::of_millionths(millionths));
+    let [per_image, per_second, per_character] = [raw.per_image, raw.per_second, raw.per_character]
+        .map(|each| each.map(|Fine(picos)| Each(picos)));
+    let tokens = [
+        raw.input,
+        raw.output,
+        raw.cached_input,
+        raw.cache_write,
+        raw.thinking,
+    ];
+    let has_others = per_request.is_some()
+        || [per_image, per_second, per_character]
+            .iter()
+            .any(Option::is_some);
     let is_by_tokens = !has_others || raw.long.is_some() || tokens.iter().any(Option::is_some);
     // The errors of the price are reported already. The price is taken as free, so that it is not
     // also reported as unknown.
     let rates = is_by_tokens.then(|| rates(tokens, at).unwrap_or_default());
     let long = read_long(raw.long.as_ref(), &at.key("long"));
-    Some(Price { rates, per_request, per_image, per_second, per_character, long })
+    Some(Price {
+        rates,
+        per_request,
+        per_image,
+        per_second,
+        per_character,
+        long,
+    })
 }
 
 fn read_long(written: Option<&raw::LongPrice>, at: &Scribe<'_, '_>) -> Option<Long> {
     let raw = written?;
     let at_above = at.key("above");
     match raw.above {
-        None => at_above.missing("is missing: write the number of tokens above which a prompt is long"),
-        Some(0) => at_above.problem("must be at least 1; for one price for all prompts remove `long`"),
+        None => {
+            at_above.missing("is missing: write the number of tokens above which a prompt is long")
+        }
+        Some(0) => {
+            at_above.problem("must be at least 1; for one price for all prompts remove `long`")
+        }
         Some(_) => {}
     }
-    let rates = rates([raw.input, raw.output, raw.cached_input, raw.cache_write, raw.thinking], at)?;
-    Some(Long { above: raw.above?, rates })
+    let rates = rates(
+        [
+            raw.input,
+            raw.output,
+            raw.cached_input,
+            raw.cache_write,
+            raw.thinking,
+        ],
+        at,
+    )?;
+    Some(Long {
+        above: raw.above?,
+        rates,
+    })
 }
 
 /// Returns the cost of a million tokens that are read, are written, come out of the cache, go into
@@ -68,7 +102,9 @@ pub(super) fn of_target(
     account: &Account,
     model: &str,
 ) -> Option<(Price, Origin)> {
-    let written = own.map(|price| (price, Origin::Target)).or(of_model.map(|price| (price, Origin::Model)));
+    let written = own
+        .map(|price| (price, Origin::Target))
+        .or(of_model.map(|price| (price, Origin::Model)));
     written.or_else(|| account.known_price(model))
 }
 
@@ -93,7 +129,11 @@ impl<'m> Unpriced<'m> {
             .filter(|model| model.pattern.is_none())
             .filter_map(|model| Some((*model, model.targets.iter().find(|target| lacks(target))?)))
             .collect();
-        Self { models, list, allowed: HashMap::new() }
+        Self {
+            models,
+            list,
+            allowed: HashMap::new(),
+        }
     }
 
     /// Checks that everything that a caller's keys may use has a price, if the caller's money is
@@ -107,7 +147,9 @@ impl<'m> Unpriced<'m> {
         if !limits.limits_money() || self.list.is_empty() {
             return;
         }
-        let found: BTreeSet<usize> = permissions.flat_map(|permissions| self.allowed(permissions).to_vec()).collect();
+        let found: BTreeSet<usize> = permissions
+            .flat_map(|permissions| self.allowed(permissions).to_vec())
+            .collect();
         self.refuse(limits, found, at);
     }
 
@@ -116,18 +158,36 @@ impl<'m> Unpriced<'m> {
         if self.list.is_empty() {
             return;
         }
-        self.check_caller(&key.limits, std::iter::once(&*key.permissions), &at.key("limits"));
+        self.check_caller(
+            &key.limits,
+            std::iter::once(&*key.permissions),
+            &at.key("limits"),
+        );
         let section = at.key("model_limits");
-        for (index, limits) in key.model_limits.iter().filter(|(_, limits)| limits.limits_money()) {
-            let Some(Some(model)) = self.models.get(*index).copied() else { continue };
+        for (index, limits) in key
+            .model_limits
+            .iter()
+            .filter(|(_, limits)| limits.limits_money())
+        {
+            let Some(Some(model)) = self.models.get(*index).copied() else {
+                continue;
+            };
             if !key.permissions.allow(&model.id) {
                 continue;
             }
-            let others = [&model.fallbacks, &model.on_context, &model.on_refusal].into_iter().flatten();
-            let of_model: HashSet<&str> = std::iter::once(&model.id).chain(others).map(|id| &**id).collect();
+            let others = [&model.fallbacks, &model.on_context, &model.on_refusal]
+                .into_iter()
+                .flatten();
+            let of_model: HashSet<&str> = std::iter::once(&model.id)
+                .chain(others)
+                .map(|id| &**id)
+                .collect();
             let allowed = self.allowed(&key.permissions).to_vec();
-            let is_of_model =
-                |place: &usize| self.list.get(*place).is_some_and(|(model, _)| of_model.contains(&*model.id));
+            let is_of_model = |place: &usize| {
+                self.list
+                    .get(*place)
+                    .is_some_and(|(model, _)| of_model.contains(&*model.id))
+            };
             let found = allowed.into_iter().filter(is_of_model).collect();
             self.refuse(limits, found, &section.key(&model.id));
         }
@@ -136,8 +196,9 @@ impl<'m> Unpriced<'m> {
     fn allowed(&mut self, permissions: &Permissions) -> &[usize] {
         let list = &self.list;
         self.allowed.entry(permissions.index).or_insert_with(|| {
-            let allows =
-                |(place, (model, _)): (usize, &(&Model, &Target))| permissions.allow(&model.id).then_some(place);
+            let allows = |(place, (model, _)): (usize, &(&Model, &Target))| {
+                permissions.allow(&model.id).then_some(place)
+            };
             list.iter().enumerate().filter_map(allows).collect()
         })
     }
@@ -146,37 +207,77 @@ impl<'m> Unpriced<'m> {
         if found.is_empty() {
             return;
         }
-        let found: Vec<_> = found.into_iter().filter_map(|place| self.list.get(place).copied()).collect();
-        let field = if limits.usd_per_day.is_some() { "usd_per_day" } else { "usd_per_month" };
-        let what = format!("cannot be enforced, because the price is unknown for: {}; {WRITE}", named(&found));
+        let found: Vec<_> = found
+            .into_iter()
+            .filter_map(|place| self.list.get(place).copied())
+            .collect();
+        let field = if limits.usd_per_day.is_some() {
+            "usd_per_day"
+        } else {
+            "usd_per_month"
+        };
+        let what = format!(
+            "cannot be enforced, because the price is unknown for: {}; {WRITE}",
+            named(&found)
+        );
         at.key(field).problem(&what);
     }
 
     /// Warns once of models without a price. There is no warning if two things hold: each such
     /// target is served over plain HTTP, so hardly by a provider that sends bills, and nothing else
     /// in the catalog is about money.
-    pub(super) fn warn(&self, written: &Merged<'_, raw::Model>, served: &ServedCallers, report: &Report<'_>) {
-        let Some((first, _)) = self.list.first() else { return };
+    pub(super) fn warn(
+        &self,
+        written: &Merged<'_, raw::Model>,
+        served: &ServedCallers,
+        report: &Report<'_>,
+    ) {
+        let Some((first, _)) = self.list.first() else {
+            return;
+        };
         let bills = |target: &Target| target.account.base.tls;
-        let is_priced =
-            |target: &Target| target.account.enabled && !matches!(target.price_from, None | Some(Origin::Demo));
+        let is_priced = |target: &Target| {
+            target.account.enabled && !matches!(target.price_from, None | Some(Origin::Demo))
+        };
         let is_about_money = || {
             let of_key = |key: &Key| {
-                key.limits.limits_money() || key.model_limits.iter().any(|(_, limits)| limits.limits_money())
+                key.limits.limits_money()
+                    || key
+                        .model_limits
+                        .iter()
+                        .any(|(_, limits)| limits.limits_money())
             };
-            served.callers.iter().any(|caller| caller.expose_cost || caller.limits.limits_money())
+            served
+                .callers
+                .iter()
+                .any(|caller| caller.expose_cost || caller.limits.limits_money())
                 || served.keys.values().any(|secret| of_key(&secret.key))
-                || self.models.iter().flatten().flat_map(|model| &model.targets).any(is_priced)
+                || self
+                    .models
+                    .iter()
+                    .flatten()
+                    .flat_map(|model| &model.targets)
+                    .any(is_priced)
         };
-        if self.list.iter().any(|(model, _)| model.targets.iter().any(|target| lacks(target) && bills(target)))
-            || is_about_money()
+        if self.list.iter().any(|(model, _)| {
+            model
+                .targets
+                .iter()
+                .any(|target| lacks(target) && bills(target))
+        }) || is_about_money()
         {
-            let file = written.get(&*first.id).map(|(file, _)| *file).unwrap_or_default();
+            let file = written
+                .get(&*first.id)
+                .map(|(file, _)| *file)
+                .unwrap_or_default();
             let what = format!(
                 "the price is unknown for: {}, so the cost of their answers is unknown, too; {WRITE}",
                 named(&self.list)
             );
-            Scribe::new(report, file).key("models").key(&first.id).warn(&what);
+            Scribe::new(report, file)
+                .key("models")
+                .key(&first.id)
+                .warn(&what);
         }
     }
 }
@@ -193,10 +294,18 @@ fn lacks(target: &Target) -> bool {
 fn named(list: &[(&Model, &Target)]) -> String {
     const SHOWN: usize = 3;
     let one = |(model, target): &(&Model, &Target)| match *model.id == *target.model {
-        true => format!("{} at account {}", shown(&model.id), shown(&target.account.id)),
+        true => format!(
+            "{} at account {}",
+            shown(&model.id),
+            shown(&target.account.id)
+        ),
         // The account's own name for the model is not shown: it is no id of the catalog, and may be
         // anything.
-        false => format!("{} at account {} under another name", shown(&model.id), shown(&target.account.id)),
+        false => format!(
+            "{} at account {} under another name",
+            shown(&model.id),
+            shown(&target.account.id)
+        ),
     };
     let first: Vec<_> = list.iter().take(SHOWN).map(one).collect();
     match list.len().saturating_sub(SHOWN) {

@@ -21,7 +21,9 @@ fn look_up(reference: Reference<'_>) -> Result<String, String> {
         Reference::Env("EMPTY") => Ok(String::new()),
         Reference::Env("TEMPLATE") => Ok("${OTHER_KEY}".to_owned()),
         Reference::Env("QUOTED") => Ok("\"sk-canary\"".to_owned()),
-        Reference::Env(_) | Reference::Optional(_) => Err("the environment variable is not set".to_owned()),
+        Reference::Env(_) | Reference::Optional(_) => {
+            Err("the environment variable is not set".to_owned())
+        }
         Reference::File("/key") => Ok("sk-canary-file\r\n".to_owned()),
         Reference::File("/two-lines") => Ok("sk-canary\nsk-canary\n".to_owned()),
         Reference::File("/two-ends") => Ok("sk-canary\n\n".to_owned()),
@@ -36,8 +38,18 @@ fn look_up(reference: Reference<'_>) -> Result<String, String> {
 
 /// Files as `catalog.yaml`, `catalog.d/1.yaml`, …
 fn files(texts: &[&str]) -> Vec<(String, String)> {
-    let name = |index: usize| if index == 0 { "catalog.yaml".to_owned() } else { format!("catalog.d/{index}.yaml") };
-    texts.iter().enumerate().map(|(index, text)| (name(index), (*text).to_owned())).collect()
+    let name = |index: usize| {
+        if index == 0 {
+            "catalog.yaml".to_owned()
+        } else {
+            format!("catalog.d/{index}.yaml")
+        }
+    };
+    texts
+        .iter()
+        .enumerate()
+        .map(|(index, text)| (name(index), (*text).to_owned()))
+        .collect()
 }
 
 fn read_all(texts: &[&str]) -> Result<Catalog, Problems> {
@@ -57,18 +69,28 @@ fn check_all(texts: &[&str], expected: &[&str]) {
         Err(problems) => problems.0.iter().map(ToString::to_string).collect(),
     };
     assert!(!told.concat().contains("canary"), "{told:#?}");
-    let right =
-        told.len() == expected.len() && told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected));
+    let right = told.len() == expected.len()
+        && told
+            .iter()
+            .zip(expected)
+            .all(|(told, expected)| told.starts_with(expected));
     assert!(right, "{texts:?}\ntold: {told:#?}\nexpected: {expected:#?}");
 }
 
 /// The errors of one account, named `a`, beginning in line 2.
 #[track_caller]
 fn check_account(account: &str, expected: &[&str]) {
-    let expected: Vec<String> =
-        expected.iter().map(|expected| format!("catalog.yaml:2 accounts.a{expected}")).collect();
+    let expected: Vec<String> = expected
+        .iter()
+        .map(|expected| format!("catalog.yaml:2 accounts.a{expected}"))
+        .collect();
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
-    check_all(&[&format!("accounts:\n  a: {account}\nmodels: {{}}\ncallers: {{}}\n")], &expected);
+    check_all(
+        &[&format!(
+            "accounts:\n  a: {account}\nmodels: {{}}\ncallers: {{}}\n"
+        )],
+        &expected,
+    );
 }
 
 /// The errors of models, beginning in line 4, beside the accounts `openai` and `off`.
@@ -77,7 +99,10 @@ fn check_models(models: &str, expected: &[&str]) {
     let text = format!(
         "accounts:\n  openai: {{dialect: demo}}\n  off: {{dialect: demo, enabled: false}}\nmodels:\n{models}\ncallers: {{}}\n"
     );
-    let expected: Vec<String> = expected.iter().map(|expected| format!("catalog.yaml:{expected}")).collect();
+    let expected: Vec<String> = expected
+        .iter()
+        .map(|expected| format!("catalog.yaml:{expected}"))
+        .collect();
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     check_all(&[&text], &expected);
 }
@@ -86,7 +111,10 @@ fn check_models(models: &str, expected: &[&str]) {
 #[track_caller]
 fn check_callers(callers: &str, expected: &[&str]) {
     let text = served(callers);
-    let expected: Vec<String> = expected.iter().map(|expected| format!("catalog.yaml:{expected}")).collect();
+    let expected: Vec<String> = expected
+        .iter()
+        .map(|expected| format!("catalog.yaml:{expected}"))
+        .collect();
     let expected: Vec<&str> = expected.iter().map(String::as_str).collect();
     check_all(&[&text], &expected);
 }
@@ -107,16 +135,29 @@ fn byte(hex: u8) -> [u8; 32] {
 
 /// How many distinct permissions there are.
 fn permission_count(catalog: &Catalog) -> usize {
-    catalog.keys().map(|key| key.permissions.index).collect::<std::collections::BTreeSet<_>>().len()
+    catalog
+        .keys()
+        .map(|key| key.permissions.index)
+        .collect::<std::collections::BTreeSet<_>>()
+        .len()
 }
 
 #[test]
 fn f01_what_is_no_catalog() {
     check_all(&[""], &["catalog.yaml:1: is empty"]);
     check_all(&["# nothing\n"], &["catalog.yaml:1: is empty"]);
-    check_all(&["\u{feff}accounts: {}"], &["catalog.yaml:1: begins with a byte-order mark"]);
-    check_all(&["[]"], &["catalog.yaml:1: must be a map of accounts, models, callers, not a list"]);
-    check_all(&["accounts: {}\nmodels: {\n"], &["catalog.yaml:2: is not YAML"]);
+    check_all(
+        &["\u{feff}accounts: {}"],
+        &["catalog.yaml:1: begins with a byte-order mark"],
+    );
+    check_all(
+        &["[]"],
+        &["catalog.yaml:1: must be a map of accounts, models, callers, not a list"],
+    );
+    check_all(
+        &["accounts: {}\nmodels: {\n"],
+        &["catalog.yaml:2: is not YAML"],
+    );
     check_all(
         &["{}"],
         &[
@@ -125,9 +166,18 @@ fn f01_what_is_no_catalog() {
             "catalog.yaml callers: is missing",
         ],
     );
-    check_all(&["accounts: {}\nmodels: {}\n"], &["catalog.yaml callers: is missing"]);
-    check_all(&["accounts:\nmodels: {}\ncallers: {}"], &["catalog.yaml:1 accounts: has no value"]);
-    check_all(&["accounts: {}\nmodels: []\ncallers: {}"], &["catalog.yaml:2 models: must be a map, not a list"]);
+    check_all(
+        &["accounts: {}\nmodels: {}\n"],
+        &["catalog.yaml callers: is missing"],
+    );
+    check_all(
+        &["accounts:\nmodels: {}\ncallers: {}"],
+        &["catalog.yaml:1 accounts: has no value"],
+    );
+    check_all(
+        &["accounts: {}\nmodels: []\ncallers: {}"],
+        &["catalog.yaml:2 models: must be a map, not a list"],
+    );
     check_all(
         &["accounts: {}\nmodel: {}\ncallers: {}"],
         &[
@@ -139,7 +189,11 @@ fn f01_what_is_no_catalog() {
         &["accounts: {}\nmodels: {}\ncallers: {}\nmodels: {}"],
         &["catalog.yaml:4 models: is written twice, first in line 2"],
     );
-    assert!(read_one("accounts: {}\r\nmodels: {}\r\ncallers: {}\r\n").models().is_empty());
+    assert!(
+        read_one("accounts: {}\r\nmodels: {}\r\ncallers: {}\r\n")
+            .models()
+            .is_empty()
+    );
 }
 
 #[test]
@@ -148,7 +202,9 @@ fn the_example_of_the_design_in_its_words() {
         &[
             "accounts:\n  claude: {dialect: demo}\nmodels:\n  fast:\n    targets:\n      - {account: claude}\n      - account: claud\ncallers: {}\n",
         ],
-        &["catalog.yaml:7 models.fast.targets[1].account: no account \"claud\"; did you mean \"claude\"?"],
+        &[
+            "catalog.yaml:7 models.fast.targets[1].account: no account \"claud\"; did you mean \"claude\"?",
+        ],
     );
 }
 
@@ -188,14 +244,20 @@ fn a_file_that_is_no_yaml_makes_no_errors_in_others() {
             "accounts: {}\nmodels: {m: {targets: [{account: a}], colour: 1}}\ncallers: {}\n",
             "accounts:\n  a: {dialect: demo\n",
         ],
-        &["catalog.yaml:2 models.m.…: unknown field", "catalog.d/1.yaml:2: is not YAML"],
+        &[
+            "catalog.yaml:2 models.m.…: unknown field",
+            "catalog.d/1.yaml:2: is not YAML",
+        ],
     );
 }
 
 #[test]
 fn a_field_of_later_days_is_unknown() {
     for (text, path) in [
-        ("accounts: {a: {dialect: demo, weights: {}}}\nmodels: {}\ncallers: {}", "accounts.a.…: unknown field"),
+        (
+            "accounts: {a: {dialect: demo, weights: {}}}\nmodels: {}\ncallers: {}",
+            "accounts.a.…: unknown field",
+        ),
         (
             "accounts: {}\nmodels: {m: {colours: {}}}\ncallers: {}",
             "models.m.…: unknown field; allowed: aliases, catch_all, strategy, sticky",
@@ -206,7 +268,9 @@ fn a_field_of_later_days_is_unknown() {
     }
     check_account(
         "{dialect: smtp}",
-        &[".dialect: is not known; allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo"],
+        &[
+            ".dialect: is not known; allowed: openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo",
+        ],
     );
 }
 
@@ -225,18 +289,28 @@ fn files_are_merged() {
     .unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(catalog.callers().len(), 2);
     for hex in [0xaa, 0xbb] {
-        let key = catalog.opened(&byte(hex), at(0)).map(|(key, _)| key).unwrap();
+        let key = catalog
+            .opened(&byte(hex), at(0))
+            .map(|(key, _)| key)
+            .unwrap();
         assert!(key.permissions.allow("m") && !key.permissions.allow("other"));
         assert!(Arc::ptr_eq(&key.caller, &catalog.callers()[0]));
     }
     assert_eq!(catalog.models().len(), 2);
-    assert_eq!((catalog.accounts().len(), catalog.accounts()[1].index), (2, 1));
+    assert_eq!(
+        (catalog.accounts().len(), catalog.accounts()[1].index),
+        (2, 1)
+    );
 
     check_all(
         &[
             &main,
-            &format!("callers:\n  acme:\n    enabled: false\n    keys:\n      k: {{hash: '{A}'}}\n"),
-            &format!("callers:\n  acme:\n    keys:\n      k: {{hash: '{B}'}}\naccounts:\n  a: {{dialect: demo}}\n"),
+            &format!(
+                "callers:\n  acme:\n    enabled: false\n    keys:\n      k: {{hash: '{A}'}}\n"
+            ),
+            &format!(
+                "callers:\n  acme:\n    keys:\n      k: {{hash: '{B}'}}\naccounts:\n  a: {{dialect: demo}}\n"
+            ),
             "",
         ],
         &["catalog.d/3.yaml:1: is empty"],
@@ -244,8 +318,12 @@ fn files_are_merged() {
     check_all(
         &[
             &main,
-            &format!("callers:\n  acme:\n    enabled: false\n    keys:\n      k: {{hash: '{A}'}}\n"),
-            &format!("callers:\n  acme:\n    keys:\n      k: {{hash: '{B}'}}\naccounts:\n  a: {{dialect: demo}}\n"),
+            &format!(
+                "callers:\n  acme:\n    enabled: false\n    keys:\n      k: {{hash: '{A}'}}\n"
+            ),
+            &format!(
+                "callers:\n  acme:\n    keys:\n      k: {{hash: '{B}'}}\naccounts:\n  a: {{dialect: demo}}\n"
+            ),
         ],
         &[
             "catalog.d/1.yaml:2 callers.acme: is also described in catalog.yaml:5: only the `keys` of a caller may \
@@ -260,7 +338,9 @@ fn files_are_merged() {
 fn the_hash_changes_with_text_and_secrets() {
     let text = "accounts: {a: {dialect: openai, key: {env: KEY}}}\nmodels: {}\ncallers: {}\n";
     let with = |secret: &'static str, text: &str| {
-        resolve(&files(&[text]), &mut |_| Ok(secret.to_owned())).map(|catalog| catalog.digest).unwrap_or_default()
+        resolve(&files(&[text]), &mut |_| Ok(secret.to_owned()))
+            .map(|catalog| catalog.digest)
+            .unwrap_or_default()
     };
     let hash = with("one", text);
     assert_ne!(hash, [0; 32]);
@@ -276,10 +356,13 @@ fn errors_beyond_the_first_hundred_are_counted() {
     }) + "callers: {}\n";
     let problems = read_all(&[&many]).unwrap_err().0;
     assert_eq!(problems.len(), 101);
-    assert_eq!(problems.last().unwrap().to_string(), "catalog.yaml: and 900 more errors");
-    let many = (0..1_000)
-        .fold("accounts: {}\nmodels:\n".to_owned(), |text, i| text + &format!("  m{i}: {{target: x}}\n"))
-        + "callers: {}\n";
+    assert_eq!(
+        problems.last().unwrap().to_string(),
+        "catalog.yaml: and 900 more errors"
+    );
+    let many = (0..1_000).fold("accounts: {}\nmodels:\n".to_owned(), |text, i| {
+        text + &format!("  m{i}: {{target: x}}\n")
+    }) + "callers: {}\n";
     let problems = read_all(&[&many]).unwrap_err().0;
     assert_eq!(problems.len(), 101);
     assert_eq!(
@@ -332,7 +415,11 @@ fn the_largest_catalog() {
     }
     text.push_str("callers:\n");
     for caller in 0..1_000 {
-        writeln!(text, "  caller-{caller}:\n    models: [\"model-*\"]\n    keys:").unwrap();
+        writeln!(
+            text,
+            "  caller-{caller}:\n    models: [\"model-*\"]\n    keys:"
+        )
+        .unwrap();
         for key in 0..100 {
             let number = caller * 100 + key;
             writeln!(
@@ -353,6 +440,10 @@ fn the_largest_catalog() {
             digest[28..].copy_from_slice(&number.to_be_bytes());
             assert!(catalog.opened(&digest, at(0)).map(|(key, _)| key).is_ok());
         }
-        println!("{} bytes in {read:?}; look-up {:?} each; {catalog:?}", text.len(), start.elapsed() / 100_000);
+        println!(
+            "{} bytes in {read:?}; look-up {:?} each; {catalog:?}",
+            text.len(),
+            start.elapsed() / 100_000
+        );
     }
 }

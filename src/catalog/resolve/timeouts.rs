@@ -18,23 +18,38 @@ const DEFAULT: Timeouts = Timeouts {
 
 /// Resolves an account's deadlines. `at` is where they are written.
 pub(super) fn of_account(written: Option<&raw::Timeouts>, at: &Scribe<'_, '_>) -> Timeouts {
-    let Some(written) = written else { return DEFAULT };
+    let Some(written) = written else {
+        return DEFAULT;
+    };
     let timeouts = over(written, DEFAULT);
     check(written, timeouts.total_stream, at);
     timeouts
 }
 
 /// Puts a model's deadlines over its accounts', one by one.
-pub(super) fn of_model(written: Option<&raw::Timeouts>, targets: &mut [Target], at: &Scribe<'_, '_>) {
+pub(super) fn of_model(
+    written: Option<&raw::Timeouts>,
+    targets: &mut [Target],
+    at: &Scribe<'_, '_>,
+) {
     let Some(written) = written else { return };
-    check(written, total_of_streams(written).unwrap_or(Duration::MAX), at);
+    check(
+        written,
+        total_of_streams(written).unwrap_or(Duration::MAX),
+        at,
+    );
     for target in &mut *targets {
         target.timeouts = over(written, target.timeouts);
     }
     // An account's `first_token` beyond a model's `total` is no mistake: it is there for other
     // models.
-    let (Some(first_token), None) = (span(written.first_token), total_of_streams(written)) else { return };
-    if let Some(target) = targets.iter().find(|target| first_token > target.timeouts.total_stream) {
+    let (Some(first_token), None) = (span(written.first_token), total_of_streams(written)) else {
+        return;
+    };
+    if let Some(target) = targets
+        .iter()
+        .find(|target| first_token > target.timeouts.total_stream)
+    {
         let (id, total) = (&target.account.id, target.timeouts.total_stream);
         let what = format!(
             "has no effect at account \"{id}\", because `total` ends its streams after {total:?}: make it shorter than `total`"
@@ -64,9 +79,13 @@ fn check(written: &raw::Timeouts, total: Duration, at: &Scribe<'_, '_>) {
         ("total", written.total),
         ("total_stream", written.total_stream),
     ] {
-        at.key(field).problem_if(span(written) == Some(Duration::ZERO), "must be more than 0s");
+        at.key(field).problem_if(
+            span(written) == Some(Duration::ZERO),
+            "must be more than 0s",
+        );
     }
-    if !total.is_zero() && span(written.first_token).is_some_and(|first_token| first_token > total) {
+    if !total.is_zero() && span(written.first_token).is_some_and(|first_token| first_token > total)
+    {
         let what = format!(
             "has no effect, because `total` ends streams after {total:?}: make it shorter than `total`, or remove it"
         );

@@ -62,7 +62,9 @@ impl World {
         for file in ["a", "b"] {
             world.act(file, &renamed("old"));
         }
-        let live: Vec<_> = ["a", "b"].map(|file| (PathBuf::from(file), world.version(file))).into();
+        let live: Vec<_> = ["a", "b"]
+            .map(|file| (PathBuf::from(file), world.version(file)))
+            .into();
         world.settling = Settling::new(live, start);
         world
     }
@@ -80,7 +82,10 @@ impl World {
 
     fn act(&mut self, file: &'static str, act: &Act) {
         self.inodes += 1;
-        let (id, text) = self.files.get(file).map_or(((1, self.inodes), ""), |(stat, text, _)| (stat.id, text));
+        let (id, text) = self
+            .files
+            .get(file)
+            .map_or(((1, self.inodes), ""), |(stat, text, _)| (stat.id, text));
         let (id, text, sign) = match act {
             Act::Write(text) => (id, text.clone(), Sign::Closed),
             Act::Add(more) => (id, format!("{text}{more}"), Sign::Closed),
@@ -90,20 +95,32 @@ impl World {
             Act::Remove => return drop(self.files.remove(file)),
             Act::Ask => return self.settling.ask(self.at()),
         };
-        let stat =
-            Stat { id, size: text.len() as u64, modified: i128::from(self.now), changed: i128::from(self.inodes) };
+        let stat = Stat {
+            id,
+            size: text.len() as u64,
+            modified: i128::from(self.now),
+            changed: i128::from(self.inodes),
+        };
         self.files.insert(file, (stat, text, sign));
     }
 
     fn look(&mut self) {
         let now = self.at();
         for file in ["a", "b"] {
-            let sign = self.files.get(file).map(|(.., sign)| *sign).unwrap_or_default();
-            self.settling.observe(Path::new(file), Some(self.version(file)), sign, now);
+            let sign = self
+                .files
+                .get(file)
+                .map(|(.., sign)| *sign)
+                .unwrap_or_default();
+            self.settling
+                .observe(Path::new(file), Some(self.version(file)), sign, now);
         }
         if let Ready::Whole { .. } = self.settling.ready(now) {
             let text = |version: &Version| {
-                version.text.bytes(usize::MAX).map(|text| String::from_utf8_lossy(text).into_owned())
+                version
+                    .text
+                    .bytes(usize::MAX)
+                    .map(|text| String::from_utf8_lossy(text).into_owned())
             };
             let texts = self.settling.whole();
             let whole = ["a", "b"].into_iter().filter_map(|file| {
@@ -135,10 +152,16 @@ impl World {
 #[track_caller]
 fn check(script: &[(u64, &'static str, Act)], expected: &[(u64, &str)]) {
     let world = World::new().play(script, 8_000);
-    let mut taken: Vec<(u64, String)> =
-        world.taken.into_iter().map(|(at, mut files)| (at, files.remove("a").unwrap())).collect();
+    let mut taken: Vec<(u64, String)> = world
+        .taken
+        .into_iter()
+        .map(|(at, mut files)| (at, files.remove("a").unwrap()))
+        .collect();
     taken.dedup_by(|next, before| next.1 == before.1);
-    let taken: Vec<(u64, &str)> = taken.iter().map(|(at, text)| (*at, text.as_str())).collect();
+    let taken: Vec<(u64, &str)> = taken
+        .iter()
+        .map(|(at, text)| (*at, text.as_str()))
+        .collect();
     assert_eq!(taken, expected);
 }
 
@@ -149,20 +172,46 @@ fn every(pause: u64, times: u64, act: impl Fn(u64) -> Act) -> Vec<(u64, &'static
 #[test]
 fn what_is_written_in_place_is_taken_when_it_stood_still() {
     check(&[(1, "a", write("new"))], &[(550, "new")]);
-    check(&[(1, "a", write("new")), (301, "a", add("er"))], &[(850, "newer")]);
-    check(&[(1, "a", write("")), (301, "a", write("new")), (601, "a", write("newer"))], &[(850, "newer")]);
+    check(
+        &[(1, "a", write("new")), (301, "a", add("er"))],
+        &[(850, "newer")],
+    );
+    check(
+        &[
+            (1, "a", write("")),
+            (301, "a", write("new")),
+            (601, "a", write("newer")),
+        ],
+        &[(850, "newer")],
+    );
     check(&[(1, "a", Act::Remove)], &[(550, "missing")]);
-    check(&[(1, "a", Act::Remove), (301, "a", write("new"))], &[(850, "new")]);
+    check(
+        &[(1, "a", Act::Remove), (301, "a", write("new"))],
+        &[(850, "new")],
+    );
     check(&[(1, "a", write("new")), (401, "a", write("old"))], &[]);
 }
 
 #[test]
 fn what_is_emptied_to_be_written_again_is_not_taken() {
-    let script = every(300, 24, |n| write(&if n % 2 == 0 { String::new() } else { format!("text {n}") }));
+    let script = every(300, 24, |n| {
+        write(&if n % 2 == 0 {
+            String::new()
+        } else {
+            format!("text {n}")
+        })
+    });
     let world = World::new().play(&script, 9_000);
-    assert!(world.taken.len() > 3 && world.taken.iter().all(|(_, files)| !files["a"].is_empty()), "{:?}", world.taken);
+    assert!(
+        world.taken.len() > 3 && world.taken.iter().all(|(_, files)| !files["a"].is_empty()),
+        "{:?}",
+        world.taken
+    );
     // Who leaves it empty means it.
-    check(&[(1, "a", write("text")), (601, "a", write(""))], &[(550, "text"), (1_150, "")]);
+    check(
+        &[(1, "a", write("text")), (601, "a", write(""))],
+        &[(550, "text"), (1_150, "")],
+    );
 }
 
 #[test]
@@ -170,10 +219,17 @@ fn what_is_renamed_into_place_is_taken_at_the_second_look() {
     check(&[(1, "a", renamed("new"))], &[(150, "new")]);
     // Who then writes into it begins anew. What gave way was whole.
     check(
-        &[(1, "a", renamed("new")), (101, "a", write("half")), (401, "a", add(" whole"))],
+        &[
+            (1, "a", renamed("new")),
+            (101, "a", write("half")),
+            (401, "a", add(" whole")),
+        ],
         &[(850, "new"), (950, "half whole")],
     );
-    check(&[(1, "a", renamed("half")), (101, "a", add(" whole"))], &[(650, "half whole")]);
+    check(
+        &[(1, "a", renamed("half")), (101, "a", add(" whole"))],
+        &[(650, "half whole")],
+    );
 }
 
 #[test]
@@ -182,13 +238,24 @@ fn who_never_stops_holds_up_nothing() {
     for pause in [150, 200, 300, 400] {
         let written: Vec<_> = every(pause, 20, |n| write(&format!("{n} text")));
         let first = taken(&written);
-        assert!(first.first().is_some_and(|(at, _)| *at <= 1_400), "written each {pause} ms: {first:?}");
+        assert!(
+            first.first().is_some_and(|(at, _)| *at <= 1_400),
+            "written each {pause} ms: {first:?}"
+        );
         let first = taken(&every(pause, 20, |n| add(&format!(" {n}"))));
-        assert!(first.first().is_some_and(|(at, _)| *at <= 1_500), "added to each {pause} ms: {first:?}");
+        assert!(
+            first.first().is_some_and(|(at, _)| *at <= 1_500),
+            "added to each {pause} ms: {first:?}"
+        );
     }
     for pause in [10, 40, 60, 150, 400] {
-        let first = taken(&every(pause, 3_000 / pause, |n| renamed(&format!("{n} text"))));
-        assert!(first.first().is_some_and(|(at, _)| *at <= 1_100), "replaced each {pause} ms: {first:?}");
+        let first = taken(&every(pause, 3_000 / pause, |n| {
+            renamed(&format!("{n} text"))
+        }));
+        assert!(
+            first.first().is_some_and(|(at, _)| *at <= 1_100),
+            "replaced each {pause} ms: {first:?}"
+        );
     }
 }
 
@@ -199,11 +266,24 @@ fn a_file_that_is_written_without_a_pause_keeps_its_last_text_while_others_go_on
     script.sort_by_key(|(at, ..)| *at);
     let mut world = World::new().play(&script, 5_000);
     let (at, files) = world.taken.remove(0);
-    assert!(world.taken.is_empty() && (2_500..=2_900).contains(&at), "{at}");
-    assert_eq!((files["a"].as_str(), files["b"].as_str()), ("old", "revoked"));
+    assert!(
+        world.taken.is_empty() && (2_500..=2_900).contains(&at),
+        "{at}"
+    );
+    assert_eq!(
+        (files["a"].as_str(), files["b"].as_str()),
+        ("old", "revoked")
+    );
     let waiting = world.settling.waiting(world.at()).unwrap();
-    assert_eq!((waiting.files.as_slice(), waiting.endless.len()), ([PathBuf::from("a")].as_slice(), 1));
-    let live: BTreeMap<_, _> = world.settling.live().map(|(path, at)| (path.to_owned(), at)).collect();
+    assert_eq!(
+        (waiting.files.as_slice(), waiting.endless.len()),
+        ([PathBuf::from("a")].as_slice(), 1)
+    );
+    let live: BTreeMap<_, _> = world
+        .settling
+        .live()
+        .map(|(path, at)| (path.to_owned(), at))
+        .collect();
     assert!(live[Path::new("b")] > world.start + Duration::from_millis(4_900));
     assert!(live[Path::new("a")] <= world.start + Duration::from_millis(50));
 }
@@ -222,17 +302,40 @@ fn what_somebody_holds_open_is_not_taken_in_the_middle() {
         check(&held, &[(taken, "half more end")]);
     }
     // What is removed, nobody goes on with.
-    check(&[(1, "a", Act::Open("half".to_owned())), (701, "a", Act::Remove)], &[(850, "missing")]);
+    check(
+        &[
+            (1, "a", Act::Open("half".to_owned())),
+            (701, "a", Act::Remove),
+        ],
+        &[(850, "missing")],
+    );
 }
 
 #[test]
 fn a_file_that_is_held_open_is_told_of_and_holds_up_no_other() {
-    let script = [(1, "a", Act::Open("half".to_owned())), (3_001, "b", write("revoked"))];
+    let script = [
+        (1, "a", Act::Open("half".to_owned())),
+        (3_001, "b", write("revoked")),
+    ];
     let world = World::new().play(&script, 6_000);
-    let taken: Vec<_> = world.taken.iter().map(|(at, files)| (*at, files["a"].as_str(), files["b"].as_str())).collect();
-    assert!(matches!(taken[..], [(3_500..=4_400, "old", "revoked")]), "{taken:?}");
+    let taken: Vec<_> = world
+        .taken
+        .iter()
+        .map(|(at, files)| (*at, files["a"].as_str(), files["b"].as_str()))
+        .collect();
+    assert!(
+        matches!(taken[..], [(3_500..=4_400, "old", "revoked")]),
+        "{taken:?}"
+    );
     let waiting = world.settling.waiting(world.at()).unwrap();
-    assert_eq!(waiting.endless.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>(), [PathBuf::from("a")]);
+    assert_eq!(
+        waiting
+            .endless
+            .iter()
+            .map(|(path, _)| path.clone())
+            .collect::<Vec<_>>(),
+        [PathBuf::from("a")]
+    );
 }
 
 /// Plays a script, and returns each closed text of the file `a` that a look finds, once.
@@ -240,10 +343,15 @@ fn closed_texts(script: &[(u64, &'static str, Act)], until: u64) -> Vec<(u64, St
     let (mut world, mut found) = (World::new(), Vec::<(u64, String)>::new());
     for at in (LOOK..until).step_by(usize::try_from(LOOK).unwrap()) {
         let from = world.now;
-        let part: Vec<_> = script.iter().filter(|(when, ..)| (from..at).contains(when)).cloned().collect();
+        let part: Vec<_> = script
+            .iter()
+            .filter(|(when, ..)| (from..at).contains(when))
+            .cloned()
+            .collect();
         world = world.play(&part, at);
         if let Some((version, _)) = world.settling.closed(world.at()).remove(Path::new("a")) {
-            let text = String::from_utf8_lossy(version.text.bytes(usize::MAX).unwrap()).into_owned();
+            let text =
+                String::from_utf8_lossy(version.text.bytes(usize::MAX).unwrap()).into_owned();
             if found.last().is_none_or(|(_, last)| *last != text) {
                 found.push((at, text));
             }
@@ -255,11 +363,17 @@ fn closed_texts(script: &[(u64, &'static str, Act)], until: u64) -> Vec<(u64, St
 #[test]
 fn what_is_rewritten_without_a_pause_has_closed_texts_after_three_seconds() {
     let found = closed_texts(&every(50, 120, |n| write(&format!("text {n:03}"))), 6_000);
-    assert!(matches!(found.first(), Some((3_000..=3_100, text)) if text.as_str() >= "text 057"), "{found:?}");
+    assert!(
+        matches!(found.first(), Some((3_000..=3_100, text)) if text.as_str() >= "text 057"),
+        "{found:?}"
+    );
     assert!(found.len() > 40, "{found:?}");
     // The same text again and again is no other one.
     let found = closed_texts(&every(50, 120, |_| write("text")), 6_000);
-    assert!(matches!(&found[..], [(3_000..=3_100, text)] if text == "text"), "{found:?}");
+    assert!(
+        matches!(&found[..], [(3_000..=3_100, text)] if text == "text"),
+        "{found:?}"
+    );
 }
 
 #[test]
@@ -267,12 +381,27 @@ fn what_may_be_a_part_is_no_closed_text() {
     // Whoever only adds is in the middle of it.
     assert!(closed_texts(&every(50, 120, |n| add(&n.to_string())), 6_000).is_empty());
     // Whoever holds it open is not done.
-    assert!(closed_texts(&every(50, 120, |n| Act::Open(format!("text {n:03}"))), 6_000).is_empty());
+    assert!(
+        closed_texts(
+            &every(50, 120, |n| Act::Open(format!("text {n:03}"))),
+            6_000
+        )
+        .is_empty()
+    );
     // Halves are shorter than what comes between them, at whatever moment the looks find them.
     for pause in [20, 30, 50, 70, 110] {
-        let halves = |n| if n % 2 == 0 { write(&format!("{n:03} half")) } else { add(" whole") };
+        let halves = |n| {
+            if n % 2 == 0 {
+                write(&format!("{n:03} half"))
+            } else {
+                add(" whole")
+            }
+        };
         let found = closed_texts(&every(pause, 6_000 / pause, halves), 6_000);
-        assert!(found.iter().all(|(_, text)| text.ends_with("half whole")), "each {pause} ms: {found:?}");
+        assert!(
+            found.iter().all(|(_, text)| text.ends_with("half whole")),
+            "each {pause} ms: {found:?}"
+        );
     }
 }
 
@@ -282,22 +411,56 @@ fn a_closed_text_that_is_live_begins_the_wait_anew() {
     let closed = world.settling.closed(world.at());
     assert_eq!(closed.len(), 1);
     // What is not taken is not offered again.
-    world.settling.considered_closed(closed.clone(), false, world.at());
+    world
+        .settling
+        .considered_closed(closed.clone(), false, world.at());
     assert!(world.settling.closed(world.at()).is_empty());
-    assert!(world.settling.waiting(world.at()).is_some_and(|waiting| waiting.endless.len() == 1));
-    world.settling.considered_closed(closed.clone(), true, world.at());
-    assert!(world.settling.waiting(world.at()).is_some_and(|waiting| waiting.endless.is_empty()));
-    assert_eq!(world.settling.whole()[Path::new("a")], closed[Path::new("a")]);
-    let live = world.settling.live().find(|(path, _)| *path == Path::new("a")).map(|(_, at)| at);
+    assert!(
+        world
+            .settling
+            .waiting(world.at())
+            .is_some_and(|waiting| waiting.endless.len() == 1)
+    );
+    world
+        .settling
+        .considered_closed(closed.clone(), true, world.at());
+    assert!(
+        world
+            .settling
+            .waiting(world.at())
+            .is_some_and(|waiting| waiting.endless.is_empty())
+    );
+    assert_eq!(
+        world.settling.whole()[Path::new("a")],
+        closed[Path::new("a")]
+    );
+    let live = world
+        .settling
+        .live()
+        .find(|(path, _)| *path == Path::new("a"))
+        .map(|(_, at)| at);
     assert_eq!(live, Some(closed[Path::new("a")].1));
 }
 
 #[test]
 fn halves_without_an_end_are_never_taken() {
-    let script = every(300, 24, |n| if n % 2 == 0 { write(&format!("{n} half")) } else { add(" whole") });
+    let script = every(300, 24, |n| {
+        if n % 2 == 0 {
+            write(&format!("{n} half"))
+        } else {
+            add(" whole")
+        }
+    });
     let world = World::new().play(&script, 7_000);
     assert!(world.taken.len() > 3, "{:?}", world.taken);
-    assert!(world.taken.iter().all(|(_, files)| files["a"].ends_with("half whole")), "{:?}", world.taken);
+    assert!(
+        world
+            .taken
+            .iter()
+            .all(|(_, files)| files["a"].ends_with("half whole")),
+        "{:?}",
+        world.taken
+    );
     for pause in [20, 60, 150, 300, 700, 1_500, 3_000] {
         let (mut script, mut at) = (Vec::new(), 1);
         for n in 0..6 {
@@ -308,7 +471,10 @@ fn halves_without_an_end_are_never_taken() {
         let world = World::new().play(&script, at + 2_000);
         assert!(!world.taken.is_empty(), "pauses of {pause} ms");
         assert!(
-            world.taken.iter().all(|(_, files)| files["a"].ends_with("half whole")),
+            world
+                .taken
+                .iter()
+                .all(|(_, files)| files["a"].ends_with("half whole")),
             "pauses of {pause} ms: {:?}",
             world.taken
         );
@@ -317,9 +483,15 @@ fn halves_without_an_end_are_never_taken() {
 
 #[test]
 fn who_asks_is_not_made_to_wait() {
-    check(&[(1, "a", write("new")), (101, "a", Act::Ask)], &[(150, "new")]);
+    check(
+        &[(1, "a", write("new")), (101, "a", Act::Ask)],
+        &[(150, "new")],
+    );
     // Even so a file is looked at twice.
-    check(&[(90, "a", write("new")), (91, "a", Act::Ask)], &[(200, "new")]);
+    check(
+        &[(90, "a", write("new")), (91, "a", Act::Ask)],
+        &[(200, "new")],
+    );
     let mut script = every(150, 20, |n| add(&format!(" {n}")));
     script.insert(1, (20, "b", Act::Ask));
     let taken = World::new().play(&script, 3_000).taken;
@@ -330,7 +502,12 @@ fn who_asks_is_not_made_to_wait() {
 fn what_becomes_whole_while_something_else_is_considered_is_considered_next() {
     let mut world = World::new().play(&[(1, "a", write("one"))], 549);
     world.now = 550;
-    world.settling.observe(Path::new("a"), Some(world.version("a")), Sign::default(), world.at());
+    world.settling.observe(
+        Path::new("a"),
+        Some(world.version("a")),
+        Sign::default(),
+        world.at(),
+    );
     let texts = world.settling.whole();
     assert!(world.settling.ready(world.at()) != Ready::Wait && world.taken.is_empty());
     // Making a catalog of them takes its time, in which somebody writes, and looks go on.
@@ -338,16 +515,27 @@ fn what_becomes_whole_while_something_else_is_considered_is_considered_next() {
         world.now = at;
         world.act("a", &act);
         let sign = world.files["a"].2;
-        world.settling.observe(Path::new("a"), Some(world.version("a")), sign, world.at());
+        world
+            .settling
+            .observe(Path::new("a"), Some(world.version("a")), sign, world.at());
     }
     world.now = 800;
-    world.settling.observe(Path::new("a"), Some(world.version("a")), Sign::Renamed, world.at());
+    world.settling.observe(
+        Path::new("a"),
+        Some(world.version("a")),
+        Sign::Renamed,
+        world.at(),
+    );
     world.settling.considered(&texts, true);
     assert!(
         matches!(world.settling.ready(world.at()), Ready::Whole { .. }),
         "the third text is still to be considered"
     );
-    let live = world.settling.live().find(|(path, _)| *path == Path::new("a")).map(|(_, at)| at);
+    let live = world
+        .settling
+        .live()
+        .find(|(path, _)| *path == Path::new("a"))
+        .map(|(_, at)| at);
     assert_eq!(
         live,
         Some(world.start + Duration::from_millis(550)),
@@ -358,7 +546,11 @@ fn what_becomes_whole_while_something_else_is_considered_is_considered_next() {
 #[test]
 fn changes_that_come_together_are_taken_together() {
     let world = World::new().play(&[(1, "a", write("one")), (301, "b", write("two"))], 3_000);
-    let taken: Vec<_> = world.taken.iter().map(|(at, files)| (*at, files["a"].as_str(), files["b"].as_str())).collect();
+    let taken: Vec<_> = world
+        .taken
+        .iter()
+        .map(|(at, files)| (*at, files["a"].as_str(), files["b"].as_str()))
+        .collect();
     assert_eq!(taken, [(850, "one", "two")]);
     assert!(world.settling.is_quiet() && world.settling.waiting(world.at()).is_none());
 }

@@ -13,7 +13,8 @@ use crate::base::units::count;
 use crate::catalog::load::{Loaded, Secrets, load, shown};
 use crate::cli::http;
 use crate::inventory::{
-    Besides, Change, Effect, Inventory, Marks, SecretChanges, Served, changes, plain, render, server,
+    Besides, Change, Effect, Inventory, Marks, SecretChanges, Served, changes, plain, render,
+    server,
 };
 
 /// The longest wait for the page of a gateway with very many keys.
@@ -75,24 +76,46 @@ struct Before {
 }
 
 /// Compares what was loaded with a gateway (empty: that of server.yaml) or with a folder.
-pub(super) fn compare(loaded: &Loaded, conf: &Path, against: &str, secrets: Secrets) -> Result<Comparison, String> {
+pub(super) fn compare(
+    loaded: &Loaded,
+    conf: &Path,
+    against: &str,
+    secrets: Secrets,
+) -> Result<Comparison, String> {
     let inventory = Inventory::of(&loaded.catalog);
     let is_running = against.is_empty() || against.contains("://");
     let before = match is_running {
         true => running(loaded, conf, against, (secrets, &inventory)),
         false => folder(loaded, Path::new(against), secrets),
     };
-    let Before { name, inventory: before, server: server_before, secrets: (are, secrets), mut notes } = before?;
+    let Before {
+        name,
+        inventory: before,
+        server: server_before,
+        secrets: (are, secrets),
+        mut notes,
+    } = before?;
     if secrets.more > 0 {
-        notes
-            .push(format!("{} more keys or accounts have other secrets: the gateway does not name all.", secrets.more));
+        notes.push(format!(
+            "{} more keys or accounts have other secrets: the gateway does not name all.",
+            secrets.more
+        ));
     }
     notes.extend(are.note());
     let server_now = server(&loaded.server);
     let is_known = matches!(are, SecretsAre::Same | SecretsAre::Told);
-    let besides = Besides { secrets: is_known.then_some(secrets), server: Some([&server_before, &server_now]) };
+    let besides = Besides {
+        secrets: is_known.then_some(secrets),
+        server: Some([&server_before, &server_now]),
+    };
     let changes = changes(&before, &inventory, &besides, &rfc3339(SystemTime::now()));
-    Ok(Comparison { folder: shown(conf), against: name, changes, secrets: are, notes })
+    Ok(Comparison {
+        folder: shown(conf),
+        against: name,
+        changes,
+        secrets: are,
+        notes,
+    })
 }
 
 /// Asks a gateway what it serves.
@@ -103,18 +126,35 @@ fn running(
     (secrets, inventory): (Secrets, &Inventory),
 ) -> Result<Before, String> {
     let usual = || format!("http://{}", reachable(loaded.server.admin.address));
-    let url = if url.is_empty() { usual() } else { url.to_owned() };
+    let url = if url.is_empty() {
+        usual()
+    } else {
+        url.to_owned()
+    };
     let page = http::of_admin((&url, "/catalog"), OTHERWISE, conf, PATIENCE).map_err(|why| {
         format!("--diff: {why}. To compare with a gateway elsewhere write --diff=URL, and with a folder --diff=DIR")
     })?;
-    let served: Served = serde_json::from_slice(&page)
-        .map_err(|_| format!("--diff: {url} does not answer with a /catalog page of this version of Portcullis"))?;
-    let Served { catalog, disk, folder, generation, live, loaded: since, server, version, .. } = served;
+    let served: Served = serde_json::from_slice(&page).map_err(|_| {
+        format!("--diff: {url} does not answer with a /catalog page of this version of Portcullis")
+    })?;
+    let Served {
+        catalog,
+        disk,
+        folder,
+        generation,
+        live,
+        loaded: since,
+        server,
+        version,
+        ..
+    } = served;
     let own = env!("CARGO_PKG_VERSION");
     let mut notes = Vec::new();
     if version != own {
         let what = "settings may differ only because their usual values do";
-        notes.push(format!("The gateway has version {version}, and this program {own}: {what}."));
+        notes.push(format!(
+            "The gateway has version {version}, and this program {own}: {what}."
+        ));
     }
     // Where everybody may look, the gateway tells nothing of its secrets.
     let changed = if secrets != Secrets::Resolve || live.secrets.is_empty() {
@@ -128,11 +168,19 @@ fn running(
             (SecretsAre::Told, disk.secrets_changed)
         } else {
             let told = folder.and_then(|folder| of_its_folder(loaded, Path::new(&folder), &live));
-            told.map_or((SecretsAre::Differ, SecretChanges::default()), |changed| (SecretsAre::Told, changed))
+            told.map_or((SecretsAre::Differ, SecretChanges::default()), |changed| {
+                (SecretsAre::Told, changed)
+            })
         }
     };
     let name = format!("{url} (catalog {generation}, live since {since})");
-    Ok(Before { name, inventory: catalog, server, secrets: changed, notes })
+    Ok(Before {
+        name,
+        inventory: catalog,
+        server,
+        secrets: changed,
+        notes,
+    })
 }
 
 /// Says whose secrets differ, if the gateway's own folder is on this machine, can be read, and
@@ -151,38 +199,75 @@ fn folder(loaded: &Loaded, other: &Path, secrets: Secrets) -> Result<Before, Str
             "--diff: there is no folder {name}. Write --diff=DIR with a folder, or --diff=URL with a gateway"
         ));
     }
-    let wrong = |problems: Problems| format!("{problems}\n--diff: with these errors the folder cannot be compared");
+    let wrong = |problems: Problems| {
+        format!("{problems}\n--diff: with these errors the folder cannot be compared")
+    };
     let before = load(other, secrets).map_err(wrong)?;
     let changed = match secrets {
         Secrets::Resolve => {
-            let changed = SecretChanges::between(&before.catalog, &loaded.catalog, SystemTime::now());
-            let are = if changed == SecretChanges::default() { SecretsAre::Same } else { SecretsAre::Told };
+            let changed =
+                SecretChanges::between(&before.catalog, &loaded.catalog, SystemTime::now());
+            let are = if changed == SecretChanges::default() {
+                SecretsAre::Same
+            } else {
+                SecretsAre::Told
+            };
             (are, changed)
         }
         Secrets::Assume | Secrets::IfThere => (SecretsAre::NotCompared, SecretChanges::default()),
     };
     let notes = Vec::new();
     let inventory = Inventory::of(&before.catalog);
-    Ok(Before { name: shown(other), inventory, server: server(&before.server), secrets: changed, notes })
+    Ok(Before {
+        name: shown(other),
+        inventory,
+        server: server(&before.server),
+        secrets: changed,
+        notes,
+    })
 }
 
 impl Comparison {
     /// Writes it for people.
     pub(super) fn text(&self) -> String {
         let number = match self.changes.len() {
-            0 if self.secrets == SecretsAre::Differ => "no setting changes, but secrets do".to_owned(),
+            0 if self.secrets == SecretsAre::Differ => {
+                "no setting changes, but secrets do".to_owned()
+            }
             0 => "nothing changes".to_owned(),
             many => count(many, "change"),
         };
-        let notes: String = self.notes.iter().map(|note| format!("{}\n", plain(note))).collect();
-        format!("Compared with {}: {number}.\n{}{notes}", plain(&self.against), render(&self.changes))
+        let notes: String = self
+            .notes
+            .iter()
+            .map(|note| format!("{}\n", plain(note)))
+            .collect();
+        format!(
+            "Compared with {}: {number}.\n{}{notes}",
+            plain(&self.against),
+            render(&self.changes)
+        )
     }
 
     /// Writes it for programs.
     pub(super) fn json(&self) -> String {
-        let number = |effect| self.changes.iter().filter(|change| change.effect == effect).count();
-        let counts: BTreeMap<_, _> = Effect::ALL.into_iter().map(|effect| (effect.name(), number(effect))).collect();
-        let Comparison { folder, against, changes, secrets, notes } = self;
+        let number = |effect| {
+            self.changes
+                .iter()
+                .filter(|change| change.effect == effect)
+                .count()
+        };
+        let counts: BTreeMap<_, _> = Effect::ALL
+            .into_iter()
+            .map(|effect| (effect.name(), number(effect)))
+            .collect();
+        let Comparison {
+            folder,
+            against,
+            changes,
+            secrets,
+            notes,
+        } = self;
         let all = json!({
             "folder": folder,
             "against": against,

@@ -25,7 +25,10 @@ pub(super) fn warnings(catalog: &Catalog, conf: &Path, now: SystemTime) -> Vec<P
         if is_over(key.caller.expires) {
             all.push(Expired { caller, key: None });
         } else if is_over(key.expires) {
-            all.push(Expired { caller, key: Some(name) });
+            all.push(Expired {
+                caller,
+                key: Some(name),
+            });
         }
     }
     // A caller with several keys stands once.
@@ -42,8 +45,15 @@ pub(super) fn warnings(catalog: &Catalog, conf: &Path, now: SystemTime) -> Vec<P
 fn texts(conf: &Path) -> Vec<(String, String)> {
     let paths = list(conf).map(|listed| listed.paths).unwrap_or_default();
     let read = paths.into_iter().filter_map(|path| {
-        let name = path.strip_prefix(conf).unwrap_or(&path).display().to_string();
-        Some((name, String::from_utf8(contents(&path, yaml::LARGEST_TEXT).ok()?).ok()?))
+        let name = path
+            .strip_prefix(conf)
+            .unwrap_or(&path)
+            .display()
+            .to_string();
+        Some((
+            name,
+            String::from_utf8(contents(&path, yaml::LARGEST_TEXT).ok()?).ok()?,
+        ))
     });
     read.collect()
 }
@@ -51,19 +61,35 @@ fn texts(conf: &Path) -> Vec<(String, String)> {
 impl Expired<'_> {
     fn warning(&self, files: &[(String, String)]) -> Problem {
         let (path, what) = match self.key {
-            Some(key) => (format!("callers.{}.keys.{key}", self.caller), "has expired: this key does not work"),
-            None => (format!("callers.{}", self.caller), "has expired: no key of this caller works"),
+            Some(key) => (
+                format!("callers.{}.keys.{key}", self.caller),
+                "has expired: this key does not work",
+            ),
+            None => (
+                format!("callers.{}", self.caller),
+                "has expired: no key of this caller works",
+            ),
         };
-        let (file, line) = files.iter().find_map(|(file, text)| Some((file.clone(), self.line(text)?))).unzip();
+        let (file, line) = files
+            .iter()
+            .find_map(|(file, text)| Some((file.clone(), self.line(text)?)))
+            .unzip();
         let what = format!("{what}. Write a later time, or remove it");
-        Problem { file: file.unwrap_or_default(), line, path: format!("{path}.expires"), what }
+        Problem {
+            file: file.unwrap_or_default(),
+            line,
+            path: format!("{path}.expires"),
+            what,
+        }
     }
 
     /// Returns the line in a file where the expiry is written.
     fn line(&self, text: &str) -> Option<usize> {
         let (tree, _) = yaml::parse(text).ok()?;
         let steps = ["callers", self.caller].into_iter();
-        let steps = steps.chain(self.key.into_iter().flat_map(|key| ["keys", key])).chain(["expires"]);
+        let steps = steps
+            .chain(self.key.into_iter().flat_map(|key| ["keys", key]))
+            .chain(["expires"]);
         let mut node = &tree;
         let mut line = None;
         for step in steps {

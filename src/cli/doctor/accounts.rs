@@ -65,7 +65,12 @@ impl Patient {
         // A server may name its models as it likes. A key that is a short word says nothing.
         let (seen, mut secrets) = (seen.into(), self.place.secrets(None));
         secrets.retain(|secret| secret.len() >= 8);
-        Finding::new(state, subject(self.account()), check, redacted(&seen, &secrets))
+        Finding::new(
+            state,
+            subject(self.account()),
+            check,
+            redacted(&seen, &secrets),
+        )
     }
 }
 
@@ -78,9 +83,15 @@ pub(super) async fn look(
     clocks: &mut Clocks,
     report: &mut Findings,
 ) -> BTreeSet<usize> {
-    let (upstream, gate) = (Arc::new(Upstream::default()), Arc::new(Semaphore::new(AT_ONCE)));
+    let (upstream, gate) = (
+        Arc::new(Upstream::default()),
+        Arc::new(Semaphore::new(AT_ONCE)),
+    );
     let patients = patients(snapshot);
-    let accounts: Vec<Arc<Account>> = patients.iter().map(|patient| patient.place.account.clone()).collect();
+    let accounts: Vec<Arc<Account>> = patients
+        .iter()
+        .map(|patient| patient.place.account.clone())
+        .collect();
     let begun: Arc<[AtomicBool]> = accounts.iter().map(|_| AtomicBool::new(false)).collect();
     let mut running = JoinSet::new();
     for (nth, patient) in patients.into_iter().enumerate() {
@@ -96,7 +107,12 @@ pub(super) async fn look(
     // They are told in the order of the catalog.
     let (mut looked, mut next, mut hosts) = (BTreeMap::new(), 0, BTreeSet::new());
     let mut unreached = BTreeSet::new();
-    let mut tell = |account: &Account, Looked { findings, heard, is_unreached }| {
+    let mut tell = |account: &Account,
+                    Looked {
+                        findings,
+                        heard,
+                        is_unreached,
+                    }| {
         findings.into_iter().for_each(|finding| report.add(finding));
         unreached.extend((is_unreached || heard.is_refused).then_some(account.index));
         let name = account.base.host.to_string();
@@ -112,8 +128,14 @@ pub(super) async fn look(
         }
     }
     for (nth, account) in accounts.iter().enumerate().skip(next) {
-        let has_begun = begun.get(nth).is_some_and(|begun| begun.load(Ordering::Relaxed));
-        let late = || Looked { findings: vec![late(account, has_begun)], is_unreached: has_begun, ..Looked::default() };
+        let has_begun = begun
+            .get(nth)
+            .is_some_and(|begun| begun.load(Ordering::Relaxed));
+        let late = || Looked {
+            findings: vec![late(account, has_begun)],
+            is_unreached: has_begun,
+            ..Looked::default()
+        };
         tell(account, looked.remove(&nth).unwrap_or_else(late));
     }
     unreached
@@ -127,13 +149,21 @@ fn late(account: &Account, has_begun: bool) -> Finding {
         finding(CheckState::Fail, "the checks were not over in time")
             .with("look at this account's server: it answers too slowly")
     } else {
-        finding(CheckState::Skip, "no time was left: mend the accounts above")
+        finding(
+            CheckState::Skip,
+            "no time was left: mend the accounts above",
+        )
     }
 }
 
 /// Returns a time in milliseconds of Unix time.
 fn millis(time: SystemTime) -> u64 {
-    u64::try_from(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(
+        time.duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis(),
+    )
+    .unwrap_or(u64::MAX)
 }
 
 fn subject(account: &Account) -> Subject {
@@ -142,16 +172,23 @@ fn subject(account: &Account) -> Subject {
 
 /// Lists the accounts, each with the names of its models.
 pub(super) fn patients(snapshot: &Snapshot) -> Vec<Patient> {
-    let none =
-        |place: &Arc<Place>| Patient { place: place.clone(), models: BTreeMap::new(), patterns: BTreeSet::new() };
+    let none = |place: &Arc<Place>| Patient {
+        place: place.clone(),
+        models: BTreeMap::new(),
+        patterns: BTreeSet::new(),
+    };
     let mut patients: Vec<Patient> = snapshot.places.iter().map(none).collect();
     for model in snapshot.catalog.models() {
         for target in &model.targets {
-            let Some(patient) = patients.get_mut(target.account.index) else { continue };
+            let Some(patient) = patients.get_mut(target.account.index) else {
+                continue;
+            };
             if model.is_pattern() {
                 patient.patterns.insert(target.model.clone());
             } else {
-                patient.models.insert(target.model.clone(), made_for(model.kind, &target.model));
+                patient
+                    .models
+                    .insert(target.model.clone(), made_for(model.kind, &target.model));
             }
         }
     }
@@ -160,25 +197,46 @@ pub(super) fn patients(snapshot: &Snapshot) -> Vec<Patient> {
 
 /// Returns what a model is for: what the catalog says, or else its name.
 pub(super) fn made_for(written: Option<ModelKind>, name: &str) -> ModelKind {
-    let usual = if name.contains("embed") { ModelKind::Embedding } else { ModelKind::Chat };
-    written.or_else(|| ModelKind::of_name(name)).unwrap_or(usual)
+    let usual = if name.contains("embed") {
+        ModelKind::Embedding
+    } else {
+        ModelKind::Chat
+    };
+    written
+        .or_else(|| ModelKind::of_name(name))
+        .unwrap_or(usual)
 }
 
 async fn look_at(patient: &Patient, upstream: &Upstream) -> Looked {
     let account = patient.account();
-    let only = |finding| Looked { findings: vec![finding], ..Looked::default() };
+    let only = |finding| Looked {
+        findings: vec![finding],
+        ..Looked::default()
+    };
     if !account.enabled {
         return only(patient.finding(CheckState::Skip, "account", "is disabled"));
     }
     if account.dialect.protocol.calls_nobody() {
-        return only(patient.finding(CheckState::Ok, "account", "the gateway itself answers for it"));
+        return only(patient.finding(
+            CheckState::Ok,
+            "account",
+            "the gateway itself answers for it",
+        ));
     }
     let mut findings = Vec::new();
     if reach::look(patient, upstream, &mut findings).await {
         let heard = listed::look(patient, upstream, &mut findings).await;
-        return Looked { findings, heard, is_unreached: false };
+        return Looked {
+            findings,
+            heard,
+            is_unreached: false,
+        };
     }
-    Looked { findings, heard: Heard::default(), is_unreached: true }
+    Looked {
+        findings,
+        heard: Heard::default(),
+        is_unreached: true,
+    }
 }
 
 /// Returns what is known of a failure, without secrets.
@@ -189,10 +247,16 @@ fn said(patient: &Patient, failure: &Failure) -> String {
 /// Returns whether a secret of the account is only a stand-in, since it could not be read.
 pub(super) fn lacks_secret(account: &Account) -> bool {
     let of_aws = match &account.signer {
-        Some(Signer::Aws(keys)) => keys.secret_access_key.expose() == ASSUMED || keys.access_key_id.expose() == ASSUMED,
+        Some(Signer::Aws(keys)) => {
+            keys.secret_access_key.expose() == ASSUMED || keys.access_key_id.expose() == ASSUMED
+        }
         Some(Signer::Google(..)) | None => false,
     };
-    of_aws || account.key.as_ref().is_some_and(|key| key.expose() == ASSUMED)
+    of_aws
+        || account
+            .key
+            .as_ref()
+            .is_some_and(|key| key.expose() == ASSUMED)
 }
 
 #[cfg(test)]
@@ -209,20 +273,50 @@ mod tests {
         let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1", server.local_addr().unwrap());
         let accounts: String = (0..=AT_ONCE)
-            .map(|nth| format!("  a{nth:02}: {{ dialect: openai, base_url: \"{url}\", key: k-0123456789 }}\n"))
+            .map(|nth| {
+                format!(
+                    "  a{nth:02}: {{ dialect: openai, base_url: \"{url}\", key: k-0123456789 }}\n"
+                )
+            })
             .collect();
         let text = format!("accounts:\n{accounts}models: {{}}\ncallers: {{}}\n");
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| Ok(String::new())).expect("a catalog");
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+            Ok(String::new())
+        })
+        .expect("a catalog");
         let mut report = Findings::new(true);
         let due = Instant::now() + Duration::from_secs(2);
-        look(&apart(catalog, Arc::default()), due, &mut Clocks::default(), &mut report).await;
+        look(
+            &apart(catalog, Arc::default()),
+            due,
+            &mut Clocks::default(),
+            &mut report,
+        )
+        .await;
         let told = |id: &str| {
-            let of = report.all().iter().map(|one| serde_json::to_value(one).unwrap());
+            let of = report
+                .all()
+                .iter()
+                .map(|one| serde_json::to_value(one).unwrap());
             let of: Vec<_> = of.filter(|one| one["subject"]["name"] == id).collect();
-            of.last().map(|one| (one["state"].clone(), one["seen"].clone())).expect("a finding")
+            of.last()
+                .map(|one| (one["state"].clone(), one["seen"].clone()))
+                .expect("a finding")
         };
-        assert_eq!(told("a00"), ("fail".into(), "the checks were not over in time".into()));
-        assert_eq!(told("a15"), ("fail".into(), "the checks were not over in time".into()));
-        assert_eq!(told("a16"), ("skip".into(), "no time was left: mend the accounts above".into()));
+        assert_eq!(
+            told("a00"),
+            ("fail".into(), "the checks were not over in time".into())
+        );
+        assert_eq!(
+            told("a15"),
+            ("fail".into(), "the checks were not over in time".into())
+        );
+        assert_eq!(
+            told("a16"),
+            (
+                "skip".into(),
+                "no time was left: mend the accounts above".into()
+            )
+        );
     }
 }

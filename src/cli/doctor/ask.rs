@@ -69,11 +69,21 @@ impl Ability {
             Ability::Stream => {
                 let why = has.as_ref().err()?;
                 let is_refused = STREAM_USAGE.iter().any(|field| why.contains(field));
-                let act = || format!("write `stream_usage: false` at accounts.{}", target.account.id);
+                let act = || {
+                    format!(
+                        "write `stream_usage: false` at accounts.{}",
+                        target.account.id
+                    )
+                };
                 return (is_refused && target.account.added.stream_usage).then(act);
             }
         };
-        (written != has.is_ok()).then(|| format!("write `traits: {{ {trait_name}: {} }}` at the target", has.is_ok()))
+        (written != has.is_ok()).then(|| {
+            format!(
+                "write `traits: {{ {trait_name}: {} }}` at the target",
+                has.is_ok()
+            )
+        })
     }
 
     /// Returns whether the catalog says that a target lacks this.
@@ -98,8 +108,15 @@ struct TargetAnswers {
 
 /// Asks all targets, except those of accounts that are known to be out of reach, by their indexes.
 /// They are told in the order of the catalog.
-pub(super) async fn look(snapshot: Arc<Snapshot>, unreached: &BTreeSet<usize>, report: &mut Findings) {
-    let (upstream, gate) = (Arc::new(Upstream::default()), Arc::new(Semaphore::new(AT_ONCE)));
+pub(super) async fn look(
+    snapshot: Arc<Snapshot>,
+    unreached: &BTreeSet<usize>,
+    report: &mut Findings,
+) {
+    let (upstream, gate) = (
+        Arc::new(Upstream::default()),
+        Arc::new(Semaphore::new(AT_ONCE)),
+    );
     let (due, mut running) = (Instant::now() + PATIENCE, JoinSet::new());
     let candidates = candidates(&snapshot, unreached, report);
     let names: Vec<String> = candidates.iter().map(|(_, target)| name(target)).collect();
@@ -111,7 +128,17 @@ pub(super) async fn look(snapshot: Arc<Snapshot>, unreached: &BTreeSet<usize>, r
             if let Some(begun) = begun.get(nth) {
                 begun.store(true, Ordering::Relaxed);
             }
-            (nth, ask(&Asker { upstream: &upstream, candidate: &candidate }, &target).await)
+            (
+                nth,
+                ask(
+                    &Asker {
+                        upstream: &upstream,
+                        candidate: &candidate,
+                    },
+                    &target,
+                )
+                .await,
+            )
         });
     }
     let (mut requests, mut cost, mut is_unpriced) = (0, Usd::ZERO, false);
@@ -122,7 +149,12 @@ pub(super) async fn look(snapshot: Arc<Snapshot>, unreached: &BTreeSet<usize>, r
         {
             asked.extend(ended.ok());
         }
-        let Some(TargetAnswers { findings, requests: more, cost: price, is_unpriced: unpriced }) = asked.remove(&nth)
+        let Some(TargetAnswers {
+            findings,
+            requests: more,
+            cost: price,
+            is_unpriced: unpriced,
+        }) = asked.remove(&nth)
         else {
             if begun.load(Ordering::Relaxed) {
                 late.push(name)
@@ -132,7 +164,8 @@ pub(super) async fn look(snapshot: Arc<Snapshot>, unreached: &BTreeSet<usize>, r
             continue;
         };
         findings.into_iter().for_each(|finding| report.add(finding));
-        (requests, cost, is_unpriced) = (requests + more, cost.plus(price), is_unpriced || unpriced);
+        (requests, cost, is_unpriced) =
+            (requests + more, cost.plus(price), is_unpriced || unpriced);
     }
     if !late.is_empty() {
         // What they were sent may be charged for.
@@ -142,7 +175,11 @@ pub(super) async fn look(snapshot: Arc<Snapshot>, unreached: &BTreeSet<usize>, r
         report.add(finding.with("look at their servers: they answer too slowly"));
     }
     if !waiting.is_empty() {
-        report.skip(Subject::of("ask"), "time", format!("no time was left for {}", some(&waiting)));
+        report.skip(
+            Subject::of("ask"),
+            "time",
+            format!("no time was left for {}", some(&waiting)),
+        );
     }
     let known = if is_unpriced { "at least " } else { "" };
     let (sent, it) = if requests == 1 {
@@ -155,47 +192,85 @@ pub(super) async fn look(snapshot: Arc<Snapshot>, unreached: &BTreeSet<usize>, r
 }
 
 /// Lists the targets that are asked, each once. Tells which are not.
-fn candidates(snapshot: &Snapshot, unreached: &BTreeSet<usize>, report: &mut Findings) -> Vec<(Candidate, Target)> {
+fn candidates(
+    snapshot: &Snapshot,
+    unreached: &BTreeSet<usize>,
+    report: &mut Findings,
+) -> Vec<(Candidate, Target)> {
     let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
     let mut left_out: BTreeMap<usize, (Arc<str>, usize)> = BTreeMap::new();
-    for model in snapshot.catalog.models().iter().filter(|model| !model.is_pattern()) {
+    for model in snapshot
+        .catalog
+        .models()
+        .iter()
+        .filter(|model| !model.is_pattern())
+    {
         for target in model.targets.iter().filter(|target| target.account.enabled) {
             if !seen.insert((target.account.index, target.model.clone())) {
                 continue;
             }
             if unreached.contains(&target.account.index) {
-                left_out.entry(target.account.index).or_insert_with(|| (target.account.id.clone(), 0)).1 += 1;
+                left_out
+                    .entry(target.account.index)
+                    .or_insert_with(|| (target.account.id.clone(), 0))
+                    .1 += 1;
                 continue;
             }
             if lacks_secret(&target.account) {
-                report.skip(subject(target), "ask", "the secret of its account could not be read: see configuration");
+                report.skip(
+                    subject(target),
+                    "ask",
+                    "the secret of its account could not be read: see configuration",
+                );
                 continue;
             }
             let Some(endpoint) = endpoint(target, model.kind) else {
-                report.skip(subject(target), "ask", "is not asked: only conversations and vectors are");
+                report.skip(
+                    subject(target),
+                    "ask",
+                    "is not asked: only conversations and vectors are",
+                );
                 continue;
             };
-            let Some(place) = snapshot.places.get(target.account.index) else { continue };
+            let Some(place) = snapshot.places.get(target.account.index) else {
+                continue;
+            };
             let track = place.state.asked(&target.model, endpoint);
             let candidate = Candidate::of(snapshot, model, target, track, Reach::Any);
             found.extend(candidate.map(|candidate| (candidate, target.clone())));
         }
     }
     for (id, targets) in left_out.into_values() {
-        let what = if targets == 1 { "its target is".to_owned() } else { format!("its {targets} targets are") };
-        report.skip(Subject::named("account", id), "ask", format!("{what} not asked: mend the account first"));
+        let what = if targets == 1 {
+            "its target is".to_owned()
+        } else {
+            format!("its {targets} targets are")
+        };
+        report.skip(
+            Subject::named("account", id),
+            "ask",
+            format!("{what} not asked: mend the account first"),
+        );
     }
     found
 }
 
 /// Returns the kind of endpoint at which a target is asked.
 fn endpoint(target: &Target, kind: Option<ModelKind>) -> Option<Endpoint> {
-    let serves = |kind: Endpoint| target.account.serves.iter().any(|(served, _)| *served == kind);
+    let serves = |kind: Endpoint| {
+        target
+            .account
+            .serves
+            .iter()
+            .any(|(served, _)| *served == kind)
+    };
     let vectors = Some(Endpoint::Embeddings).filter(|kind| serves(*kind));
     match made_for(kind, &target.model) {
         ModelKind::Embedding => vectors,
         ModelKind::Chat => {
-            let mut kinds = Endpoint::ALL.into_iter().filter(|kind| kind.is_conversation() && serves(*kind));
+            let mut kinds = Endpoint::ALL
+                .into_iter()
+                .filter(|kind| kind.is_conversation() && serves(*kind));
             kinds.next().or(vectors)
         }
         ModelKind::Completion
@@ -208,11 +283,22 @@ fn endpoint(target: &Target, kind: Option<ModelKind>) -> Option<Endpoint> {
 }
 
 async fn ask(asker: &Asker<'_>, target: &Target) -> TargetAnswers {
-    let mut asked = TargetAnswers { findings: Vec::new(), requests: 0, cost: Usd::ZERO, is_unpriced: false };
+    let mut asked = TargetAnswers {
+        findings: Vec::new(),
+        requests: 0,
+        cost: Usd::ZERO,
+        is_unpriced: false,
+    };
     if asker.candidate.track.endpoint == Endpoint::Embeddings {
-        let answer = asked.send(asker, &json!({ "model": "m", "input": "ping" })).await;
+        let answer = asked
+            .send(asker, &json!({ "model": "m", "input": "ping" }))
+            .await;
         asked.findings.push(match answer {
-            Ok(answer) => asked.finding(target, CheckState::Ok, format!("gives vectors{}", answer.room())),
+            Ok(answer) => asked.finding(
+                target,
+                CheckState::Ok,
+                format!("gives vectors{}", answer.room()),
+            ),
             Err(why) => failed(target, &why),
         });
         return asked;
@@ -240,12 +326,22 @@ async fn ask(asker: &Asker<'_>, target: &Target) -> TargetAnswers {
             }
             for one in together {
                 let answer = asked.send(asker, &chat(&[one])).await;
-                abilities.push((one, answer.map_err(|why| why.said).and_then(|answer| answer.lacks(one))));
+                abilities.push((
+                    one,
+                    answer
+                        .map_err(|why| why.said)
+                        .and_then(|answer| answer.lacks(one)),
+                ));
             }
         }
     }
     let answer = asked.send(asker, &chat(&[Ability::Schema])).await;
-    abilities.push((Ability::Schema, answer.map_err(|why| why.said).and_then(|answer| answer.lacks(Ability::Schema))));
+    abilities.push((
+        Ability::Schema,
+        answer
+            .map_err(|why| why.said)
+            .and_then(|answer| answer.lacks(Ability::Schema)),
+    ));
     asked.tell(target, &abilities, &room);
     asked
 }
@@ -264,15 +360,33 @@ impl TargetAnswers {
     }
 
     fn finding(&self, target: &Target, state: CheckState, seen: String) -> Finding {
-        let how_many = if self.requests == 1 { "1 request".to_owned() } else { format!("{} requests", self.requests) };
-        Finding::new(state, subject(target), "ask", format!("{seen} ({how_many})"))
+        let how_many = if self.requests == 1 {
+            "1 request".to_owned()
+        } else {
+            format!("{} requests", self.requests)
+        };
+        Finding::new(
+            state,
+            subject(target),
+            "ask",
+            format!("{seen} ({how_many})"),
+        )
     }
 
     /// Tells what a target can do, what it cannot, and what to write into the catalog.
     fn tell(&mut self, target: &Target, abilities: &[(Ability, Result<(), String>)], room: &str) {
-        let can: Vec<&str> = abilities.iter().filter(|(_, has)| has.is_ok()).map(|(one, _)| one.name()).collect();
-        let lists = if can.is_empty() { "answers".to_owned() } else { format!("answers: {}", can.join(", ")) };
-        self.findings.push(self.finding(target, CheckState::Ok, format!("{lists}{room}")));
+        let can: Vec<&str> = abilities
+            .iter()
+            .filter(|(_, has)| has.is_ok())
+            .map(|(one, _)| one.name())
+            .collect();
+        let lists = if can.is_empty() {
+            "answers".to_owned()
+        } else {
+            format!("answers: {}", can.join(", "))
+        };
+        self.findings
+            .push(self.finding(target, CheckState::Ok, format!("{lists}{room}")));
         for (one, has) in abilities {
             let proposal = one.proposal(target, has);
             let seen = match has {
@@ -282,7 +396,11 @@ impl TargetAnswers {
             };
             // What the catalog says already surprises nobody.
             let is_known = has.is_err() && one.is_denied(target);
-            let state = if is_known { CheckState::Ok } else { CheckState::Warn };
+            let state = if is_known {
+                CheckState::Ok
+            } else {
+                CheckState::Warn
+            };
             let finding = Finding::new(state, subject(target), "ask", seen);
             self.findings.push(match proposal {
                 Some(proposal) => finding.with(proposal),
@@ -301,14 +419,20 @@ fn name(target: &Target) -> String {
 }
 
 fn failed(target: &Target, why: &NoAnswer) -> Finding {
-    Finding::new(CheckState::Fail, subject(target), "ask", format!("does not answer: {}", why.said))
-        .with(why.act.clone())
+    Finding::new(
+        CheckState::Fail,
+        subject(target),
+        "ask",
+        format!("does not answer: {}", why.said),
+    )
+    .with(why.act.clone())
 }
 
 /// Returns a request for a short answer that needs these abilities.
 fn chat(abilities: &[Ability]) -> Value {
     let has = |one: Ability| abilities.contains(&one);
-    let mut messages = vec![json!({ "role": "user", "content": "Is water wet? Answer yes or no." })];
+    let mut messages =
+        vec![json!({ "role": "user", "content": "Is water wet? Answer yes or no." })];
     if has(Ability::LateSystem) {
         messages.push(json!({ "role": "system", "content": "Answer in one word." }));
         messages.push(json!({ "role": "user", "content": "Answer now." }));
@@ -323,8 +447,7 @@ fn chat(abilities: &[Ability]) -> Value {
         add("stream_options", json!({ "include_usage": true }));
     }
     if has(Ability::Tools) {
-        let parameters =
-            json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] });
+        let parameters = json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] });
         add(
             "tools",
             json!([{ "type": "function", "function": {

@@ -20,12 +20,25 @@ pub(super) struct Read {
 /// Reads the configuration, and tells its errors and warnings.
 pub(super) fn read(conf: &Path, report: &mut Findings) -> Read {
     match load::load(conf, Secrets::Resolve) {
-        Ok(Loaded { server, catalog, count: files, .. }) => {
-            let seen = format!("{}: {}, {}", shown(conf), count(files, "file"), catalog.size());
+        Ok(Loaded {
+            server,
+            catalog,
+            count: files,
+            ..
+        }) => {
+            let seen = format!(
+                "{}: {}, {}",
+                shown(conf),
+                count(files, "file"),
+                catalog.size()
+            );
             report.ok(subject(), "files", seen);
             warn(&catalog.warnings, report);
             demo_key(&server, &catalog, report);
-            Read { server: Some(server), catalog: Some(catalog) }
+            Read {
+                server: Some(server),
+                catalog: Some(catalog),
+            }
         }
         Err(Problems(errors, warnings)) => {
             for error in &errors {
@@ -45,16 +58,33 @@ fn subject() -> Subject {
 /// Tells warnings, except the one about the admin listener: the exposure of the listeners is a
 /// check of its own.
 fn warn(warnings: &[Problem], report: &mut Findings) {
-    for warning in warnings.iter().filter(|warning| warning.path != "admin.address") {
-        report.add(Finding::new(CheckState::Warn, subject(), "files", warning.to_string()));
+    for warning in warnings
+        .iter()
+        .filter(|warning| warning.path != "admin.address")
+    {
+        report.add(Finding::new(
+            CheckState::Warn,
+            subject(),
+            "files",
+            warning.to_string(),
+        ));
     }
 }
 
 fn demo_key(server: &Server, catalog: &Catalog, report: &mut Findings) {
     let listeners: Vec<SocketAddr> = server.listen.iter().map(|listen| listen.address).collect();
     match published_key_problem(catalog, &listeners) {
-        Some(problem) => report.add(Finding::new(CheckState::Fail, subject(), "demo key", problem)),
-        None => report.ok(subject(), "demo key", "the published demo key opens nothing to strangers"),
+        Some(problem) => report.add(Finding::new(
+            CheckState::Fail,
+            subject(),
+            "demo key",
+            problem,
+        )),
+        None => report.ok(
+            subject(),
+            "demo key",
+            "the published demo key opens nothing to strangers",
+        ),
     }
 }
 
@@ -67,7 +97,11 @@ fn rest(conf: &Path, report: &mut Findings) -> Read {
         report.skip(subject(), "server.yaml", why);
     }
     if catalog.is_none() {
-        report.skip(subject(), "catalog", "the catalog cannot be read: no account is checked");
+        report.skip(
+            subject(),
+            "catalog",
+            "the catalog cannot be read: no account is checked",
+        );
     }
     Read { server, catalog }
 }

@@ -18,10 +18,10 @@ const ROOM: u64 = 16 << 20;
 /// tenth is enough.
 const LITTLE: u64 = 1 << 30;
 /// What to do where no ledger can be.
-const OTHERWISE: &str =
-    "put a folder there, or set `ledger.path` in server.yaml: until then use is counted in memory only";
+const OTHERWISE: &str = "put a folder there, or set `ledger.path` in server.yaml: until then use is counted in memory only";
 /// What to do about a file that this user may not use.
-const RIGHT: &str = "give the user that runs the gateway the right to read and write it, and the folders above it";
+const RIGHT: &str =
+    "give the user that runs the gateway the right to read and write it, and the folders above it";
 /// The bytes that are written at once.
 const PIECE: usize = 256 << 10;
 
@@ -72,7 +72,10 @@ fn file(path: &Path) -> Finding {
     let (fail, shown) = (|seen| finding(CheckState::Fail, seen), path.display());
     match fs::metadata(path) {
         Err(why) if why.kind() == ErrorKind::NotFound => {
-            return finding(CheckState::Ok, format!("{shown} is not there yet: `serve` makes it"));
+            return finding(
+                CheckState::Ok,
+                format!("{shown} is not there yet: `serve` makes it"),
+            );
         }
         Err(why) => return fail(format!("{shown} cannot be read: {why}")).with(RIGHT),
         Ok(there) if !there.is_file() => {
@@ -96,13 +99,20 @@ fn file(path: &Path) -> Finding {
 /// Returns the finding for a disk that took what was written. The free space is not known of every
 /// disk.
 fn roomy(written: u64, room: Option<(u64, u64)>, folder: &Path) -> Finding {
-    let free_too = room.map(|(free, _)| format!("; {} are free", size(free))).unwrap_or_default();
-    let seen = format!("{} could be written in {}{free_too}", size(written), folder.display());
+    let free_too = room
+        .map(|(free, _)| format!("; {} are free", size(free)))
+        .unwrap_or_default();
+    let seen = format!(
+        "{} could be written in {}{free_too}",
+        size(written),
+        folder.display()
+    );
     let finding = |state| Finding::new(state, Subject::of("ledger"), "disk", seen.as_str());
     if room.is_none_or(|(free, all)| free >= LITTLE.min(all / 10)) {
         return finding(CheckState::Ok);
     }
-    finding(CheckState::Warn).with("free some space on the disk, or set `ledger.path` in server.yaml")
+    finding(CheckState::Warn)
+        .with("free some space on the disk, or set `ledger.path` in server.yaml")
 }
 
 /// Returns the free bytes of a folder's disk, and all its bytes. Some file systems do not know
@@ -117,13 +127,22 @@ fn room(folder: &Path) -> Option<(u64, u64)> {
 /// in its place, such as a link to nothing, no folder can be made there.
 fn folder_of(path: &Path) -> Result<PathBuf, String> {
     // The folder of a bare name is the empty path.
-    let above = path.ancestors().skip(1).map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+    let above = path.ancestors().skip(1).map(|above| {
+        if above.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            above
+        }
+    });
     for above in above {
         match fs::metadata(above) {
             Ok(there) if there.is_dir() => return Ok(above.to_owned()),
             Ok(_) => return Err(format!("{} is no folder", above.display())),
             Err(_) if fs::symlink_metadata(above).is_ok_and(|there| there.is_symlink()) => {
-                return Err(format!("{} is a link to nothing that can be reached", above.display()));
+                return Err(format!(
+                    "{} is a link to nothing that can be reached",
+                    above.display()
+                ));
             }
             // It is not there, or what is above it is no folder, which is seen next.
             Err(why) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&why.kind()) => {}
@@ -136,7 +155,11 @@ fn folder_of(path: &Path) -> Result<PathBuf, String> {
 /// Makes a file without a name, which is gone however the process ends.
 pub(super) fn nameless(folder: &Path) -> io::Result<File> {
     let name = folder.join(format!(".portcullis-doctor-{:016x}", fastrand::u64(..)));
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&name)?;
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&name)?;
     fs::remove_file(&name)?;
     Ok(file)
 }
@@ -170,13 +193,30 @@ mod tests {
             let one = serde_json::to_value(&report.all()[0]).expect("JSON");
             (one["state"].clone(), one["seen"].clone())
         };
-        let says = |state: &str, more: &str| (state.into(), format!("16 MiB could be written in data{more}").into());
+        let says = |state: &str, more: &str| {
+            (
+                state.into(),
+                format!("16 MiB could be written in data{more}").into(),
+            )
+        };
         assert_eq!(told(None), says("ok", ""));
-        assert_eq!(told(Some((1 << 30, 1 << 40))), says("ok", "; 1 GiB are free"));
-        assert_eq!(told(Some((700 << 20, 1 << 40))), says("warn", "; 700 MiB are free"));
+        assert_eq!(
+            told(Some((1 << 30, 1 << 40))),
+            says("ok", "; 1 GiB are free")
+        );
+        assert_eq!(
+            told(Some((700 << 20, 1 << 40))),
+            says("warn", "; 700 MiB are free")
+        );
         // A small disk of its own.
-        assert_eq!(told(Some((200 << 20, 1 << 30))), says("ok", "; 200 MiB are free"));
-        assert_eq!(told(Some((90 << 20, 1 << 30))), says("warn", "; 90 MiB are free"));
+        assert_eq!(
+            told(Some((200 << 20, 1 << 30))),
+            says("ok", "; 200 MiB are free")
+        );
+        assert_eq!(
+            told(Some((90 << 20, 1 << 30))),
+            says("warn", "; 90 MiB are free")
+        );
         assert!(room(Path::new("/")).is_some_and(|(free, all)| free > 0 && all > free));
     }
 }

@@ -45,21 +45,37 @@ const LONG: Duration = Duration::from_secs(30 * 86_400);
 
 /// Looks at all listeners.
 pub(super) fn look(conf: &Path, server: &Server, report: &mut Findings) {
-    let addresses = server.listen.iter().map(|listen| listen.address).chain([server.admin.address]);
+    let addresses = server
+        .listen
+        .iter()
+        .map(|listen| listen.address)
+        .chain([server.admin.address]);
     let addresses: Vec<SocketAddr> = addresses.collect();
-    let bound: Vec<_> = addresses.iter().map(|address| (*address, bind(*address))).collect();
+    let bound: Vec<_> = addresses
+        .iter()
+        .map(|address| (*address, bind(*address)))
+        .collect();
     let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::AddrInUse;
-    let holder = bound.iter().any(|(_, bound)| bound.as_ref().is_err_and(is_taken)).then(|| holder(conf, server));
+    let holder = bound
+        .iter()
+        .any(|(_, bound)| bound.as_ref().is_err_and(is_taken))
+        .then(|| holder(conf, server));
     for (nth, (address, bound)) in bound.into_iter().enumerate() {
         let subject = Subject::named("listener", address);
-        let twice = addresses.iter().take(nth).find(|other| is_in(address, **other) || is_in(**other, address));
+        let twice = addresses
+            .iter()
+            .take(nth)
+            .find(|other| is_in(address, **other) || is_in(**other, address));
         report.add(match (bound, &holder) {
             (Ok(()), _) if let Some(other) = twice => {
                 let seen = format!("is free, but the gateway cannot listen on it beside {other}");
-                Finding::new(CheckState::Fail, subject, "address", seen).with("give one of the two another port")
+                Finding::new(CheckState::Fail, subject, "address", seen)
+                    .with("give one of the two another port")
             }
             (Ok(()), _) => Finding::new(CheckState::Ok, subject, "address", "is free"),
-            (Err(why), Some(holder)) if is_taken(&why) => taken(subject, holder, nth == server.listen.len()),
+            (Err(why), Some(holder)) if is_taken(&why) => {
+                taken(subject, holder, nth == server.listen.len())
+            }
             (Err(why), _) => {
                 let seen = format!("cannot be listened on: {why}");
                 Finding::new(CheckState::Fail, subject, "address", seen).with(advice(&why))
@@ -93,7 +109,9 @@ enum Holder {
 fn holder(conf: &Path, server: &Server) -> Holder {
     match serves(conf, server) {
         Ok(()) => match of_gateway(server) {
-            Ok(told) if told.get(LISTEN) == inventory::server(server).get(LISTEN) => Holder::Gateway,
+            Ok(told) if told.get(LISTEN) == inventory::server(server).get(LISTEN) => {
+                Holder::Gateway
+            }
             Ok(_) => Holder::Edited,
             Err(why) => Holder::Untold(why),
         },
@@ -106,10 +124,16 @@ fn holder(conf: &Path, server: &Server) -> Holder {
 /// Returns the marks of the sections of `server.yaml` with which the gateway was started.
 fn of_gateway(server: &Server) -> Result<BTreeMap<String, String>, String> {
     let address = reachable(server.admin.address);
-    let page = get(address, (&address.to_string(), "/catalog"), key(Some(&server.admin)).as_ref(), NEAR);
+    let page = get(
+        address,
+        (&address.to_string(), "/catalog"),
+        key(Some(&server.admin)).as_ref(),
+        NEAR,
+    );
     let page = page.map_err(|why| format!("its /catalog does not come: {why}"))?;
     let page = page.map_err(|instead| format!("its /catalog {instead}"))?;
-    let Marked { server } = serde_json::from_slice(&page).map_err(|_| "its /catalog does not tell it".to_owned())?;
+    let Marked { server } =
+        serde_json::from_slice(&page).map_err(|_| "its /catalog does not tell it".to_owned())?;
     Ok(server)
 }
 
@@ -121,21 +145,31 @@ fn taken(subject: Subject, holder: &Holder, is_admin: bool) -> Finding {
     let runs = || "is in use, and a gateway runs on this folder".to_owned();
     match holder {
         // It has answered there.
-        Holder::Gateway | Holder::Edited | Holder::Untold(_) if is_admin => finding(CheckState::Ok, runs()),
+        Holder::Gateway | Holder::Edited | Holder::Untold(_) if is_admin => {
+            finding(CheckState::Ok, runs())
+        }
         Holder::Gateway => finding(CheckState::Ok, runs()),
         Holder::Edited => {
             let seen = "is in use. A gateway runs on this folder, but it was started with another `listen`: it is not known whether it has \
                         this address";
             finding(CheckState::Warn, seen.to_owned()).with(LOOK)
         }
-        Holder::Untold(why) => {
-            finding(CheckState::Skip, format!("{}; it is not known whether it has this address: {why}", runs()))
-        }
-        Holder::Other(what) => {
-            finding(CheckState::Fail, format!("is in use, and no gateway on this folder was found: {what}")).with(OTHER)
-        }
+        Holder::Untold(why) => finding(
+            CheckState::Skip,
+            format!(
+                "{}; it is not known whether it has this address: {why}",
+                runs()
+            ),
+        ),
+        Holder::Other(what) => finding(
+            CheckState::Fail,
+            format!("is in use, and no gateway on this folder was found: {what}"),
+        )
+        .with(OTHER),
         Holder::Unknown(what) => {
-            let seen = format!("is in use, and it is not known whether by the gateway on this folder: {what}");
+            let seen = format!(
+                "is in use, and it is not known whether by the gateway on this folder: {what}"
+            );
             finding(CheckState::Warn, seen).with(
                     "set PORTCULLIS_ADMIN_KEY if the admin listener wants a key, and run this again; or find out which program has \
                      the address (`ss -ltnp`)",
@@ -154,7 +188,11 @@ fn is_in(address: SocketAddr, all: SocketAddr) -> bool {
 /// Finds out whether an address could be listened on. Nothing listens meanwhile, so that a gateway
 /// that starts just now is not in the way of this, nor this in its way.
 fn bind(address: SocketAddr) -> io::Result<()> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
     socket.set_reuseaddr(true)?;
     socket.bind(address)
 }
@@ -181,13 +219,18 @@ fn certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
     let terms = match read {
         Ok(terms) => terms,
         Err(why) => {
-            report.add(finding(CheckState::Fail, why).with("write a certificate and its own key into `listen[].tls`"));
+            report.add(
+                finding(CheckState::Fail, why)
+                    .with("write a certificate and its own key into `listen[].tls`"),
+            );
             return;
         }
     };
     let Some(term) = terms.first() else {
-        report
-            .add(finding(CheckState::Fail, "cannot be read".to_owned()).with("write another one into `listen[].tls`"));
+        report.add(
+            finding(CheckState::Fail, "cannot be read".to_owned())
+                .with("write another one into `listen[].tls`"),
+        );
         return;
     };
     let (state, lasts) = lasts(&terms, SystemTime::now());
@@ -207,11 +250,15 @@ pub(super) fn lasts(chain: &[Term], now: SystemTime) -> (CheckState, String) {
         return (CheckState::Ok, "whose end is not known".to_owned());
     };
     let (state, text) = lasts_alone(own, now);
-    let first = authorities.iter().min_by_key(|term| term.ends).filter(|term| term.ends < own.ends);
+    let first = authorities
+        .iter()
+        .min_by_key(|term| term.ends)
+        .filter(|term| term.ends < own.ends);
     match first.map(|term| lasts_alone(term, now)) {
-        Some((CheckState::Warn | CheckState::Fail, ends)) if state != CheckState::Fail => {
-            (CheckState::Warn, format!("{text}; with an authority {ends}"))
-        }
+        Some((CheckState::Warn | CheckState::Fail, ends)) if state != CheckState::Fail => (
+            CheckState::Warn,
+            format!("{text}; with an authority {ends}"),
+        ),
         Some(_) | None => (state, text),
     }
 }
@@ -219,22 +266,44 @@ pub(super) fn lasts(chain: &[Term], now: SystemTime) -> (CheckState, String) {
 fn lasts_alone(term: &Term, now: SystemTime) -> (CheckState, String) {
     let ends = rfc3339(term.ends);
     let lifetime = term.ends.duration_since(term.begins).unwrap_or_default();
-    let (replace, now_or_never) =
-        (REPLACE.min(lifetime / 3), if lifetime > LONG { REPLACE_NOW } else { Duration::ZERO });
+    let (replace, now_or_never) = (
+        REPLACE.min(lifetime / 3),
+        if lifetime > LONG {
+            REPLACE_NOW
+        } else {
+            Duration::ZERO
+        },
+    );
     match term.ends.duration_since(now) {
-        _ if term.begins > now => (CheckState::Fail, format!("which is valid only from {} on", rfc3339(term.begins))),
+        _ if term.begins > now => (
+            CheckState::Fail,
+            format!("which is valid only from {} on", rfc3339(term.begins)),
+        ),
         Err(_) => (CheckState::Fail, format!("which expired at {ends}")),
-        Ok(left) if left < now_or_never => (CheckState::Fail, format!("which expires in {}, at {ends}", span(left))),
-        Ok(left) if left < replace => (CheckState::Warn, format!("which expires in {}, at {ends}", span(left))),
+        Ok(left) if left < now_or_never => (
+            CheckState::Fail,
+            format!("which expires in {}, at {ends}", span(left)),
+        ),
+        Ok(left) if left < replace => (
+            CheckState::Warn,
+            format!("which expires in {}, at {ends}", span(left)),
+        ),
         Ok(left) => (CheckState::Ok, format!("which expires in {}", span(left))),
     }
 }
 
 fn exposure(server: &Server, report: &mut Findings) {
-    let (admin, subject) = (&server.admin, Subject::named("listener", server.admin.address));
+    let (admin, subject) = (
+        &server.admin,
+        Subject::named("listener", server.admin.address),
+    );
     let is_near = admin.address.ip().to_canonical().is_loopback();
     match (is_near, admin.key.is_some()) {
-        (true, _) => report.ok(subject, "exposure", "the admin listener is reached from this machine only"),
+        (true, _) => report.ok(
+            subject,
+            "exposure",
+            "the admin listener is reached from this machine only",
+        ),
         (false, true) => report.ok(subject, "exposure", "the admin listener asks for its key"),
         (false, false) => {
             let seen = "the admin listener is not on a loopback address, and asks for no key";
@@ -253,14 +322,25 @@ mod tests {
 
     /// A certificate that has lived and will live for these seconds.
     fn term(lived: u64, left: u64, now: SystemTime) -> Term {
-        let (begins, ends) = (now - Duration::from_secs(lived), now + Duration::from_secs(left));
-        Term { begins, ends, names: Vec::new() }
+        let (begins, ends) = (
+            now - Duration::from_secs(lived),
+            now + Duration::from_secs(left),
+        );
+        Term {
+            begins,
+            ends,
+            names: Vec::new(),
+        }
     }
 
     #[test]
     fn an_address_is_in_that_of_all_addresses() {
         let check = |address: &str, all: &str, expected| {
-            assert_eq!(is_in(address.parse().unwrap(), all.parse().unwrap()), expected, "{address} {all}");
+            assert_eq!(
+                is_in(address.parse().unwrap(), all.parse().unwrap()),
+                expected,
+                "{address} {all}"
+            );
         };
         check("127.0.0.1:80", "0.0.0.0:80", true);
         check("[::1]:80", "[::]:80", true);
@@ -277,7 +357,10 @@ mod tests {
     fn a_certificate_that_lives_for_a_short_time_is_judged_by_its_lifetime() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000);
         let check = |chain: &[(u64, u64)], expected| {
-            let terms: Vec<Term> = chain.iter().map(|(lived, left)| term(*lived, *left, now)).collect();
+            let terms: Vec<Term> = chain
+                .iter()
+                .map(|(lived, left)| term(*lived, *left, now))
+                .collect();
             assert_eq!(lasts(&terms, now).0, expected, "{chain:?}");
         };
         let hour = 3_600;
@@ -290,12 +373,30 @@ mod tests {
         check(&[(80 * DAY, 10 * DAY)], CheckState::Warn);
         check(&[(88 * DAY, 2 * DAY)], CheckState::Fail);
         // The chain ends with the authority that ends first.
-        check(&[(10 * DAY, 80 * DAY), (1_000 * DAY, 500 * DAY)], CheckState::Ok);
-        check(&[(10 * DAY, 80 * DAY), (1_000 * DAY, 2 * DAY)], CheckState::Warn);
+        check(
+            &[(10 * DAY, 80 * DAY), (1_000 * DAY, 500 * DAY)],
+            CheckState::Ok,
+        );
+        check(
+            &[(10 * DAY, 80 * DAY), (1_000 * DAY, 2 * DAY)],
+            CheckState::Warn,
+        );
         check(&[(88 * DAY, 2 * DAY), (1_000 * DAY, DAY)], CheckState::Fail);
-        assert_eq!(lasts(&[term(0, 0, now)], now + Duration::from_secs(1)).0, CheckState::Fail);
-        assert_eq!(lasts(&[term(0, DAY, now)], now - Duration::from_secs(1)).0, CheckState::Fail);
-        let (_, text) = lasts(&[term(10 * DAY, 80 * DAY, now), term(1_000 * DAY, 2 * DAY, now)], now);
+        assert_eq!(
+            lasts(&[term(0, 0, now)], now + Duration::from_secs(1)).0,
+            CheckState::Fail
+        );
+        assert_eq!(
+            lasts(&[term(0, DAY, now)], now - Duration::from_secs(1)).0,
+            CheckState::Fail
+        );
+        let (_, text) = lasts(
+            &[
+                term(10 * DAY, 80 * DAY, now),
+                term(1_000 * DAY, 2 * DAY, now),
+            ],
+            now,
+        );
         assert_eq!(
             text,
             "which expires in 80 days; with an authority which expires in 2 days, at 2033-05-20T03:33:20.000Z"

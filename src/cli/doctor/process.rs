@@ -23,7 +23,14 @@ const UNLIMITED: u64 = 1 << 40;
 const FEW_CALLERS: usize = 200;
 /// The environment variables that name a proxy for other programs. Those that can be read here come
 /// first.
-const PROXIES: [&str; 6] = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
+const PROXIES: [&str; 6] = [
+    "HTTPS_PROXY",
+    "https_proxy",
+    "HTTP_PROXY",
+    "http_proxy",
+    "ALL_PROXY",
+    "all_proxy",
+];
 /// The time that the gateway may take to end after its drain.
 const END: Duration = Duration::from_secs(8);
 /// The time after which Kubernetes ends a pod by force, if nothing else is written.
@@ -33,7 +40,9 @@ const USUAL_IN_KUBERNETES: Duration = Duration::from_secs(30);
 pub(super) fn look(server: &Server, catalog: Option<&Catalog>, report: &mut Findings) {
     let limits = &server.limits;
     report.add(open_files(descriptors::hard_limit(), limits));
-    let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| number(&text, "MemTotal:"));
+    let of_machine = fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| number(&text, "MemTotal:"));
     let memory = MemoryBounds {
         of_cgroup: of_cgroup(Path::new("/sys/fs/cgroup"), &read("cgroup")),
         of_machine: of_machine.map(|kib| kib << 10),
@@ -55,8 +64,9 @@ fn stop(drain: &Drain) -> Finding {
         return Finding::new(CheckState::Ok, subject(), "stop", seen);
     }
     let usual = span(USUAL_IN_KUBERNETES);
-    let seen =
-        format!("{seen}, and Kubernetes waits for {usual} unless the pod says more, which is not seen from here");
+    let seen = format!(
+        "{seen}, and Kubernetes waits for {usual} unless the pod says more, which is not seen from here"
+    );
     Finding::new(CheckState::Skip, subject(), "stop", seen).with(format!(
         "does `terminationGracePeriodSeconds` of the pod say more than {}? Else requests are cut off, and rows of the ledger are lost",
         longest.as_secs()
@@ -70,14 +80,23 @@ fn proxy(server: &Server, catalog: Option<&Catalog>) -> Finding {
         return ok("the proxies of the environment are used, as `upstream_proxy` says");
     }
     let is_set = |name: &&str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    let Some(name) = PROXIES.into_iter().find(is_set) else { return ok("no variable names a proxy") };
+    let Some(name) = PROXIES.into_iter().find(is_set) else {
+        return ok("no variable names a proxy");
+    };
     let proxies = assumed_proxies(is_set(&"ALL_PROXY") || is_set(&"all_proxy"));
-    let mut accounts = catalog.map(|catalog| catalog.accounts().iter()).into_iter().flatten();
+    let mut accounts = catalog
+        .map(|catalog| catalog.accounts().iter())
+        .into_iter()
+        .flatten();
     let is_meant = |account: &Arc<Account>| {
-        account.enabled && account.network.proxy.own().is_none() && account.proxy(&proxies).is_some()
+        account.enabled
+            && account.network.proxy.own().is_none()
+            && account.proxy(&proxies).is_some()
     };
     if catalog.is_some() && !accounts.any(is_meant) {
-        return ok(&format!("{name} is set, and no account would be reached through it"));
+        return ok(&format!(
+            "{name} is set, and no account would be reached through it"
+        ));
     }
     let finding = |seen: String| Finding::new(CheckState::Warn, subject(), "proxy", seen);
     if name.eq_ignore_ascii_case("ALL_PROXY") {
@@ -99,7 +118,9 @@ fn assumed_proxies(is_all: bool) -> Proxies {
         let is_proxy = !name.eq_ignore_ascii_case("NO_PROXY") && (is_all || !value.is_empty());
         Ok(if is_proxy { ASSUMED.to_owned() } else { value })
     };
-    Proxies::of_environment(variable).map(|(proxies, _)| proxies).unwrap_or_default()
+    Proxies::of_environment(variable)
+        .map(|(proxies, _)| proxies)
+        .unwrap_or_default()
 }
 
 fn subject() -> Subject {
@@ -120,7 +141,11 @@ fn number(text: &str, name: &str) -> Option<u64> {
 /// connections as go with it.
 fn open_files(most: u64, limits: &Bounds) -> Finding {
     let (callers, wanted) = (limits.connections_within(most), limits.connections);
-    let files = if most >= UNLIMITED { "any number of".to_owned() } else { most.to_string() };
+    let files = if most >= UNLIMITED {
+        "any number of".to_owned()
+    } else {
+        most.to_string()
+    };
     let seen = format!(
         "a gateway started from here may have {files} files open: so callers have up to {callers} connections at once"
     );
@@ -130,12 +155,20 @@ fn open_files(most: u64, limits: &Bounds) -> Finding {
         _ if callers < wanted.min(FEW_CALLERS) => CheckState::Warn,
         _ => CheckState::Ok,
     };
-    let seen = if callers < wanted { format!("{seen}, and not the {wanted} of `limits.connections`") } else { seen };
+    let seen = if callers < wanted {
+        format!("{seen}, and not the {wanted} of `limits.connections`")
+    } else {
+        seen
+    };
     let finding = Finding::new(state, subject(), "open files", seen);
     match state {
         CheckState::Ok | CheckState::Skip => finding,
-        CheckState::Warn => finding.with(format!("further connections are closed at once. {REMEDY}")),
-        CheckState::Fail => finding.with(format!("the gateway itself needs most of them. {REMEDY}")),
+        CheckState::Warn => {
+            finding.with(format!("further connections are closed at once. {REMEDY}"))
+        }
+        CheckState::Fail => {
+            finding.with(format!("the gateway itself needs most of them. {REMEDY}"))
+        }
     }
 }
 
@@ -149,12 +182,18 @@ struct MemoryBounds {
 impl MemoryBounds {
     /// Judges the memory for the bodies of requests, which should be a third of all at most.
     fn judge(&self, buffered: u64) -> Option<Finding> {
-        let cgroup = self.of_cgroup.filter(|limit| self.of_machine.is_none_or(|machine| *limit < machine));
+        let cgroup = self
+            .of_cgroup
+            .filter(|limit| self.of_machine.is_none_or(|machine| *limit < machine));
         let (most, whose) = match cgroup {
             Some(limit) => (limit, "its control group allows"),
             None => (self.of_machine?, "this machine has"),
         };
-        let seen = format!("`limits.buffered_total` is {}, and {whose} {}", size(buffered), size(most));
+        let seen = format!(
+            "`limits.buffered_total` is {}, and {whose} {}",
+            size(buffered),
+            size(most)
+        );
         let state = match () {
             () if buffered >= most => CheckState::Fail,
             () if buffered > most / 2 => CheckState::Warn,
@@ -192,7 +231,11 @@ fn of_cgroup(root: &Path, own: &str) -> Option<u64> {
         std::iter::from_fn(move || {
             let here = group.take().filter(|here| here.starts_with(&tree))?;
             group = here.parent().map(Path::to_owned);
-            Some(fs::read_to_string(here.join(file)).ok().and_then(|text| text.trim().parse::<u64>().ok()))
+            Some(
+                fs::read_to_string(here.join(file))
+                    .ok()
+                    .and_then(|text| text.trim().parse::<u64>().ok()),
+            )
         })
     });
     // Version 1 writes "no limit" as a number near 2⁶³.
@@ -216,7 +259,10 @@ mod tests {
         file("memory/memory.limit_in_bytes", "9223372036854771712\n");
         assert_eq!(of_cgroup(&root, "0::/a/b\n"), Some(1000));
         assert_eq!(of_cgroup(&root, "0::/\n"), None);
-        assert_eq!(of_cgroup(&root, "4:cpu,memory:/c\n1:name=systemd:/x\n"), Some(500));
+        assert_eq!(
+            of_cgroup(&root, "4:cpu,memory:/c\n1:name=systemd:/x\n"),
+            Some(500)
+        );
         assert_eq!(of_cgroup(&root, "4:memory:/elsewhere\n"), None);
         assert_eq!(of_cgroup(&root, ""), None);
         fs::remove_dir_all(&root).unwrap();
@@ -224,25 +270,59 @@ mod tests {
 
     fn state(memory: MemoryBounds, buffered: u64) -> String {
         let finding = memory.judge(buffered).unwrap();
-        serde_json::to_value(&finding).unwrap().get("state").unwrap().as_str().unwrap().to_owned()
+        serde_json::to_value(&finding)
+            .unwrap()
+            .get("state")
+            .unwrap()
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     #[test]
     fn the_memory_of_a_container_counts_before_that_of_the_machine() {
         const GIB: u64 = 1 << 30;
-        let container = || MemoryBounds { of_cgroup: Some(GIB), of_machine: Some(64 * GIB) };
+        let container = || MemoryBounds {
+            of_cgroup: Some(GIB),
+            of_machine: Some(64 * GIB),
+        };
         assert_eq!(state(container(), GIB), "fail");
         let finding = serde_json::to_value(container().judge(GIB).unwrap()).unwrap();
-        assert!(finding["do"].as_str().unwrap().contains("to a third, 341MiB, or"), "as the file takes it: {finding}");
+        assert!(
+            finding["do"]
+                .as_str()
+                .unwrap()
+                .contains("to a third, 341MiB, or"),
+            "as the file takes it: {finding}"
+        );
         assert_eq!(state(container(), GIB * 2 / 3), "warn");
         assert_eq!(state(container(), GIB / 3), "ok");
-        assert_eq!(state(MemoryBounds { of_cgroup: Some(128 * GIB), of_machine: Some(2 * GIB) }, 3 * GIB), "fail");
-        assert!(MemoryBounds { of_cgroup: None, of_machine: None }.judge(1).is_none());
+        assert_eq!(
+            state(
+                MemoryBounds {
+                    of_cgroup: Some(128 * GIB),
+                    of_machine: Some(2 * GIB)
+                },
+                3 * GIB
+            ),
+            "fail"
+        );
+        assert!(
+            MemoryBounds {
+                of_cgroup: None,
+                of_machine: None
+            }
+            .judge(1)
+            .is_none()
+        );
     }
 
     #[test]
     fn numbers_of_proc() {
-        assert_eq!(number("MemFree: 1 kB\nMemTotal:       16 kB\n", "MemTotal:"), Some(16));
+        assert_eq!(
+            number("MemFree: 1 kB\nMemTotal:       16 kB\n", "MemTotal:"),
+            Some(16)
+        );
         assert_eq!(number("x", "MemTotal:"), None);
     }
 }

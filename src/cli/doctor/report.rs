@@ -51,12 +51,18 @@ pub(super) struct Subject {
 impl Subject {
     /// Names a part of the process, of which there is one.
     pub(super) fn of(kind: &'static str) -> Subject {
-        Subject { kind: kind.into(), name: kind.to_owned() }
+        Subject {
+            kind: kind.into(),
+            name: kind.to_owned(),
+        }
     }
 
     /// Names one of several things.
     pub(super) fn named(kind: impl Into<Cow<'static, str>>, name: impl ToString) -> Subject {
-        Subject { kind: plain_name(kind.into()), name: plain(&name.to_string()) }
+        Subject {
+            kind: plain_name(kind.into()),
+            name: plain(&name.to_string()),
+        }
     }
 }
 
@@ -79,7 +85,13 @@ impl Finding {
         check: impl Into<Cow<'static, str>>,
         seen: impl Into<String>,
     ) -> Finding {
-        Finding { state, subject, check: plain_name(check.into()), seen: plain(&seen.into()), remedy: None }
+        Finding {
+            state,
+            subject,
+            check: plain_name(check.into()),
+            seen: plain(&seen.into()),
+            remedy: None,
+        }
     }
 
     /// Returns whether the check failed.
@@ -89,12 +101,25 @@ impl Finding {
 
     /// Adds what to do.
     pub(super) fn with(self, remedy: impl Into<String>) -> Finding {
-        Finding { remedy: Some(plain(&remedy.into())), ..self }
+        Finding {
+            remedy: Some(plain(&remedy.into())),
+            ..self
+        }
     }
 
     fn text(&self) -> String {
-        let Finding { state, subject, check, seen, remedy } = self;
-        let head = format!("{:<4}  {:<SUBJECT$}  {check:<CHECK$}  ", state.name(), subject.name);
+        let Finding {
+            state,
+            subject,
+            check,
+            seen,
+            remedy,
+        } = self;
+        let head = format!(
+            "{:<4}  {:<SUBJECT$}  {check:<CHECK$}  ",
+            state.name(),
+            subject.name
+        );
         let indent = 4 + 2 + SUBJECT + 2 + CHECK + 2;
         let mut text = wrapped(&head, indent, seen);
         if let Some(remedy) = remedy {
@@ -116,8 +141,10 @@ fn plain_name(name: Cow<'static, str>) -> Cow<'static, str> {
 /// direction of what follows: a server may have written a part of it.
 fn plain(text: &str) -> String {
     let text: String = text.chars().filter(|c| !is_unseen(*c)).collect();
-    let words: Vec<&str> =
-        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
+    let words: Vec<&str> = text
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|w| !w.is_empty())
+        .collect();
     let line = words.join(" ");
     match line.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
@@ -169,7 +196,11 @@ struct Whole<'r> {
 impl Findings {
     /// Begins a report.
     pub(super) fn new(json: bool) -> Findings {
-        Findings { json, findings: Vec::new(), is_read: true }
+        Findings {
+            json,
+            findings: Vec::new(),
+            is_read: true,
+        }
     }
 
     /// Adds a finding, and writes its line.
@@ -197,15 +228,29 @@ impl Findings {
     }
 
     fn count(&self, state: CheckState) -> usize {
-        self.findings.iter().filter(|finding| finding.state == state).count()
+        self.findings
+            .iter()
+            .filter(|finding| finding.state == state)
+            .count()
     }
 
     /// Writes the end of the report, and returns the exit code.
     pub(super) fn end(mut self) -> ExitCode {
-        let [ok, warn, fail, skip] =
-            [CheckState::Ok, CheckState::Warn, CheckState::Fail, CheckState::Skip].map(|state| self.count(state));
+        let [ok, warn, fail, skip] = [
+            CheckState::Ok,
+            CheckState::Warn,
+            CheckState::Fail,
+            CheckState::Skip,
+        ]
+        .map(|state| self.count(state));
         let text = if self.json {
-            let whole = Whole { ok, warn, fail, skip, checks: &self.findings };
+            let whole = Whole {
+                ok,
+                warn,
+                fail,
+                skip,
+                checks: &self.findings,
+            };
             // Strings always serialise.
             serde_json::to_string_pretty(&whole).unwrap_or_default() + "\n"
         } else {
@@ -231,26 +276,53 @@ mod tests {
     fn a_line_says_what_was_seen_and_below_it_what_to_do() {
         let subject = || Subject::named("account", "openai");
         let finding = Finding::new(CheckState::Ok, subject(), "name", "a\u{1b}[31m\nb");
-        assert_eq!(finding.text(), "ok    openai           name           a [31m b\n");
-        let said =
-            Finding::new(CheckState::Ok, Subject::named("k\u{1b}[1m".to_owned(), "n"), "r\u{1b}[1m".to_owned(), "");
+        assert_eq!(
+            finding.text(),
+            "ok    openai           name           a [31m b\n"
+        );
+        let said = Finding::new(
+            CheckState::Ok,
+            Subject::named("k\u{1b}[1m".to_owned(), "n"),
+            "r\u{1b}[1m".to_owned(),
+            "",
+        );
         assert_eq!((&*said.subject.kind, &*said.check), ("k [1m", "r [1m"));
         let turned = "a\u{202e}b\u{2066}c\u{200f}d\u{61c}e\u{2069}";
-        let finding = Finding::new(CheckState::Ok, Subject::named("model", turned), "ask", turned).with(turned);
+        let finding = Finding::new(
+            CheckState::Ok,
+            Subject::named("model", turned),
+            "ask",
+            turned,
+        )
+        .with(turned);
         assert_eq!(
-            (&*finding.subject.name, &*finding.seen, finding.remedy.as_deref()),
+            (
+                &*finding.subject.name,
+                &*finding.seen,
+                finding.remedy.as_deref()
+            ),
             ("abcde", "abcde", Some("abcde"))
         );
         let long = "word ".repeat(30);
         let finding = Finding::new(CheckState::Fail, subject(), "tls", long).with("do it");
         let text = finding.text();
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines.iter().all(|line| line.chars().count() <= WIDTH), "{text}");
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= WIDTH),
+            "{text}"
+        );
         assert_eq!(lines.len(), 4, "{text}");
-        assert!(lines.first().is_some_and(|line| line.starts_with("fail  openai           tls            word")));
+        assert!(
+            lines
+                .first()
+                .is_some_and(|line| line.starts_with("fail  openai           tls            word"))
+        );
         assert_eq!(lines.last(), Some(&format!("{:38}-> do it", "").as_str()));
         assert_eq!(
-            Finding::new(CheckState::Ok, subject(), "name", "é".repeat(1_000)).seen.chars().count(),
+            Finding::new(CheckState::Ok, subject(), "name", "é".repeat(1_000))
+                .seen
+                .chars()
+                .count(),
             LONGEST + 1
         );
     }

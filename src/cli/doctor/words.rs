@@ -13,14 +13,19 @@ pub(super) fn failed(failure: &Failure, secrets: &[&str]) -> String {
         return advice::said(failure, secrets);
     }
     let why = match failure {
-        Failure::Unreachable(_) | Failure::Unsigned(_) | Failure::Status { .. } | Failure::InAnswer(_) => "",
+        Failure::Unreachable(_)
+        | Failure::Unsigned(_)
+        | Failure::Status { .. }
+        | Failure::InAnswer(_) => "",
         Failure::Tls { .. } => "no secure connection: ",
         Failure::Proxy { .. } => "the proxy gave no connection: ",
         Failure::Nonsense(_) => "the answer cannot be used: ",
         Failure::ConnectTimeout => "no connection was open in time",
         Failure::Reset | Failure::Stale => "the server closed the connection without an answer",
         Failure::SendTimeout => "the server stopped reading the request",
-        Failure::FirstByteTimeout | Failure::FirstTokenTimeout => "the server did not begin to answer in time",
+        Failure::FirstByteTimeout | Failure::FirstTokenTimeout => {
+            "the server did not begin to answer in time"
+        }
         Failure::IdleTimeout => "the server stopped sending before its answer was complete",
         Failure::TotalTimeout => "no whole answer came in time",
         Failure::NoRoom => "the answer needs more memory than the limits allow",
@@ -28,7 +33,13 @@ pub(super) fn failed(failure: &Failure, secrets: &[&str]) -> String {
         Failure::BrokenCall(_) => "the answer calls a tool with arguments that nobody can read",
         Failure::Cut => "the server ended its answer before it was complete",
     };
-    format!("{why}{}", failure.detail().map(|detail| scrub(&detail, secrets)).unwrap_or_default())
+    format!(
+        "{why}{}",
+        failure
+            .detail()
+            .map(|detail| scrub(&detail, secrets))
+            .unwrap_or_default()
+    )
 }
 
 /// Writes a number of bytes: `512 KiB`, `1.5 GiB`.
@@ -58,7 +69,12 @@ pub(super) fn span(span: Duration) -> String {
 
 /// Lists the first three texts, and says how many more there are.
 pub(super) fn some<T: AsRef<str>>(texts: &[T]) -> String {
-    let first = texts.iter().take(3).map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
+    let first = texts
+        .iter()
+        .take(3)
+        .map(AsRef::as_ref)
+        .collect::<Vec<&str>>()
+        .join(", ");
     match texts.len().saturating_sub(3) {
         0 => first,
         more => format!("{first} and {more} more"),
@@ -73,20 +89,42 @@ mod tests {
     fn failures_are_told_in_plain_words() {
         let told = |failure: Failure| failed(&failure, &["s3cret"]);
         assert_eq!(told(Failure::TotalTimeout), "no whole answer came in time");
-        assert_eq!(told(Failure::Nonsense("no s3cret".to_owned())), "the answer cannot be used: no [redacted]");
-        assert_eq!(told(Failure::Unreachable("cannot resolve x.test".to_owned())), "cannot resolve x.test");
-        assert_eq!(told(Failure::Unsigned("no key".to_owned())), "no request could be signed: no key");
+        assert_eq!(
+            told(Failure::Nonsense("no s3cret".to_owned())),
+            "the answer cannot be used: no [redacted]"
+        );
+        assert_eq!(
+            told(Failure::Unreachable("cannot resolve x.test".to_owned())),
+            "cannot resolve x.test"
+        );
+        assert_eq!(
+            told(Failure::Unsigned("no key".to_owned())),
+            "no request could be signed: no key"
+        );
     }
 
     #[test]
     fn amounts_have_the_unit_that_fits() {
         assert_eq!(
             [0, 1023, 1024, 1536, 1 << 20, 3 << 29].map(size),
-            ["0 bytes", "1023 bytes", "1 KiB", "1.5 KiB", "1 MiB", "1.5 GiB"]
+            [
+                "0 bytes",
+                "1023 bytes",
+                "1 KiB",
+                "1.5 KiB",
+                "1 MiB",
+                "1.5 GiB"
+            ]
         );
         assert_eq!(
             [512 << 10, 1023 << 10, 512 << 20, 30 << 40, u64::MAX].map(size),
-            ["512 KiB", "1023 KiB", "512 MiB", "30720 GiB", "17179869183.9 GiB"]
+            [
+                "512 KiB",
+                "1023 KiB",
+                "512 MiB",
+                "30720 GiB",
+                "17179869183.9 GiB"
+            ]
         );
         assert_eq!(
             [0, 119, 120, 7_200, 172_800].map(|s| span(Duration::from_secs(s))),

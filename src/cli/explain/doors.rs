@@ -34,12 +34,23 @@ struct DoorsOfModel<'m> {
 pub(super) fn explain(conf: &Path, model: &str, json: bool) -> Result<String, String> {
     let Loaded { catalog, .. } = loaded(conf)?;
     // The name is not repeated: somebody may have written a key.
-    let model = &*catalog.model(model).ok_or("--doors: the catalog has no such model")?;
+    let model = &*catalog
+        .model(model)
+        .ok_or("--doors: the catalog has no such model")?;
     let targets = || model.targets.iter();
-    let doors = Front::probed().flat_map(|front| targets().map(move |target| look(front, model, target))).collect();
-    let found = DoorsOfModel { model: &model.id, doors };
+    let doors = Front::probed()
+        .flat_map(|front| targets().map(move |target| look(front, model, target)))
+        .collect();
+    let found = DoorsOfModel {
+        model: &model.id,
+        doors,
+    };
     // Strings always serialise.
-    Ok(if json { serde_json::to_string_pretty(&found).unwrap_or_default() + "\n" } else { text(&found) })
+    Ok(if json {
+        serde_json::to_string_pretty(&found).unwrap_or_default() + "\n"
+    } else {
+        text(&found)
+    })
 }
 
 /// Writes each part of a front door's format for a target.
@@ -67,7 +78,12 @@ fn look(front: &'static Front, model: &Model, target: &Target) -> DoorAtTarget {
 }
 
 /// Writes a request. Returns what it loses, or an error if it is refused.
-fn write(body: &bytes::Bytes, envelope: &Envelope, model: &Model, target: &Target) -> Result<Vec<String>, ()> {
+fn write(
+    body: &bytes::Bytes,
+    envelope: &Envelope,
+    model: &Model,
+    target: &Target,
+) -> Result<Vec<String>, ()> {
     let account = &target.account;
     let serves = |kind| account.serves.iter().any(|(served, _)| *served == kind);
     let endpoint = dialects::endpoint_for(serves, envelope.front, &target.model, &target.traits);
@@ -81,14 +97,32 @@ fn write(body: &bytes::Bytes, envelope: &Envelope, model: &Model, target: &Targe
     });
     let is_allowed = envelope.check_references(&account.leave, body).is_ok();
     let outbound = outbound.map_err(|_: Refused| ())?;
-    let names = outbound.losses.names().iter().map(ToString::to_string).collect();
+    let names = outbound
+        .losses
+        .names()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     if is_allowed { Ok(names) } else { Err(()) }
 }
 
 fn text(found: &DoorsOfModel<'_>) -> String {
     let mut text = format!("what is lost of requests for \"{}\"\n", found.model);
-    let list = |names: &[&str]| if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
-    for DoorAtTarget { door, account, upstream_model, lost, refused } in &found.doors {
+    let list = |names: &[&str]| {
+        if names.is_empty() {
+            "nothing".to_owned()
+        } else {
+            names.join(", ")
+        }
+    };
+    for DoorAtTarget {
+        door,
+        account,
+        upstream_model,
+        lost,
+        refused,
+    } in &found.doors
+    {
         let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
         text.push_str(&format!(
             "\n{door} at {account} ({upstream_model})\n  lost     {}\n  refused  {}\n",

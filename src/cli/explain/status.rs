@@ -19,13 +19,22 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const OTHERWISE: &str = ". For any other URL save the page with curl, and give the file";
 
 /// Fetches a status from a URL, or reads the file that it was saved to.
-pub(in crate::cli) fn read(from: &str, conf: &Path, key: Option<Secret>) -> Result<Instance, NoAnswer> {
+pub(in crate::cli) fn read(
+    from: &str,
+    conf: &Path,
+    key: Option<Secret>,
+) -> Result<Instance, NoAnswer> {
     let (source, json) = if from.contains("://") {
         let keys = http::keys_of(conf, key);
-        (from.to_owned(), http::ask((from, "/status"), Question::Get, OTHERWISE, &keys, PATIENCE)?)
+        (
+            from.to_owned(),
+            http::ask((from, "/status"), Question::Get, OTHERWISE, &keys, PATIENCE)?,
+        )
     } else {
         let (age, json) = saved(from).map_err(|why| format!("the file cannot be read: {why}"))?;
-        let age = age.map(|age| format!(", saved {} ago,", left(age))).unwrap_or_default();
+        let age = age
+            .map(|age| format!(", saved {} ago,", left(age)))
+            .unwrap_or_default();
         (format!("{from}{age}"), json)
     };
     of(source, &json).map_err(NoAnswer::from)
@@ -33,7 +42,11 @@ pub(in crate::cli) fn read(from: &str, conf: &Path, key: Option<Secret>) -> Resu
 
 fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
     let file = File::open(path)?;
-    let age = file.metadata()?.modified().ok().and_then(|saved| saved.elapsed().ok());
+    let age = file
+        .metadata()?
+        .modified()
+        .ok()
+        .and_then(|saved| saved.elapsed().ok());
     let mut json = Vec::new();
     file.take(LARGEST).read_to_end(&mut json)?;
     Ok((age, json))
@@ -41,8 +54,9 @@ fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
 
 /// Reads the status of this source.
 fn of(source: String, json: &[u8]) -> Result<Instance, String> {
-    let status = serde_json::from_slice(json)
-        .map_err(|why| format!("this is not a /status page of this version of Portcullis: {why}"))?;
+    let status = serde_json::from_slice(json).map_err(|why| {
+        format!("this is not a /status page of this version of Portcullis: {why}")
+    })?;
     Ok(Instance { source, status })
 }
 
@@ -64,7 +78,10 @@ pub(super) fn ask_gateway(
     let (scheme, rest) = from.split_once("://").unwrap_or_default();
     let body: &RawValue = serde_json::from_slice(&input.body)
         .map_err(|_| "the request is not JSON, so the gateway was not asked".to_owned())?;
-    let headers = input.headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let headers = input
+        .headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     let mut written: BTreeMap<&str, String> = BTreeMap::new();
     for (name, value) in headers {
         // A header may stand several times.
@@ -81,7 +98,14 @@ pub(super) fn ask_gateway(
     let origin = format!("{scheme}://{}", rest.split('/').next().unwrap_or_default());
     let url = format!("{origin}/explain");
     let question = question.to_string();
-    let answer = http::ask((&url, "/explain"), Question::Post(question.as_bytes()), "", key, PATIENCE);
+    let answer = http::ask(
+        (&url, "/explain"),
+        Question::Post(question.as_bytes()),
+        "",
+        key,
+        PATIENCE,
+    );
     let answer = answer.map_err(|no| no.why)?;
-    serde_json::from_slice(&answer).map_err(|_| format!("{url} answers with something else than an explanation"))
+    serde_json::from_slice(&answer)
+        .map_err(|_| format!("{url} answers with something else than an explanation"))
 }

@@ -27,7 +27,10 @@ pub(super) fn enabled(args: &KeyArgs, wanted: bool, now: SystemTime) -> Result<E
 /// Sets the time at which a key stops working, or removes it.
 pub(super) fn expire(args: &ExpireKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
     let (id, mut files) = lock(&args.key)?;
-    let expires = args.when.at.or_else(|| args.when.span.map(|span| ahead(now, span)));
+    let expires = args
+        .when
+        .at
+        .or_else(|| args.when.span.map(|span| ahead(now, span)));
     if id.find(&files)?.key.expires == expires {
         let says = match expires {
             None => "already has no expiry time".to_owned(),
@@ -67,18 +70,31 @@ struct Edit<'a> {
 impl Edit<'_> {
     /// Makes the change, and prints the key's new state.
     fn make(&self, files: &mut Files, id: Id<'_>, now: SystemTime) -> Result<ExitCode, String> {
-        let Edit { change, by_hand, result } = self;
+        let Edit {
+            change,
+            by_hand,
+            result,
+        } = self;
         let at = id.written(files)?;
         let at_place = place(files, at);
-        let how = format!("{by_hand} in callers.{}.keys.{}, {at_place}", id.caller, id.name);
+        let how = format!(
+            "{by_hand} in callers.{}.keys.{}, {at_place}",
+            id.caller, id.name
+        );
         super::change(files, at.file, std::slice::from_ref(change), &how)?;
         let key = id.find(files)?;
-        if let Some(hinders) = KeyState::of(&key, now).hinders().filter(|_| key.key.enabled) {
+        if let Some(hinders) = KeyState::of(&key, now)
+            .hinders()
+            .filter(|_| key.key.enabled)
+        {
             tell(&format!("{} does not work: {hinders}", id.whole));
         }
         Ok(running::wait(files, at.file, SystemTime::now()).report(
             &format!("{} {result}: {at_place}", id.whole),
-            &format!("{}: {by_hand} is written in {at_place}, but is not in effect yet", id.whole),
+            &format!(
+                "{}: {by_hand} is written in {at_place}, but is not in effect yet",
+                id.whole
+            ),
         ))
     }
 }
@@ -90,6 +106,9 @@ fn already(files: &mut Files, id: Id<'_>, says: &str) -> ExitCode {
     let since = running::written_at(files, file);
     running::wait(files, file, since).report(
         &format!("{} {says}", id.whole),
-        &format!("{} {says} in the files, but that is not in effect yet", id.whole),
+        &format!(
+            "{} {says} in the files, but that is not in effect yet",
+            id.whole
+        ),
     )
 }

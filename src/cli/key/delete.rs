@@ -15,8 +15,10 @@ pub(super) fn run(args: &KeyArgs) -> Result<ExitCode, String> {
     let at_place = place(&files, at);
     let by_hand = format!("remove callers.{}.keys.{}, {at_place}", id.caller, id.name);
     change(&mut files, at.file, &[Change::Remove(id.path())], &by_hand)?;
-    Ok(running::wait(&mut files, at.file, SystemTime::now()).report(
-        &format!("{} is deleted from {at_place}", id.whole),
-        &format!("{} is deleted from {at_place}, but still works", id.whole),
-    ))
+    Ok(
+        running::wait(&mut files, at.file, SystemTime::now()).report(
+            &format!("{} is deleted from {at_place}", id.whole),
+            &format!("{} is deleted from {at_place}, but still works", id.whole),
+        ),
+    )
 }

@@ -24,23 +24,33 @@ pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, Stri
         let callers = files.catalog().callers();
         if !callers.iter().any(|known| *known.id == **caller) {
             let meant = nearest(caller, callers.iter().map(|caller| &*caller.id));
-            let hint = meant.map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+            let hint = meant
+                .map(|meant| format!("; did you mean {meant}?"))
+                .unwrap_or_default();
             return Err(format!("--caller: there is no such caller{hint}"));
         }
     }
     let used = last_used(&conf);
     let places: HashMap<String, KeyPlace> = files.places().into_iter().collect();
-    let rows = KeyEntry::all(&files)
-        .into_iter()
-        .filter(|known| args.caller.as_ref().is_none_or(|caller| *known.key.caller.id == **caller));
+    let rows = KeyEntry::all(&files).into_iter().filter(|known| {
+        args.caller
+            .as_ref()
+            .is_none_or(|caller| *known.key.caller.id == **caller)
+    });
     let rows: Vec<ListedKey<'_>> = rows
         .map(|known| {
-            let (place, used) = (places.get(&*known.key.id).copied(), used.get(&*known.key.id).map(|at| stamp(*at)));
+            let (place, used) = (
+                places.get(&*known.key.id).copied(),
+                used.get(&*known.key.id).map(|at| stamp(*at)),
+            );
             ListedKey::of(&files, &known, place, used, now)
         })
         .collect();
     Ok(print(&if args.json {
-        format!("{:#}\n", json!(rows.iter().map(ListedKey::json).collect::<Vec<_>>()))
+        format!(
+            "{:#}\n",
+            json!(rows.iter().map(ListedKey::json).collect::<Vec<_>>())
+        )
     } else {
         human(&rows)
     }))
@@ -74,12 +84,25 @@ impl<'f> ListedKey<'f> {
 
     /// Writes the row for machines.
     pub(super) fn json(&self) -> Map<String, Value> {
-        let ListedKey { key, state, expires, place, used } = self;
+        let ListedKey {
+            key,
+            state,
+            expires,
+            place,
+            used,
+        } = self;
         let fields = [
             ("id", json!(key.id)),
             ("caller", json!(key.caller.id)),
             ("state", json!(state.name())),
-            ("rotating_until", json!(if let KeyState::Rotating(until) = state { Some(stamp(*until)) } else { None })),
+            (
+                "rotating_until",
+                json!(if let KeyState::Rotating(until) = state {
+                    Some(stamp(*until))
+                } else {
+                    None
+                }),
+            ),
             ("expires", json!(expires)),
             ("models", json!(key.permissions.of_key.list())),
             ("caller_models", json!(key.permissions.of_caller.list())),
@@ -87,24 +110,49 @@ impl<'f> ListedKey<'f> {
             ("line", json!(place.as_ref().map(|(_, line)| line))),
             ("last_used", json!(used)),
         ];
-        fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        fields
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
     }
 }
 
 fn human(rows: &[ListedKey<'_>]) -> String {
     let head = ["KEY", "STATE", "EXPIRES", "MODELS", "LAST USED", "FILE"].map(str::to_owned);
-    let rows = rows.iter().map(|ListedKey { key, state, expires, place, used }| {
-        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-        let place = place.as_ref().map(|(file, line)| format!("{file}:{line}")).unwrap_or_default();
-        [key.id.to_string(), state.says(), or_none(expires), models(key), or_none(used), place]
-    });
+    let rows = rows.iter().map(
+        |ListedKey {
+             key,
+             state,
+             expires,
+             place,
+             used,
+         }| {
+            let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+            let place = place
+                .as_ref()
+                .map(|(file, line)| format!("{file}:{line}"))
+                .unwrap_or_default();
+            [
+                key.id.to_string(),
+                state.says(),
+                or_none(expires),
+                models(key),
+                or_none(used),
+                place,
+            ]
+        },
+    );
     columns(std::iter::once(head).chain(rows), 6)
 }
 
 /// Writes the models of a key: its own globs, or else those of its caller.
 fn models(key: &Key) -> String {
     let own = &key.permissions.of_key;
-    let shown = if own.list() == ["*"] { &key.permissions.of_caller } else { own };
+    let shown = if own.list() == ["*"] {
+        &key.permissions.of_caller
+    } else {
+        own
+    };
     let text = shown.to_string();
     text.strip_prefix('[')
         .and_then(|text| text.strip_suffix(']'))
@@ -117,15 +165,21 @@ fn models(key: &Key) -> String {
 /// note says so.
 pub(super) fn last_used(conf: &Path) -> HashMap<String, SystemTime> {
     let read = || {
-        let ledger = server(conf, Secrets::Assume).map_err(|problems| problems.to_string())?.ledger;
+        let ledger = server(conf, Secrets::Assume)
+            .map_err(|problems| problems.to_string())?
+            .ledger;
         if !ledger.path.exists() {
             return Err(format!("there is no ledger at {}", ledger.path.display()));
         }
         ledger::read::last_used(&ledger.path)
     };
     let used = read().unwrap_or_else(|why| {
-        tell(&format!("note: the times when keys were last used are unknown: {why}"));
+        tell(&format!(
+            "note: the times when keys were last used are unknown: {why}"
+        ));
         HashMap::new()
     });
-    used.into_iter().map(|(id, at)| (id, SystemTime::UNIX_EPOCH + Duration::from_millis(at))).collect()
+    used.into_iter()
+        .map(|(id, at)| (id, SystemTime::UNIX_EPOCH + Duration::from_millis(at)))
+        .collect()
 }

@@ -16,11 +16,17 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     for (option, given) in [("--caller", &args.caller), ("--name", &args.name)] {
         name::of_entry(given).map_err(|wrong| format!("{option}: {wrong}"))?;
     }
-    let expires = args.expires.or_else(|| args.expires_in.map(|span| ahead(now, span)));
+    let expires = args
+        .expires
+        .or_else(|| args.expires_in.map(|span| ahead(now, span)));
     if expires.is_some_and(|expires| expires <= now) {
         return Err("the key would already be expired: write a time in the future".to_owned());
     }
-    if args.models.iter().any(|glob| glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic())) {
+    if args
+        .models
+        .iter()
+        .any(|glob| glob.is_empty() || !glob.bytes().all(|b| b.is_ascii_graphic()))
+    {
         return Err("--model: must be a glob over model ids, such as \"gpt-*\"".to_owned());
     }
     let whole = format!("{}/{}", args.caller, args.name);
@@ -50,9 +56,17 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
     }
     let written = id.written(&files).ok();
     let at = written.map(|at| place(&files, at)).unwrap_or_default();
-    let about =
-        if args.create { format!("callers.{}", id.caller) } else { format!("callers.{}.keys.{}", id.caller, id.name) };
-    for warning in files.catalog().warnings.iter().filter(|warning| warning.path.starts_with(&about)) {
+    let about = if args.create {
+        format!("callers.{}", id.caller)
+    } else {
+        format!("callers.{}.keys.{}", id.caller, id.name)
+    };
+    for warning in files
+        .catalog()
+        .warnings
+        .iter()
+        .filter(|warning| warning.path.starts_with(&about))
+    {
         tell(&format!("warning: {warning}"));
     }
     let known = id.find(&files)?;
@@ -60,12 +74,22 @@ pub(super) fn run(args: &NewKeyArgs, now: SystemTime) -> Result<ExitCode, String
         tell(&format!("warning: {whole} does not work yet: {hinders}"));
     }
     if args.create {
-        let all =
-            if args.models.is_empty() { ", and may use every model; with `--model` it may use fewer" } else { "" };
+        let all = if args.models.is_empty() {
+            ", and may use every model; with `--model` it may use fewer"
+        } else {
+            ""
+        };
         tell(&format!("the caller {} is new{all}", id.caller));
     }
-    tell(&format!("{whole} is in {at}. Here is its secret. It is shown only now, and stored nowhere:"));
-    Ok(once(&secret.text, &mut files, written.map(|at| at.file), "no key was made"))
+    tell(&format!(
+        "{whole} is in {at}. Here is its secret. It is shown only now, and stored nowhere:"
+    ));
+    Ok(once(
+        &secret.text,
+        &mut files,
+        written.map(|at| at.file),
+        "no key was made",
+    ))
 }
 
 /// Prints a secret, and waits until the gateway has it from this file. If the secret cannot be
@@ -78,7 +102,9 @@ pub(super) fn once(secret: &str, files: &mut Files, file: Option<usize>, undone:
     fail(&match files.undo() {
         Ok(()) => format!("the secret could not be printed: {undone}"),
         Err(why) => {
-            format!("{why}\nThe secret could not be printed, and is lost: `portcullis key rotate` makes another one")
+            format!(
+                "{why}\nThe secret could not be printed, and is lost: `portcullis key rotate` makes another one"
+            )
         }
     })
 }
@@ -102,7 +128,10 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
     if !files.catalog().keys().any(|key| *key.id == *id.whole) {
         return Ok(());
     }
-    let at = id.written(files).map(|at| place(files, at)).unwrap_or_default();
+    let at = id
+        .written(files)
+        .map(|at| place(files, at))
+        .unwrap_or_default();
     Err(format!(
         "{0} already exists, in {at}: choose another name, or give the key a new secret with `portcullis key rotate {0}`",
         id.whole
@@ -110,19 +139,37 @@ fn is_free(files: &Files, id: Id<'_>, create: bool) -> Result<(), String> {
 }
 
 /// Returns the path and the value to write: the key, or its new caller with the key.
-fn entry<'a>(id: Id<'a>, secret: &NewSecret, args: &NewKeyArgs, expires: Option<SystemTime>) -> (Vec<Step<'a>>, New) {
-    let models = (!args.models.is_empty())
-        .then(|| ("models".to_owned(), New::List(args.models.iter().map(New::text).collect())));
-    let (of_caller, of_key) = if args.create { (models, None) } else { (None, models) };
+fn entry<'a>(
+    id: Id<'a>,
+    secret: &NewSecret,
+    args: &NewKeyArgs,
+    expires: Option<SystemTime>,
+) -> (Vec<Step<'a>>, New) {
+    let models = (!args.models.is_empty()).then(|| {
+        (
+            "models".to_owned(),
+            New::List(args.models.iter().map(New::text).collect()),
+        )
+    });
+    let (of_caller, of_key) = if args.create {
+        (models, None)
+    } else {
+        (None, models)
+    };
     let fields = std::iter::once(("hash".to_owned(), secret.value()));
-    let fields = fields.chain(of_key).chain(expires.map(|expires| ("expires".to_owned(), New::text(stamp(expires)))));
+    let fields = fields
+        .chain(of_key)
+        .chain(expires.map(|expires| ("expires".to_owned(), New::text(stamp(expires)))));
     let key = New::Map(fields.collect());
     let path = id.path();
     if !args.create {
         return (path, key);
     }
     let keys = ("keys".to_owned(), New::map([(id.name, key)]));
-    (path.into_iter().take(2).collect(), New::Map(of_caller.into_iter().chain([keys]).collect()))
+    (
+        path.into_iter().take(2).collect(),
+        New::Map(of_caller.into_iter().chain([keys]).collect()),
+    )
 }
 
 /// Puts a value into the maps around it.
@@ -134,7 +181,12 @@ fn around(path: &[Step<'_>], new: New) -> New {
 }
 
 /// Prints the entry to paste, for catalogs that are written in another way.
-fn printed(id: Id<'_>, args: &NewKeyArgs, secret: &NewSecret, expires: Option<SystemTime>) -> ExitCode {
+fn printed(
+    id: Id<'_>,
+    args: &NewKeyArgs,
+    secret: &NewSecret,
+    expires: Option<SystemTime>,
+) -> ExitCode {
     let (path, new) = entry(id, secret, args, expires);
     let yaml = document(&around(&path, new));
     let printed = print(&format!(
@@ -154,10 +206,17 @@ mod tests {
     #[test]
     fn what_is_to_paste_is_read_back() {
         for whole in ["acme/prod", "true/123", "no/a.b-c", "1e5/0x1f"] {
-            let entry = New::map([("hash", New::text(format!("sha256:{}", "07".repeat(32))).noted("sk-a-…"))]);
+            let entry = New::map([(
+                "hash",
+                New::text(format!("sha256:{}", "07".repeat(32))).noted("sk-a-…"),
+            )]);
             let yaml = document(&around(&Id::of(whole).unwrap().path(), entry));
-            let files = [("catalog.yaml".to_owned(), format!("accounts: {{}}\nmodels: {{}}\n{yaml}"))];
-            let catalog = resolve::resolve(&files, &mut |_| unreachable!("it names nothing")).unwrap();
+            let files = [(
+                "catalog.yaml".to_owned(),
+                format!("accounts: {{}}\nmodels: {{}}\n{yaml}"),
+            )];
+            let catalog =
+                resolve::resolve(&files, &mut |_| unreachable!("it names nothing")).unwrap();
             let key = catalog.opened(&[7; 32], SystemTime::now()).unwrap().0;
             assert_eq!(&*key.id, whole);
         }

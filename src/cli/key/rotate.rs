@@ -22,23 +22,43 @@ enum Hashes {
 pub(super) fn run(args: &RotateKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
     let (id, mut files) = lock(&args.key)?;
     id.find(&files)?;
-    let (at, hashes) =
-        files.written(id.caller, id.name, written).ok_or_else(|| format!("no file has the key {}", id.whole))?;
+    let (at, hashes) = files
+        .written(id.caller, id.name, written)
+        .ok_or_else(|| format!("no file has the key {}", id.whole))?;
     let at_place = place(&files, at);
-    let Some(hashes) = hashes else { return Err(format!("{at_place}: {} has no hash", id.whole)) };
+    let Some(hashes) = hashes else {
+        return Err(format!("{at_place}: {} has no hash", id.whole));
+    };
     let secret = NewSecret::make()?;
     let until = (!args.overlap.is_zero()).then(|| ahead(now, args.overlap));
-    let by_hand =
-        format!("write several `hashes` for {}, {at_place}; `portcullis key new --print` makes a secret", id.whole);
-    change(&mut files, at.file, &changes(id, &hashes, &secret, until, now), &by_hand)?;
+    let by_hand = format!(
+        "write several `hashes` for {}, {at_place}; `portcullis key new --print` makes a secret",
+        id.whole
+    );
+    change(
+        &mut files,
+        at.file,
+        &changes(id, &hashes, &secret, until, now),
+        &by_hand,
+    )?;
     say(&files, id, now)?;
-    Ok(once(&secret.text, &mut files, Some(at.file), "nothing was changed"))
+    Ok(once(
+        &secret.text,
+        &mut files,
+        Some(at.file),
+        "nothing was changed",
+    ))
 }
 
 /// Prints the time until which the old secrets work.
 fn say(files: &Files, id: Id<'_>, now: SystemTime) -> Result<(), String> {
     let known = id.find(files)?;
-    let ends = known.secrets.iter().filter_map(|(_, until)| *until).filter(|until| *until > now).max();
+    let ends = known
+        .secrets
+        .iter()
+        .filter_map(|(_, until)| *until)
+        .filter(|until| *until > now)
+        .max();
     let old = ends.map_or_else(
         || "no older secret works any more".to_owned(),
         |until| format!("the old secret works until {}", stamp(until)),
@@ -58,13 +78,25 @@ fn written(key: &Node<'_>) -> Option<Hashes> {
     if let Some(hash) = field(key, "hash") {
         return text(hash).map(Hashes::One);
     }
-    let Value::List(items) = &field(key, "hashes")?.value else { return None };
-    Some(Hashes::Several(items.iter().map(|item| time(&text(field(item, "until")?)?).ok()).collect()))
+    let Value::List(items) = &field(key, "hashes")?.value else {
+        return None;
+    };
+    Some(Hashes::Several(
+        items
+            .iter()
+            .map(|item| time(&text(field(item, "until")?)?).ok())
+            .collect(),
+    ))
 }
 
 fn field<'n, 't>(node: &'n Node<'t>, name: &str) -> Option<&'n Node<'t>> {
-    let Value::Map(entries) = &node.value else { return None };
-    entries.iter().find(|entry| entry.key == name).map(|entry| &entry.node)
+    let Value::Map(entries) = &node.value else {
+        return None;
+    };
+    entries
+        .iter()
+        .find(|entry| entry.key == name)
+        .map(|entry| &entry.node)
 }
 
 fn text(node: &Node<'_>) -> Option<String> {
@@ -92,16 +124,24 @@ fn changes<'a>(
         }
         (Hashes::Several(ends), until) => {
             let at = |index: usize| [id.field("hashes"), vec![Step::Index(index)]].concat();
-            let is_gone = |end: &Option<SystemTime>| until.is_none() || end.is_some_and(|end| end <= now);
+            let is_gone =
+                |end: &Option<SystemTime>| until.is_none() || end.is_some_and(|end| end <= now);
             let mut changes = Vec::new();
             if let Some(until) = until {
                 let open = ends.iter().enumerate().filter(|(_, end)| end.is_none());
                 changes.extend(open.map(|(index, _)| {
-                    Change::Set([at(index), vec![Step::Key("until")]].concat(), New::text(stamp(until)))
+                    Change::Set(
+                        [at(index), vec![Step::Key("until")]].concat(),
+                        New::text(stamp(until)),
+                    )
                 }));
             }
             changes.push(Change::Push(id.field("hashes"), item()));
-            let gone = ends.iter().enumerate().rev().filter(|(_, end)| is_gone(end));
+            let gone = ends
+                .iter()
+                .enumerate()
+                .rev()
+                .filter(|(_, end)| is_gone(end));
             changes.extend(gone.map(|(index, _)| Change::Remove(at(index))));
             changes
         }

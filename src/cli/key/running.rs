@@ -52,9 +52,13 @@ impl Running {
         match self {
             Self::Has => "the running gateway uses the change".to_owned(),
             Self::Nobody(why) => {
-                format!("no gateway runs on this folder ({why}); the next gateway that starts will use the change")
+                format!(
+                    "no gateway runs on this folder ({why}); the next gateway that starts will use the change"
+                )
             }
-            Self::Unknown(why) => format!("it is unknown whether a gateway runs on this folder: {why}"),
+            Self::Unknown(why) => {
+                format!("it is unknown whether a gateway runs on this folder: {why}")
+            }
             Self::Late(why) => format!("the change is not in effect yet: {why}"),
         }
     }
@@ -63,7 +67,9 @@ impl Running {
     pub(super) fn report(&self, done: &str, late: &str) -> ExitCode {
         match self {
             Self::Late(why) => fail(&format!("{late}: {why}")),
-            Self::Has | Self::Nobody(_) | Self::Unknown(_) => print(&format!("{done}; {}\n", self.says())),
+            Self::Has | Self::Nobody(_) | Self::Unknown(_) => {
+                print(&format!("{done}; {}\n", self.says()))
+            }
         }
     }
 }
@@ -82,8 +88,10 @@ pub(super) fn tell_of(files: &mut Files, file: usize) -> ExitCode {
 /// Returns the latest time at which the last change of a file may have been made.
 pub(super) fn written_at(files: &Files, file: usize) -> SystemTime {
     let changed = fs::metadata(files.name(file)).ok().and_then(|metadata| {
-        let (seconds, nanoseconds) =
-            (u64::try_from(metadata.ctime()).ok()?, u32::try_from(metadata.ctime_nsec()).ok()?);
+        let (seconds, nanoseconds) = (
+            u64::try_from(metadata.ctime()).ok()?,
+            u32::try_from(metadata.ctime_nsec()).ok()?,
+        );
         Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds) + TICK)
     });
     changed.map_or_else(SystemTime::now, |changed| changed.min(SystemTime::now()))
@@ -95,13 +103,18 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
     files.unlock();
     let folder = match fs::metadata(files.conf()) {
         Ok(folder) => folder,
-        Err(why) => return Running::Unknown(format!("{} cannot be read: {why}", files.conf().display())),
+        Err(why) => {
+            return Running::Unknown(format!("{} cannot be read: {why}", files.conf().display()));
+        }
     };
     let (address, key) = match server(files.conf(), Secrets::IfThere) {
         Ok(server) if server.admin.address.port() == 0 => {
             return Running::Unknown("`admin.address` in server.yaml has the port 0".to_owned());
         }
-        Ok(server) => (reachable(server.admin.address), http::key(Some(&server.admin))),
+        Ok(server) => (
+            reachable(server.admin.address),
+            http::key(Some(&server.admin)),
+        ),
         Err(problems) => return Running::Unknown(problems.to_string()),
     };
     // The status cuts times to milliseconds.
@@ -129,9 +142,16 @@ pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Runni
 /// Finds out whether the gateway that runs at the admin listener of these settings serves this
 /// folder. If not, says what is there.
 pub(in crate::cli) fn serves(conf: &Path, settings: &Server) -> Result<(), Running> {
-    let folder = fs::metadata(conf).map_err(|why| Running::Unknown(format!("the folder cannot be read: {why}")))?;
+    let folder = fs::metadata(conf)
+        .map_err(|why| Running::Unknown(format!("the folder cannot be read: {why}")))?;
     let address = reachable(settings.admin.address);
-    ask(address, http::key(Some(&settings.admin)).as_ref(), &folder, NEAR).map(drop)
+    ask(
+        address,
+        http::key(Some(&settings.admin)).as_ref(),
+        &folder,
+        NEAR,
+    )
+    .map(drop)
 }
 
 /// The part of `/status` that is read here. The gateway may have another version, and say other
@@ -148,22 +168,40 @@ fn ask(
     folder: &Metadata,
     patience: Duration,
 ) -> Result<CatalogReport, Running> {
-    let none = |what: &str| Running::Nobody(format!("the process that listens at {address} {what}"));
+    let none =
+        |what: &str| Running::Nobody(format!("the process that listens at {address} {what}"));
     let answer = match get(address, (&address.to_string(), "/status"), key, patience) {
         Ok(Ok(answer)) => answer,
         Ok(Err(locked @ Instead::Locked)) => {
-            return Err(Running::Unknown(format!("the process that listens at {address} {locked}")));
+            return Err(Running::Unknown(format!(
+                "the process that listens at {address} {locked}"
+            )));
         }
         Ok(Err(Instead::Hidden(why) | Instead::Other(why))) => return Err(none(&why)),
         Err(why) => {
-            let waited = matches!(why.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-            let silent = || Running::Unknown(format!("the process that listens at {address} does not answer"));
-            return Err(if waited { silent() } else { Running::Nobody(format!("no process answers at {address}")) });
+            let waited = matches!(
+                why.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+            );
+            let silent = || {
+                Running::Unknown(format!(
+                    "the process that listens at {address} does not answer"
+                ))
+            };
+            return Err(if waited {
+                silent()
+            } else {
+                Running::Nobody(format!("no process answers at {address}"))
+            });
         }
     };
     let stranger = || none("is not a gateway that reports its folder");
     let Page { catalog } = serde_json::from_slice(&answer).map_err(|_| stranger())?;
-    let FolderReport { path, device, inode } = catalog.folder.as_ref().ok_or_else(stranger)?;
+    let FolderReport {
+        path,
+        device,
+        inode,
+    } = catalog.folder.as_ref().ok_or_else(stranger)?;
     if (*device, *inode) != (Some(folder.dev()), Some(folder.ino())) {
         return Err(none(&format!("serves another folder, {path}")));
     }
@@ -173,24 +211,34 @@ fn ask(
 /// Returns whether an edit of the file from the wanted time is live. Times in this form sort as
 /// texts.
 fn has(catalog: &CatalogReport, file: &str, wanted: &str) -> bool {
-    catalog.files.iter().any(|live| live.file == file && live.live_as_of.as_str() >= wanted)
+    catalog
+        .files
+        .iter()
+        .any(|live| live.file == file && live.live_as_of.as_str() >= wanted)
 }
 
 /// Returns whether the edit was refused, and nothing came since that may correct it.
 fn refuses(catalog: &CatalogReport, wanted: &str) -> bool {
-    let refused =
-        catalog.last_refusal.as_ref().is_some_and(|refusal| refusal.standing && refusal.time.as_str() >= wanted);
+    let refused = catalog
+        .last_refusal
+        .as_ref()
+        .is_some_and(|refusal| refusal.standing && refusal.time.as_str() >= wanted);
     refused && catalog.waiting.is_none()
 }
 
 /// Returns the reason why the edit is not live.
 fn why(catalog: &CatalogReport, address: SocketAddr) -> String {
-    let refused = catalog.last_refusal.as_ref().filter(|refusal| refusal.standing);
+    let refused = catalog
+        .last_refusal
+        .as_ref()
+        .filter(|refusal| refusal.standing);
     if let Some(reason) = refused.and_then(|refusal| refusal.reasons.first()) {
         return format!("the gateway refuses the present catalog: {reason}");
     }
     match &catalog.held {
-        Some(held) => format!("the gateway delays the change for some seconds, because the new catalog {held}"),
+        Some(held) => format!(
+            "the gateway delays the change for some seconds, because the new catalog {held}"
+        ),
         None => format!(
             "the gateway did not take the change within {} s; see `catalog.waiting` at http://{address}/status",
             PATIENCE.as_secs()

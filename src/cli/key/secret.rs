@@ -28,11 +28,16 @@ impl NewSecret {
     pub(super) fn make() -> Result<NewSecret, String> {
         // The bytes come from the operating system's generator.
         let mut random = [0; 40];
-        getrandom::fill(&mut random).map_err(|why| format!("the operating system gave no random bytes: {why}"))?;
+        getrandom::fill(&mut random)
+            .map_err(|why| format!("the operating system gave no random bytes: {why}"))?;
         let (id, secret) = random.split_at(8);
         let id = base62(id, 11);
         let text = format!("sk-{id}-{}", base62(secret, 43));
-        Ok(NewSecret { hash: Digest(resolve::digest(&text)).to_string(), note: format!("sk-{id}-…"), text })
+        Ok(NewSecret {
+            hash: Digest(resolve::digest(&text)).to_string(),
+            note: format!("sk-{id}-…"),
+            text,
+        })
     }
 
     /// Returns the value to write into the catalog.
@@ -43,7 +48,9 @@ impl NewSecret {
 
 /// Returns a warning if the output went into a file that everybody can read.
 pub(super) fn exposed() -> Option<&'static str> {
-    let out = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?).metadata().ok()?;
+    let out = File::from(io::stdout().as_fd().try_clone_to_owned().ok()?)
+        .metadata()
+        .ok()?;
     let is_open = out.is_file() && out.permissions().mode() & 0o004 != 0;
     is_open.then_some(
         "warning: the secret was written into a file that every user of this machine can read: run \
@@ -55,15 +62,22 @@ pub(super) fn exposed() -> Option<&'static str> {
 pub(super) fn hash() -> Result<ExitCode, String> {
     const LARGEST: u64 = 64 << 10;
     let mut text = String::new();
-    let read = io::stdin().lock().take(LARGEST + 1).read_to_string(&mut text);
+    let read = io::stdin()
+        .lock()
+        .take(LARGEST + 1)
+        .read_to_string(&mut text);
     read.map_err(|_| "standard input could not be read, or is not UTF-8")?;
-    let key = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+    let key = text.strip_suffix('\n').map_or(text.as_str(), |line| {
+        line.strip_suffix('\r').unwrap_or(line)
+    });
     Ok(print(&format!("{}\n", of_existing(key)?)))
 }
 
 fn of_existing(key: &str) -> Result<Digest, &'static str> {
     if key.is_empty() {
-        return Err("there is no key on standard input: use it like `portcullis key hash < key.txt`");
+        return Err(
+            "there is no key on standard input: use it like `portcullis key hash < key.txt`",
+        );
     }
     if Placeholder::of(key).is_some() {
         return Err(
@@ -91,7 +105,9 @@ fn base62(bytes: &[u8], digits: usize) -> String {
                 *byte = u8::try_from(part / 62).unwrap_or(u8::MAX);
                 part % 62
             });
-            ALPHABET.get(usize::from(rest)).map_or('0', |digit| char::from(*digit))
+            ALPHABET
+                .get(usize::from(rest))
+                .map_or('0', |digit| char::from(*digit))
         })
         .collect();
     text.reverse();
@@ -116,8 +132,20 @@ mod tests {
     #[test]
     fn existing_keys() {
         let abc = "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
-        assert_eq!(of_existing("abc").map(|digest| digest.to_string()), Ok(abc.to_owned()));
-        for wrong in ["", "a b", "a\nb", "ä", "$MY_KEY", "sk-...", "your-key", &"a".repeat(513)] {
+        assert_eq!(
+            of_existing("abc").map(|digest| digest.to_string()),
+            Ok(abc.to_owned())
+        );
+        for wrong in [
+            "",
+            "a b",
+            "a\nb",
+            "ä",
+            "$MY_KEY",
+            "sk-...",
+            "your-key",
+            &"a".repeat(513),
+        ] {
             assert!(of_existing(wrong).is_err(), "{wrong}");
         }
     }

@@ -32,10 +32,9 @@ impl KeyState {
             Self::CallerExpired
         } else {
             let newest = newest(known.secrets.iter().map(|(_, until)| *until));
-            let older = known
-                .secrets
-                .iter()
-                .filter_map(|(_, until)| until.filter(|until| *until > now && is_replaced(Some(*until), newest)));
+            let older = known.secrets.iter().filter_map(|(_, until)| {
+                until.filter(|until| *until > now && is_replaced(Some(*until), newest))
+            });
             older.max().map_or(Self::Ok, Self::Rotating)
         }
     }
@@ -75,5 +74,8 @@ impl KeyState {
 pub(super) fn expires(known: &KeyEntry<'_>) -> Option<SystemTime> {
     let secrets: Option<Vec<SystemTime>> = known.secrets.iter().map(|(_, until)| *until).collect();
     let secrets = secrets.and_then(|secrets| secrets.into_iter().max());
-    [known.key.expires, known.key.caller.expires, secrets].into_iter().flatten().min()
+    [known.key.expires, known.key.caller.expires, secrets]
+        .into_iter()
+        .flatten()
+        .min()
 }

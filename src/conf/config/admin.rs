@@ -55,7 +55,9 @@ fn address(raw: &raw::Admin, listen: &[Listen], section: &Scribe<'_, '_>) -> Opt
     let what = "is missing: an IP address and a port, such as 127.0.0.1:9090";
     let Text(raw::Address(address)) = at.required(raw.address, what)?;
     if is_taken(address, listen) {
-        at.problem(&format!("{address} is already a listener for callers: give the admin listener another port"));
+        at.problem(&format!(
+            "{address} is already a listener for callers: give the admin listener another port"
+        ));
     }
     Some(address)
 }
@@ -68,7 +70,8 @@ fn hosts(raw: Option<&raw::Admin>, section: &Scribe<'_, '_>) -> Vec<String> {
         if !written.is_empty() && written.bytes().all(known) {
             hosts.push(written.clone());
         } else {
-            let wrong = "must be a name such as portcullis.example.com, without a port and without *";
+            let wrong =
+                "must be a name such as portcullis.example.com, without a port and without *";
             list.index(index).problem(wrong);
         }
     }

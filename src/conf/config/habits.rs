@@ -9,7 +9,10 @@ use crate::conf::yaml::habits::words;
 use crate::conf::yaml::read::FileKind;
 
 /// The kind of the file `server.yaml`.
-pub(super) const KIND: FileKind = FileKind { shows, habits: HABITS };
+pub(super) const KIND: FileKind = FileKind {
+    shows,
+    habits: HABITS,
+};
 
 /// The table of habits; see [`rows`](crate::conf::yaml::habits::rows).
 const HABITS: &str = r#"
@@ -60,6 +63,9 @@ mod tests {
 
     #[test]
     fn each_line_of_the_table_is_a_row() {
-        assert_eq!(rows(HABITS).count(), HABITS.lines().filter(|line| !line.is_empty()).count());
+        assert_eq!(
+            rows(HABITS).count(),
+            HABITS.lines().filter(|line| !line.is_empty()).count()
+        );
     }
 }

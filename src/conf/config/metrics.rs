@@ -17,15 +17,30 @@ pub struct SeriesBounds {
 
 impl Default for SeriesBounds {
     fn default() -> SeriesBounds {
-        SeriesBounds { has_caller: true, has_account: true, most_sets: 20_000 }
+        SeriesBounds {
+            has_caller: true,
+            has_account: true,
+            most_sets: 20_000,
+        }
     }
 }
 
 pub(super) fn resolve(raw: &raw::Metrics, section: &Scribe<'_, '_>) -> SeriesBounds {
     let default = SeriesBounds::default();
     let most_sets = raw.series.map_or(default.most_sets, super::count);
-    section.key("series").problem_if(most_sets == 0, "must be at least 1");
-    let Some(labels) = &raw.labels else { return SeriesBounds { most_sets, ..default } };
+    section
+        .key("series")
+        .problem_if(most_sets == 0, "must be at least 1");
+    let Some(labels) = &raw.labels else {
+        return SeriesBounds {
+            most_sets,
+            ..default
+        };
+    };
     let has_label = |wanted| items(Some(labels)).any(|(_, label)| *label == wanted);
-    SeriesBounds { has_caller: has_label(MetricLabel::Caller), has_account: has_label(MetricLabel::Account), most_sets }
+    SeriesBounds {
+        has_caller: has_label(MetricLabel::Caller),
+        has_account: has_label(MetricLabel::Account),
+        most_sets,
+    }
 }

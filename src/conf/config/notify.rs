@@ -48,18 +48,27 @@ impl Webhook {
     /// Reads a URL. An error is the rest of a sentence; the sentence begins with the place where
     /// the URL was found. No error quotes the URL.
     pub fn parse(text: &str) -> Result<Webhook, String> {
-        Webhook::like(text, "must be a URL such as https://hooks.example.com/services/…")
+        Webhook::like(
+            text,
+            "must be a URL such as https://hooks.example.com/services/…",
+        )
     }
 
     /// Reads a URL that must have this shape.
     pub(super) fn like(text: &str, shape: &str) -> Result<Webhook, String> {
-        let uri: http::Uri = text.trim_end_matches(['\r', '\n']).parse().map_err(|_| shape)?;
+        let uri: http::Uri = text
+            .trim_end_matches(['\r', '\n'])
+            .parse()
+            .map_err(|_| shape)?;
         let tls = match uri.scheme_str() {
             Some("https") => true,
             Some("http") => false,
             Some(_) | None => return Err(shape.to_owned()),
         };
-        let authority = uri.authority().filter(|authority| !authority.host().is_empty()).ok_or(shape)?;
+        let authority = uri
+            .authority()
+            .filter(|authority| !authority.host().is_empty())
+            .ok_or(shape)?;
         if authority.as_str().contains('@') {
             return Err("must not hold a user name or a password".to_owned());
         }
@@ -76,8 +85,16 @@ impl Webhook {
         let host = host.bare();
         let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });
         // A query may follow the host at once. As a text, the path then is `/`.
-        let target = uri.path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
-        Ok(Webhook { tls, host, port, authority: authority.as_str().to_ascii_lowercase(), target: Secret::new(target) })
+        let target = uri
+            .path_and_query()
+            .map_or_else(|| "/".to_owned(), ToString::to_string);
+        Ok(Webhook {
+            tls,
+            host,
+            port,
+            authority: authority.as_str().to_ascii_lowercase(),
+            target: Secret::new(target),
+        })
     }
 }
 
@@ -86,12 +103,23 @@ pub(super) fn resolve(raw: &raw::Notify, section: &Scribe<'_, '_>) -> Option<Not
     let what = "is missing: write `{ env: NAME }` or `{ file: /path }` that holds the URL";
     let written = at.required(raw.webhook.as_ref(), what)?;
     let is_literal = matches!(written, SecretRef::Literal(_));
-    at.warn_if(is_literal, "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer");
+    at.warn_if(
+        is_literal,
+        "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer",
+    );
     // The value is a stand-in if secrets are not read.
     let stand_in = |text: &str| !is_literal && text == ASSUMED;
-    let webhook =
-        at.secret(written, |text| Webhook::parse(if stand_in(text) { "https://assumed.invalid/" } else { text }))?;
-    Some(Notify { webhook, least: raw.min_severity.unwrap_or_default() })
+    let webhook = at.secret(written, |text| {
+        Webhook::parse(if stand_in(text) {
+            "https://assumed.invalid/"
+        } else {
+            text
+        })
+    })?;
+    Some(Notify {
+        webhook,
+        least: raw.min_severity.unwrap_or_default(),
+    })
 }
 
 #[cfg(test)]
@@ -101,14 +129,33 @@ mod tests {
     #[test]
     fn a_url_is_read_and_not_shown() {
         let hook = Webhook::parse("https://Hooks.example.com/services/T1/s3cret?sig=x\n").unwrap();
-        assert_eq!((hook.tls, &*hook.host, hook.port), (true, "hooks.example.com", 443));
-        assert_eq!((&*hook.authority, hook.target.expose()), ("hooks.example.com", "/services/T1/s3cret?sig=x"));
+        assert_eq!(
+            (hook.tls, &*hook.host, hook.port),
+            (true, "hooks.example.com", 443)
+        );
+        assert_eq!(
+            (&*hook.authority, hook.target.expose()),
+            ("hooks.example.com", "/services/T1/s3cret?sig=x")
+        );
         assert_eq!(format!("{hook:?}"), "[secret]");
         let hook = Webhook::parse("http://[::1]:9000").unwrap();
-        assert_eq!((hook.tls, &*hook.host, hook.port, hook.target.expose()), (false, "::1", 9000, "/"));
-        assert_eq!(Webhook::parse("https://h?sig=x").unwrap().target.expose(), "/?sig=x");
-        for wrong in ["", "s3cret", "/s3cret", "ftp://s3cret/", "https://", "https://u:s3cret@h/", "https://h/ s3cret"]
-        {
+        assert_eq!(
+            (hook.tls, &*hook.host, hook.port, hook.target.expose()),
+            (false, "::1", 9000, "/")
+        );
+        assert_eq!(
+            Webhook::parse("https://h?sig=x").unwrap().target.expose(),
+            "/?sig=x"
+        );
+        for wrong in [
+            "",
+            "s3cret",
+            "/s3cret",
+            "ftp://s3cret/",
+            "https://",
+            "https://u:s3cret@h/",
+            "https://h/ s3cret",
+        ] {
             let told = Webhook::parse(wrong).expect_err(wrong);
             assert!(!told.contains("s3cret"), "{told}");
         }

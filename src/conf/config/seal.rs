@@ -8,7 +8,11 @@ use crate::conf::secret_ref::{ASSUMED, SecretRef};
 use crate::conf::yaml::read::items;
 
 /// Returns the keys that seal thoughts.
-pub(super) fn seal_keys(raw: Option<&raw::Seal>, has_store: bool, root: &Scribe<'_, '_>) -> Vec<Secret> {
+pub(super) fn seal_keys(
+    raw: Option<&raw::Seal>,
+    has_store: bool,
+    root: &Scribe<'_, '_>,
+) -> Vec<Secret> {
     let Some(raw) = raw else {
         let what = "is shared by several gateways, and each seals thoughts with a key of its own: a conversation that \
                     moves to another gateway loses them. Give all of them the same `seal.keys`";
@@ -17,13 +21,19 @@ pub(super) fn seal_keys(raw: Option<&raw::Seal>, has_store: bool, root: &Scribe<
     };
     let section = root.key("seal");
     let list = section.key("keys");
-    let Some(written) = list.required(raw.keys.as_ref(), "is missing: a list such as [{ file: /path }]") else {
+    let Some(written) = list.required(
+        raw.keys.as_ref(),
+        "is missing: a list such as [{ file: /path }]",
+    ) else {
         return Vec::new();
     };
     list.problem_if(!(1..=16).contains(&written.len()), "must list 1 to 16 keys");
     let key = |text: &str| match text.len() {
         _ if text == ASSUMED => Ok(Secret::new(text)),
-        ..32 => Err("holds a key of fewer than 32 characters: `openssl rand -base64 32` writes one".to_owned()),
+        ..32 => Err(
+            "holds a key of fewer than 32 characters: `openssl rand -base64 32` writes one"
+                .to_owned(),
+        ),
         _ => Ok(Secret::new(text)),
     };
     let mut keys = Vec::new();

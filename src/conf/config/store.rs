@@ -61,7 +61,11 @@ impl fmt::Debug for Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, host) = (if self.tls { "rediss" } else { "redis" }, &self.host);
-        let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+        let (open, close) = if host.contains(':') {
+            ("[", "]")
+        } else {
+            ("", "")
+        };
         write!(f, "{scheme}://{open}{host}{close}:{}", self.port)
     }
 }
@@ -77,24 +81,41 @@ impl Address {
             "rediss" | "valkeys" => true,
             _ => return Err(SHAPE.to_owned()),
         };
-        let host = url.host_str().filter(|host| !host.is_empty()).ok_or(SHAPE)?.trim_matches(['[', ']']).to_owned();
+        let host = url
+            .host_str()
+            .filter(|host| !host.is_empty())
+            .ok_or(SHAPE)?
+            .trim_matches(['[', ']'])
+            .to_owned();
         let db = match url.path().trim_matches('/') {
             "" => 0,
-            path => path
-                .parse()
-                .ok()
-                .filter(|db| *db >= 0)
-                .ok_or("must have only the number of a database after the port, such as /0, or nothing")?,
+            path => path.parse().ok().filter(|db| *db >= 0).ok_or(
+                "must have only the number of a database after the port, such as /0, or nothing",
+            )?,
         };
         if url.query().is_some() || url.fragment().is_some() {
-            return Err("must have no `?` and no `#`: in a password write %3F and %23 for them".to_owned());
+            return Err(
+                "must have no `?` and no `#`: in a password write %3F and %23 for them".to_owned(),
+            );
         }
         let plain = |part: &str| {
-            decoded(part).ok_or("holds a `%` without two hexadecimal digits after it, or text that is not UTF-8")
+            decoded(part).ok_or(
+                "holds a `%` without two hexadecimal digits after it, or text that is not UTF-8",
+            )
         };
-        let username = Some(url.username()).filter(|name| !name.is_empty()).map(plain).transpose()?;
+        let username = Some(url.username())
+            .filter(|name| !name.is_empty())
+            .map(plain)
+            .transpose()?;
         let password = url.password().map(plain).transpose()?.map(Secret::new);
-        Ok(Address { tls, host, port: url.port().unwrap_or(6379), db, username, password })
+        Ok(Address {
+            tls,
+            host,
+            port: url.port().unwrap_or(6379),
+            db,
+            username,
+            password,
+        })
     }
 }
 
@@ -108,21 +129,34 @@ pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Stor
         let at = section.key("tls");
         let at = at.key("ca");
         let has_none = address.as_ref().is_some_and(|address| !address.tls);
-        at.problem_if(has_none, "does not apply to redis:, which has no TLS: write rediss:");
+        at.problem_if(
+            has_none,
+            "does not apply to redis:, which has no TLS: write rediss:",
+        );
         let path = tls.ca.as_deref().filter(|path| !path.is_empty());
         let path = at.required(path, "is missing: a file of certificates (PEM)")?;
-        at.look_up(Reference::Ca(path)).map_err(|wrong| at.withheld(&wrong)).ok()
+        at.look_up(Reference::Ca(path))
+            .map_err(|wrong| at.withheld(&wrong))
+            .ok()
     });
     let instances = raw.instances.unwrap_or(1);
-    section.key("instances").problem_if(!(1..=1000).contains(&instances), "must be 1 to 1000");
-    let timeout = raw.timeout.map_or(Duration::from_millis(20), |Text(Span(span))| span);
+    section
+        .key("instances")
+        .problem_if(!(1..=1000).contains(&instances), "must be 1 to 1000");
+    let timeout = raw
+        .timeout
+        .map_or(Duration::from_millis(20), |Text(Span(span))| span);
     let is_wrong = timeout.is_zero() || timeout > Duration::from_secs(5);
-    let what = "must be more than 0ms and at most 5s, because a request waits for the store this long";
+    let what =
+        "must be more than 0ms and at most 5s, because a request waits for the store this long";
     section.key("timeout").problem_if(is_wrong, what);
     let prefix = raw.prefix.as_deref().unwrap_or("portcullis");
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-:".contains(&b);
     let is_wrong = !(1..=64).contains(&prefix.len()) || !prefix.bytes().all(plain);
-    section.key("prefix").problem_if(is_wrong, "must have 1 to 64 letters, digits and any of . _ - :");
+    section.key("prefix").problem_if(
+        is_wrong,
+        "must have 1 to 64 letters, digits and any of . _ - :",
+    );
     Some(Store {
         address: address?,
         ca,
@@ -135,8 +169,7 @@ pub(super) fn resolve(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Stor
 
 fn address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address> {
     let at = section.key("redis");
-    let what =
-        "is missing: write a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` that holds the URL";
+    let what = "is missing: write a URL such as redis://host:6379, or `{ env: NAME }` or `{ file: /path }` that holds the URL";
     let written = at.required(raw.redis.as_ref(), what)?;
     if let SecretRef::Literal(url) = written
         && let Some(placeholder) = Placeholder::of(url.expose())
@@ -147,8 +180,13 @@ fn address(raw: &raw::Store, section: &Scribe<'_, '_>) -> Option<Address> {
     let is_literal = matches!(written, SecretRef::Literal(_));
     // The value is a stand-in if secrets are not read.
     let stand_in = |text: &str| !is_literal && text == ASSUMED;
-    let address =
-        at.secret(written, |text| Address::parse(if stand_in(text) { "redis://127.0.0.1:6379" } else { text }))?;
+    let address = at.secret(written, |text| {
+        Address::parse(if stand_in(text) {
+            "redis://127.0.0.1:6379"
+        } else {
+            text
+        })
+    })?;
     let what = "holds a password in clear text: `{ env: NAME }` or `{ file: /path }` with the whole URL is safer";
     at.warn_if(is_literal && address.password.is_some(), what);
     Some(address)
@@ -162,11 +200,23 @@ mod tests {
     fn a_url_is_read_and_not_shown() {
         let read = |text: &str| Address::parse(text);
         let address = read("rediss://ann:s%3Acret%2F1@cache.example:6380/2\n").unwrap();
-        assert_eq!((address.tls, &*address.host, address.port, address.db), (true, "cache.example", 6380, 2));
+        assert_eq!(
+            (address.tls, &*address.host, address.port, address.db),
+            (true, "cache.example", 6380, 2)
+        );
         assert_eq!(address.username.as_deref(), Some("ann"));
-        assert_eq!(address.password.as_ref().map(Secret::expose), Some("s:cret/1"));
-        assert_eq!(format!("{address} {address:?}"), "rediss://cache.example:6380 rediss://cache.example:6380/2");
-        assert_eq!(format!("{:?}", read("redis://[::1]").unwrap()), "redis://[::1]:6379/0");
+        assert_eq!(
+            address.password.as_ref().map(Secret::expose),
+            Some("s:cret/1")
+        );
+        assert_eq!(
+            format!("{address} {address:?}"),
+            "rediss://cache.example:6380 rediss://cache.example:6380/2"
+        );
+        assert_eq!(
+            format!("{:?}", read("redis://[::1]").unwrap()),
+            "redis://[::1]:6379/0"
+        );
         assert_eq!(read("redis://:pw@h").unwrap().username, None);
         for wrong in [
             "",

@@ -22,8 +22,15 @@ const PATH: &str = "/v1/traces";
 /// The port of receivers for gRPC.
 const GRPC: u16 = 4317;
 /// Headers that the gateway writes itself.
-const OWN_HEADERS: [&str; 7] =
-    ["accept", "accept-encoding", "connection", "content-length", "content-type", "host", "transfer-encoding"];
+const OWN_HEADERS: [&str; 7] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+];
 
 /// The settings of traces.
 #[derive(Debug, Clone)]
@@ -78,7 +85,10 @@ pub(super) fn resolve(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Tra
         Some(written) => written_headers(&written.0, &section.key("headers")),
         None => headers_of_variable(raw.endpoint.is_some(), section),
     };
-    let ca = raw.tls.as_ref().and_then(|tls| ca(tls, endpoint.as_ref(), &section.key("tls")));
+    let ca = raw
+        .tls
+        .as_ref()
+        .and_then(|tls| ca(tls, endpoint.as_ref(), &section.key("tls")));
     let sampling = sampling(raw, section);
     let resource = resource(raw, section);
     if is_off(section) {
@@ -91,44 +101,71 @@ pub(super) fn resolve(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Tra
         endpoint: raw.endpoint.is_some(),
         sample: raw.sample.is_some(),
         headers: raw.headers.is_some(),
-        resource: pairs.filter_map(|(name, value)| Some((name.clone(), value.clone()?))).collect(),
+        resource: pairs
+            .filter_map(|(name, value)| Some((name.clone(), value.clone()?)))
+            .collect(),
     };
-    Some(Traces { endpoint: endpoint?, written, headers, ca, sampling, gen_ai, resource })
+    Some(Traces {
+        endpoint: endpoint?,
+        written,
+        headers,
+        ca,
+        sampling,
+        gen_ai,
+        resource,
+    })
 }
 
 /// Returns whether traces are switched off. Then no other variable says anything, and nothing is
 /// missing.
 fn is_off(section: &Scribe<'_, '_>) -> bool {
-    section.look_up(Reference::Env("OTEL_SDK_DISABLED")).is_ok_and(|value| value.eq_ignore_ascii_case("true"))
+    section
+        .look_up(Reference::Env("OTEL_SDK_DISABLED"))
+        .is_ok_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
 /// Returns the value of an environment variable. An empty one counts as none.
 fn variable(section: &Scribe<'_, '_>, name: &str) -> Option<String> {
-    let value = section.look_up(Reference::Env(name)).ok().filter(|value| !value.is_empty() && value != ASSUMED);
+    let value = section
+        .look_up(Reference::Env(name))
+        .ok()
+        .filter(|value| !value.is_empty() && value != ASSUMED);
     value.filter(|_| !is_off(section))
 }
 
 /// Returns the value of the first of these variables that is set, and its name.
 fn first_of(section: &Scribe<'_, '_>, names: [&'static str; 2]) -> Option<(&'static str, String)> {
-    names.into_iter().find_map(|name| Some((name, variable(section, name)?)))
+    names
+        .into_iter()
+        .find_map(|name| Some((name, variable(section, name)?)))
 }
 
 fn endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webhook> {
     const SHAPE: &str = "must be a URL such as http://collector:4318";
     if let Some(written) = &raw.endpoint {
         let at = section.key("endpoint");
-        let url = Webhook::like(written, SHAPE).map_err(|wrong| at.withheld(&wrong)).ok()?;
+        let url = Webhook::like(written, SHAPE)
+            .map_err(|wrong| at.withheld(&wrong))
+            .ok()?;
         at.problem_if(url.port == GRPC, ABOUT_GRPC);
         let has_path = url.target.expose() != "/" && !url.target.expose().starts_with("/?");
-        return if has_path { Some(url) } else { Webhook::like(&with_path(written), SHAPE).ok() };
+        return if has_path {
+            Some(url)
+        } else {
+            Webhook::like(&with_path(written), SHAPE).ok()
+        };
     }
     const GENERAL: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
-    let Some((name, value)) = first_of(section, ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", GENERAL]) else {
+    let Some((name, value)) = first_of(section, ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", GENERAL])
+    else {
         if is_off(section) {
             return None;
         }
         // The variables are not read.
-        if section.look_up(Reference::Env(GENERAL)).is_ok_and(|value| value == ASSUMED) {
+        if section
+            .look_up(Reference::Env(GENERAL))
+            .is_ok_and(|value| value == ASSUMED)
+        {
             return Webhook::parse("https://assumed.invalid/").ok();
         }
         let what = "is missing, and OTEL_EXPORTER_OTLP_ENDPOINT is not set: write a URL such as http://collector:4318";
@@ -137,7 +174,11 @@ fn endpoint(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Option<Webhook> {
     };
     speaks_http(section);
     // The general variable is the beginning of the addresses of all signals.
-    let url = if name == GENERAL { with_path(&value) } else { value };
+    let url = if name == GENERAL {
+        with_path(&value)
+    } else {
+        value
+    };
     let read = Webhook::like(&url, SHAPE).map_err(|wrong| format!("take {name}, which {wrong}"));
     let url = section.noted(read)?;
     let what = format!("take {name}, whose port {ABOUT_GRPC}");
@@ -157,8 +198,13 @@ fn with_path(url: &str) -> String {
 
 /// Refuses a protocol that is not spoken.
 fn speaks_http(section: &Scribe<'_, '_>) {
-    let names = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
-    let Some((name, value)) = first_of(section, names) else { return };
+    let names = [
+        "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+        "OTEL_EXPORTER_OTLP_PROTOCOL",
+    ];
+    let Some((name, value)) = first_of(section, names) else {
+        return;
+    };
     let instead = match &*value {
         "http/protobuf" => return,
         "grpc" => {
@@ -167,7 +213,9 @@ fn speaks_http(section: &Scribe<'_, '_>) {
         "http/json" => "http/json, which Portcullis does not write: write http/protobuf",
         _ => "no protocol that is known: write http/protobuf",
     };
-    section.problem(&format!("take {name}, which is {instead}; or write `endpoint` here"));
+    section.problem(&format!(
+        "take {name}, which is {instead}; or write `endpoint` here"
+    ));
 }
 
 fn written_headers(
@@ -181,12 +229,20 @@ fn written_headers(
             at.problem("is not the name of a header");
             continue;
         };
-        at.problem_if(OWN_HEADERS.contains(&header.as_str()), "cannot be set here: the gateway itself writes it");
+        at.problem_if(
+            OWN_HEADERS.contains(&header.as_str()),
+            "cannot be set here: the gateway itself writes it",
+        );
         let is_twice = headers.iter().any(|(known, _)| *known == header);
-        at.problem_if(is_twice, "is written twice, with other upper and lower case: keep only one");
+        at.problem_if(
+            is_twice,
+            "is written twice, with other upper and lower case: keep only one",
+        );
         let Some(value) = value else { continue };
         let is_literal = matches!(value, SecretRef::Literal(_));
-        let is_secret = ["authorization", "key", "token", "secret"].iter().any(|word| header.as_str().contains(word));
+        let is_secret = ["authorization", "key", "token", "secret"]
+            .iter()
+            .any(|word| header.as_str().contains(word));
         let what = "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer";
         at.warn_if(is_literal && is_secret, what);
         headers.extend(at.secret(value, header_value).map(|value| (header, value)));
@@ -196,7 +252,8 @@ fn written_headers(
 
 /// Reads the value of a header. An error is the rest of a sentence.
 fn header_value(text: &str) -> Result<HeaderValue, String> {
-    let mut value = HeaderValue::from_str(text).map_err(|_| "may only hold printable ASCII characters")?;
+    let mut value =
+        HeaderValue::from_str(text).map_err(|_| "may only hold printable ASCII characters")?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -204,11 +261,17 @@ fn header_value(text: &str) -> Result<HeaderValue, String> {
 /// Returns the headers of a variable. They may be a secret of the variables' own receiver, so no
 /// other one gets them.
 fn headers_of_variable(is_other: bool, section: &Scribe<'_, '_>) -> Vec<(HeaderName, HeaderValue)> {
-    let names = ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"];
-    let Some((variable, text)) = first_of(section, names) else { return Vec::new() };
+    let names = [
+        "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+        "OTEL_EXPORTER_OTLP_HEADERS",
+    ];
+    let Some((variable, text)) = first_of(section, names) else {
+        return Vec::new();
+    };
     if is_other {
-        let what =
-            format!("do not send the headers of {variable} to the `endpoint` that is written here: write `headers`");
+        let what = format!(
+            "do not send the headers of {variable} to the `endpoint` that is written here: write `headers`"
+        );
         section.warn(&what);
         return Vec::new();
     }
@@ -216,9 +279,11 @@ fn headers_of_variable(is_other: bool, section: &Scribe<'_, '_>) -> Vec<(HeaderN
         let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
         (!OWN_HEADERS.contains(&name.as_str())).then_some((name, header_value(&value).ok()?))
     };
-    let headers = pairs(&text).and_then(|pairs| pairs.into_iter().map(header).collect::<Option<Vec<_>>>());
-    let wrong =
-        format!("take {variable}, which must be a list such as name=value,other=value, of headers that may be set");
+    let headers =
+        pairs(&text).and_then(|pairs| pairs.into_iter().map(header).collect::<Option<Vec<_>>>());
+    let wrong = format!(
+        "take {variable}, which must be a list such as name=value,other=value, of headers that may be set"
+    );
     section.noted(headers.ok_or(wrong)).unwrap_or_default()
 }
 
@@ -229,16 +294,29 @@ fn pairs(text: &str) -> Option<Vec<(String, String)>> {
         let value = String::from_utf8(percent::decode(value.trim())?).ok()?;
         Some((name.trim().to_owned(), value)).filter(|(name, _)| !name.is_empty())
     };
-    text.split(',').filter(|part| !part.trim().is_empty()).map(pair).collect()
+    text.split(',')
+        .filter(|part| !part.trim().is_empty())
+        .map(pair)
+        .collect()
 }
 
-fn ca(tls: &crate::conf::secret_ref::Tls, endpoint: Option<&Webhook>, section: &Scribe<'_, '_>) -> Option<Arc<[u8]>> {
+fn ca(
+    tls: &crate::conf::secret_ref::Tls,
+    endpoint: Option<&Webhook>,
+    section: &Scribe<'_, '_>,
+) -> Option<Arc<[u8]>> {
     let at = section.key("ca");
     let has_none = endpoint.is_some_and(|endpoint| !endpoint.tls);
-    at.problem_if(has_none, "does not apply to http:, which has no TLS: write https:");
+    at.problem_if(
+        has_none,
+        "does not apply to http:, which has no TLS: write https:",
+    );
     let path = tls.ca.as_deref().filter(|path| !path.is_empty());
     let path = at.required(path, "is missing: a file of certificates (PEM)")?;
-    let pem = at.look_up(Reference::Ca(path)).map_err(|wrong| at.withheld(&wrong)).ok()?;
+    let pem = at
+        .look_up(Reference::Ca(path))
+        .map_err(|wrong| at.withheld(&wrong))
+        .ok()?;
     Some(pem.into_bytes().into())
 }
 
@@ -248,16 +326,28 @@ fn sampling(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Sampling {
         None => sampler(section).unwrap_or((1.0, true)),
     };
     let slow = raw.slow.map(|Text(Span(slow))| slow);
-    section.key("slow").problem_if(slow == Some(Duration::ZERO), "must be more than 0s");
-    Sampling { share, follows_parent, slow, extra_per_second: raw.extra_per_second.unwrap_or(100) }
+    section
+        .key("slow")
+        .problem_if(slow == Some(Duration::ZERO), "must be more than 0s");
+    Sampling {
+        share,
+        follows_parent,
+        slow,
+        extra_per_second: raw.extra_per_second.unwrap_or(100),
+    }
 }
 
 /// Returns the share of `OTEL_TRACES_SAMPLER`, and whether the caller's `traceparent` decides.
 fn sampler(section: &Scribe<'_, '_>) -> Option<(f64, bool)> {
     let name = variable(section, "OTEL_TRACES_SAMPLER")?;
     let ratio = || {
-        let Some(text) = variable(section, "OTEL_TRACES_SAMPLER_ARG") else { return Some(1.0) };
-        let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+        let Some(text) = variable(section, "OTEL_TRACES_SAMPLER_ARG") else {
+            return Some(1.0);
+        };
+        let share = text
+            .parse()
+            .ok()
+            .filter(|share| (0.0..=1.0).contains(share));
         let wrong = "take OTEL_TRACES_SAMPLER_ARG, which must be a number from 0 to 1; or write `sample` here";
         section.noted(share.ok_or(wrong))
     };
@@ -280,10 +370,14 @@ fn sampler(section: &Scribe<'_, '_>) -> Option<(f64, bool)> {
 fn resource(raw: &raw::Traces, section: &Scribe<'_, '_>) -> BTreeMap<String, String> {
     const NAME: &str = "service.name";
     // The names are percent-encoded, too.
-    let decoded = |(name, value): (String, String)| Some((String::from_utf8(percent::decode(&name)?).ok()?, value));
+    let decoded = |(name, value): (String, String)| {
+        Some((String::from_utf8(percent::decode(&name)?).ok()?, value))
+    };
     let of_variable = variable(section, "OTEL_RESOURCE_ATTRIBUTES").map(|text| {
-        let wrong = "take OTEL_RESOURCE_ATTRIBUTES, which must be a list such as name=value,other=value";
-        let read = pairs(&text).and_then(|pairs| pairs.into_iter().map(decoded).collect::<Option<Vec<_>>>());
+        let wrong =
+            "take OTEL_RESOURCE_ATTRIBUTES, which must be a list such as name=value,other=value";
+        let read = pairs(&text)
+            .and_then(|pairs| pairs.into_iter().map(decoded).collect::<Option<Vec<_>>>());
         section.noted(read.ok_or(wrong)).unwrap_or_default()
     });
     let mut resource = BTreeMap::from([(NAME.to_owned(), "portcullis".to_owned())]);
@@ -293,7 +387,10 @@ fn resource(raw: &raw::Traces, section: &Scribe<'_, '_>) -> BTreeMap<String, Str
     for (name, value) in raw.resource.iter().flat_map(|resource| &resource.0) {
         let at = at.entry(name);
         at.problem_if(name.is_empty(), "is no name");
-        at.problem_if(value.as_ref().is_some_and(String::is_empty), "must not be empty");
+        at.problem_if(
+            value.as_ref().is_some_and(String::is_empty),
+            "must not be empty",
+        );
         resource.extend(value.clone().map(|value| (name.clone(), value)));
     }
     resource

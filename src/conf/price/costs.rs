@@ -18,20 +18,38 @@ pub const COSTS: [&str; 10] = [
 
 /// Lists the costs of a price, each with its name in the catalog.
 pub fn named(price: &Price) -> Vec<(&'static str, String)> {
-    COSTS.into_iter().zip(costs(Some(price))).filter(|(_, cost)| cost != "-").collect()
+    COSTS
+        .into_iter()
+        .zip(costs(Some(price)))
+        .filter(|(_, cost)| cost != "-")
+        .collect()
 }
 
 /// Writes the costs in the order of [`COSTS`].
 pub fn costs(price: Option<&Price>) -> [String; 10] {
     let dash = || "-".to_owned();
-    let Some(Price { rates, per_request, per_image, per_second, per_character, long }) = price else {
+    let Some(Price {
+        rates,
+        per_request,
+        per_image,
+        per_second,
+        per_character,
+        long,
+    }) = price
+    else {
         return std::array::from_fn(|_| dash());
     };
-    let rate = |of: fn(&Rates) -> u64| rates.map_or_else(dash, |rates| Million(of(&rates)).to_string());
+    let rate =
+        |of: fn(&Rates) -> u64| rates.map_or_else(dash, |rates| Million(of(&rates)).to_string());
     let each = |price: &Option<Each>| price.map_or_else(dash, |price| price.to_string());
     let long = long.map_or_else(dash, |Long { above, rates }| {
-        let [input, output, cached, written] =
-            [rates.input, rates.output, rates.cached_input, rates.cache_write].map(Million);
+        let [input, output, cached, written] = [
+            rates.input,
+            rates.output,
+            rates.cached_input,
+            rates.cache_write,
+        ]
+        .map(Million);
         format!("above {above}: {input} {output} {cached} {written}")
     });
     [

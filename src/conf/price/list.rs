@@ -31,13 +31,18 @@ pub fn all() -> &'static [ListedPrice] {
 
 /// Returns the price of a provider's model with this name.
 pub fn find(provider: &str, model: &str) -> Option<Price> {
-    let found = LIST.binary_search_by(|listed| (listed.provider, listed.model).cmp(&(provider, model))).ok()?;
+    let found = LIST
+        .binary_search_by(|listed| (listed.provider, listed.model).cmp(&(provider, model)))
+        .ok()?;
     LIST.get(found).map(|listed| listed.price)
 }
 
 /// Returns the day of these prices, such as 2026-01-31.
 pub fn date() -> &'static str {
-    TEXT.lines().filter_map(|line| line.strip_prefix("# ")).find(|line| line.starts_with("20")).unwrap_or_default()
+    TEXT.lines()
+        .filter_map(|line| line.strip_prefix("# "))
+        .find(|line| line.starts_with("20"))
+        .unwrap_or_default()
 }
 
 /// Returns the provider that serves at an address. A proxy, another region's address and a server
@@ -65,25 +70,58 @@ fn rows() -> impl Iterator<Item = &'static str> {
 /// Reads a row; `None` if the text is no row. A test reads all rows.
 fn row(line: &'static str) -> Option<ListedPrice> {
     let cells: Vec<&str> = line.split(',').collect();
-    let [provider, model, input, output, cached_input, cache_write, above, long @ ..] = cells.as_slice() else {
+    let [
+        provider,
+        model,
+        input,
+        output,
+        cached_input,
+        cache_write,
+        above,
+        long @ ..,
+    ] = cells.as_slice()
+    else {
         return None;
     };
     let long = match *above {
         "" => None,
-        above => Some(Long { above: above.parse().ok()?, rates: rates(long.try_into().ok()?)? }),
+        above => Some(Long {
+            above: above.parse().ok()?,
+            rates: rates(long.try_into().ok()?)?,
+        }),
     };
     let rates = Some(rates([input, output, cached_input, cache_write])?);
-    let price = Price { rates, long, ..Price::default() };
-    Some(ListedPrice { provider, model, price })
+    let price = Price {
+        rates,
+        long,
+        ..Price::default()
+    };
+    Some(ListedPrice {
+        provider,
+        model,
+        price,
+    })
 }
 
 /// Reads what a million tokens cost that are read, are written, come out of the cache, or go into
 /// it. Where one of the last two is empty, it is the first.
 fn rates([input, output, cached_input, cache_write]: [&str; 4]) -> Option<Rates> {
     let (read, output) = (number(input)?, number(output)?);
-    let or_read = |cell: &str| if cell.is_empty() { Some(read) } else { number(cell) };
+    let or_read = |cell: &str| {
+        if cell.is_empty() {
+            Some(read)
+        } else {
+            number(cell)
+        }
+    };
     let (cached_input, cache_write) = (or_read(cached_input)?, or_read(cache_write)?);
-    Some(Rates { input: read, output, cached_input, cache_write, thinking: output })
+    Some(Rates {
+        input: read,
+        output,
+        cached_input,
+        cache_write,
+        thinking: output,
+    })
 }
 
 fn number(cell: &str) -> Option<u64> {
@@ -102,17 +140,37 @@ mod tests {
         assert_eq!(all().len(), rows().count());
         assert!(all().len() > 200, "{}", all().len());
         for pair in all().windows(2) {
-            assert!((pair[0].provider, pair[0].model) < (pair[1].provider, pair[1].model), "{:?}", pair[1]);
+            assert!(
+                (pair[0].provider, pair[0].model) < (pair[1].provider, pair[1].model),
+                "{:?}",
+                pair[1]
+            );
         }
         for listed in all() {
             assert_eq!(find(listed.provider, listed.model), Some(listed.price));
             assert!(!listed.model.ends_with("latest"), "{}", listed.model);
             let Price { rates, long, .. } = listed.price;
-            let Rates { input, output, cached_input, cache_write, .. } = rates.unwrap();
+            let Rates {
+                input,
+                output,
+                cached_input,
+                cache_write,
+                ..
+            } = rates.unwrap();
             // Vectors are not written.
             let gives_vectors = ModelKind::of_name(listed.model) == Some(ModelKind::Embedding);
-            assert!(if gives_vectors { output == 0 } else { output >= input }, "{listed:?}");
-            assert!(input > 0 && cached_input <= input && cache_write >= input, "{listed:?}");
+            assert!(
+                if gives_vectors {
+                    output == 0
+                } else {
+                    output >= input
+                },
+                "{listed:?}"
+            );
+            assert!(
+                input > 0 && cached_input <= input && cache_write >= input,
+                "{listed:?}"
+            );
             if let Some(long) = long {
                 let each = long.rates;
                 assert!(
@@ -121,7 +179,10 @@ mod tests {
                         && each.output > output
                         && each.cached_input > cached_input
                 );
-                assert!(each.cache_write >= each.input && each.cached_input < each.input, "{listed:?}");
+                assert!(
+                    each.cache_write >= each.input && each.cached_input < each.input,
+                    "{listed:?}"
+                );
             }
         }
         assert!(date().parse::<Time>().is_ok(), "{}", date());
@@ -131,21 +192,66 @@ mod tests {
     fn some_prices_that_everybody_knows() {
         let check = |provider, model, input, output, cached_input, cache_write| {
             let price = find(provider, model).unwrap_or_else(|| panic!("{model} is listed"));
-            let Rates { input: read, output: said, cached_input: cached, cache_write: written, .. } =
-                price.rates.unwrap();
+            let Rates {
+                input: read,
+                output: said,
+                cached_input: cached,
+                cache_write: written,
+                ..
+            } = price.rates.unwrap();
             let told = [read, said, cached, written];
             assert_eq!(told, [input, output, cached_input, cache_write], "{model}");
         };
         check("openai", "gpt-4o-mini", 150_000, 600_000, 75_000, 150_000);
-        check("openai", "gpt-4o-2024-05-13", 5_000_000, 15_000_000, 5_000_000, 5_000_000);
-        check("openai", "gpt-4.1", 2_000_000, 8_000_000, 500_000, 2_000_000);
-        check("anthropic", "claude-haiku-4-5", 1_000_000, 5_000_000, 100_000, 1_250_000);
-        check("bedrock", "eu.anthropic.claude-sonnet-4-6", 3_300_000, 16_500_000, 330_000, 4_125_000);
-        check("openai", "text-embedding-3-small", 20_000, 0, 20_000, 20_000);
+        check(
+            "openai",
+            "gpt-4o-2024-05-13",
+            5_000_000,
+            15_000_000,
+            5_000_000,
+            5_000_000,
+        );
+        check(
+            "openai", "gpt-4.1", 2_000_000, 8_000_000, 500_000, 2_000_000,
+        );
+        check(
+            "anthropic",
+            "claude-haiku-4-5",
+            1_000_000,
+            5_000_000,
+            100_000,
+            1_250_000,
+        );
+        check(
+            "bedrock",
+            "eu.anthropic.claude-sonnet-4-6",
+            3_300_000,
+            16_500_000,
+            330_000,
+            4_125_000,
+        );
+        check(
+            "openai",
+            "text-embedding-3-small",
+            20_000,
+            0,
+            20_000,
+            20_000,
+        );
         check("cohere", "embed-v4.0", 120_000, 0, 120_000, 120_000);
-        check("gemini", "gemini-2.5-pro", 1_250_000, 10_000_000, 125_000, 1_250_000);
+        check(
+            "gemini",
+            "gemini-2.5-pro",
+            1_250_000,
+            10_000_000,
+            125_000,
+            1_250_000,
+        );
         let Long { above, rates } = find("gemini", "gemini-2.5-pro").unwrap().long.unwrap();
-        assert_eq!((above, rates.input, rates.output, rates.cached_input), (200_000, 2_500_000, 15_000_000, 250_000));
+        assert_eq!(
+            (above, rates.input, rates.output, rates.cached_input),
+            (200_000, 2_500_000, 15_000_000, 250_000)
+        );
     }
 
     #[test]
@@ -173,13 +279,27 @@ mod tests {
 
     #[test]
     fn every_provider_in_the_list_has_an_address() {
-        let hosts =
-            presets::ALL.iter().filter_map(|preset| preset.base_url.strip_prefix("https://")?.split('/').next());
-        let others =
-            ["api.anthropic.com", "generativelanguage.googleapis.com", "aiplatform.googleapis.com", "api.cohere.com"];
-        let hosts: Vec<_> = hosts.chain(others).chain(["bedrock-runtime.eu-west-1.amazonaws.com"]).collect();
+        let hosts = presets::ALL
+            .iter()
+            .filter_map(|preset| preset.base_url.strip_prefix("https://")?.split('/').next());
+        let others = [
+            "api.anthropic.com",
+            "generativelanguage.googleapis.com",
+            "aiplatform.googleapis.com",
+            "api.cohere.com",
+        ];
+        let hosts: Vec<_> = hosts
+            .chain(others)
+            .chain(["bedrock-runtime.eu-west-1.amazonaws.com"])
+            .collect();
         for listed in all() {
-            assert!(hosts.iter().any(|host| provider(host) == Some(listed.provider)), "{}", listed.provider);
+            assert!(
+                hosts
+                    .iter()
+                    .any(|host| provider(host) == Some(listed.provider)),
+                "{}",
+                listed.provider
+            );
         }
     }
 }

@@ -57,16 +57,32 @@ impl Proxies {
             None => Ok(None),
             // The value is a stand-in if secrets are not read.
             Some((_, value)) if value == ASSUMED => Ok(Some(Arc::new(Proxy::assumed()))),
-            Some((name, value)) if value == "none" => Err(format!("{name} {SHAPE}; for no proxy unset it")),
+            Some((name, value)) if value == "none" => {
+                Err(format!("{name} {SHAPE}; for no proxy unset it"))
+            }
             Some((name, value)) => {
-                let url = if value.contains("://") { value } else { format!("http://{value}") };
-                Proxy::parse(&url).map(|proxy| Some(Arc::new(proxy))).map_err(|why| format!("{name} {why}"))
+                let url = if value.contains("://") {
+                    value
+                } else {
+                    format!("http://{value}")
+                };
+                Proxy::parse(&url)
+                    .map(|proxy| Some(Arc::new(proxy)))
+                    .map_err(|why| format!("{name} {why}"))
             }
         };
         let (https, http) = (proxy(first(HTTPS)?)?, proxy(first(HTTP)?)?);
-        let list = first(EXEMPT)?.map(|(_, list)| list).filter(|list| list != ASSUMED).unwrap_or_default();
+        let list = first(EXEMPT)?
+            .map(|(_, list)| list)
+            .filter(|list| list != ASSUMED)
+            .unwrap_or_default();
         let (exempt, wrong) = Exempt::parse(&list);
-        let proxies = Proxies { https, http, exempt, asked: true };
+        let proxies = Proxies {
+            https,
+            http,
+            exempt,
+            asked: true,
+        };
         let none = proxies.is_empty().then(|| match first(ALL) {
             Ok(None) => Remark::NoProxy,
             Ok(Some(_)) | Err(_) => Remark::OnlyAll,
@@ -83,7 +99,9 @@ impl Proxies {
             ProxyChoice::Never => None,
             ProxyChoice::Usual => {
                 let proxy = if tls { &self.https } else { &self.http };
-                proxy.clone().filter(|_| !is_this_machine(host) && !self.exempt.has(host, port))
+                proxy
+                    .clone()
+                    .filter(|_| !is_this_machine(host) && !self.exempt.has(host, port))
             }
         }
     }
@@ -100,8 +118,15 @@ impl Proxies {
 
     /// Returns the same without passwords.
     pub fn without_secrets(&self) -> Proxies {
-        let bare = |proxy: &Option<Arc<Proxy>>| proxy.as_ref().map(|proxy| Arc::new(proxy.without_secret()));
-        Proxies { https: bare(&self.https), http: bare(&self.http), exempt: self.exempt.clone(), asked: self.asked }
+        let bare = |proxy: &Option<Arc<Proxy>>| {
+            proxy.as_ref().map(|proxy| Arc::new(proxy.without_secret()))
+        };
+        Proxies {
+            https: bare(&self.https),
+            http: bare(&self.http),
+            exempt: self.exempt.clone(),
+            asked: self.asked,
+        }
     }
 }
 
@@ -112,14 +137,19 @@ mod tests {
     fn read(variables: &[(&str, &str)]) -> Result<(Proxies, Vec<Remark>), String> {
         Proxies::of_environment(|name| {
             let found = variables.iter().find(|(of, _)| *of == name);
-            Ok(found.map(|(_, value)| (*value).to_owned()).unwrap_or_default())
+            Ok(found
+                .map(|(_, value)| (*value).to_owned())
+                .unwrap_or_default())
         })
     }
 
     /// The proxies to an `https:` and to an `http:` server.
     fn both(proxies: &Proxies, host: &str) -> [Option<String>; 2] {
-        [(true, 443), (false, 80)]
-            .map(|(tls, port)| proxies.to(&ProxyChoice::Usual, tls, host, port).map(|proxy| proxy.to_string()))
+        [(true, 443), (false, 80)].map(|(tls, port)| {
+            proxies
+                .to(&ProxyChoice::Usual, tls, host, port)
+                .map(|proxy| proxy.to_string())
+        })
     }
 
     #[test]
@@ -128,28 +158,74 @@ mod tests {
         for (variables, https, http) in [
             (vec![("HTTPS_PROXY", one)], Some(one), None),
             (vec![("HTTP_PROXY", one)], None, Some(one)),
-            (vec![("https_proxy", one), ("HTTPS_PROXY", two)], Some(one), None),
-            (vec![("https_proxy", ""), ("HTTPS_PROXY", two)], Some(two), None),
-            (vec![("http_proxy", "one:1"), ("https_proxy", "u:p@two:2/")], Some(two), Some(one)),
+            (
+                vec![("https_proxy", one), ("HTTPS_PROXY", two)],
+                Some(one),
+                None,
+            ),
+            (
+                vec![("https_proxy", ""), ("HTTPS_PROXY", two)],
+                Some(two),
+                None,
+            ),
+            (
+                vec![("http_proxy", "one:1"), ("https_proxy", "u:p@two:2/")],
+                Some(two),
+                Some(one),
+            ),
             (vec![("HTTPS_PROXY", one), ("NO_PROXY", "a.b")], None, None),
-            (vec![("HTTPS_PROXY", one), ("no_proxy", "c.d"), ("NO_PROXY", "a.b")], Some(one), None),
-            (vec![("https_proxy", "\r\n"), ("HTTPS_PROXY", "http://two:2\n")], Some(two), None),
-            (vec![("ALL_PROXY", "socks5://x:1"), ("HTTPS_PROXY", one)], Some(one), None),
+            (
+                vec![
+                    ("HTTPS_PROXY", one),
+                    ("no_proxy", "c.d"),
+                    ("NO_PROXY", "a.b"),
+                ],
+                Some(one),
+                None,
+            ),
+            (
+                vec![("https_proxy", "\r\n"), ("HTTPS_PROXY", "http://two:2\n")],
+                Some(two),
+                None,
+            ),
+            (
+                vec![("ALL_PROXY", "socks5://x:1"), ("HTTPS_PROXY", one)],
+                Some(one),
+                None,
+            ),
         ] {
             let (proxies, _) = read(&variables).expect("proxies");
-            assert_eq!(both(&proxies, "a.b"), [https, http].map(|url| url.map(str::to_owned)), "{variables:?}");
+            assert_eq!(
+                both(&proxies, "a.b"),
+                [https, http].map(|url| url.map(str::to_owned)),
+                "{variables:?}"
+            );
         }
     }
 
     #[test]
     fn this_machine_and_what_an_account_says_come_first() {
-        let (proxies, _) = read(&[("HTTPS_PROXY", "http://one:1"), ("HTTP_PROXY", "http://one:1")]).expect("proxies");
-        for host in ["localhost", "a.localhost", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+        let (proxies, _) = read(&[
+            ("HTTPS_PROXY", "http://one:1"),
+            ("HTTP_PROXY", "http://one:1"),
+        ])
+        .expect("proxies");
+        for host in [
+            "localhost",
+            "a.localhost",
+            "127.0.0.1",
+            "127.9.9.9",
+            "::1",
+            "::ffff:127.0.0.1",
+        ] {
             assert_eq!(both(&proxies, host), [None, None], "{host}");
         }
         let own = ProxyChoice::parse("http://own:1").expect("a choice");
         assert_eq!(
-            proxies.to(&own, true, "127.0.0.1", 443).map(|proxy| proxy.to_string()).as_deref(),
+            proxies
+                .to(&own, true, "127.0.0.1", 443)
+                .map(|proxy| proxy.to_string())
+                .as_deref(),
             Some("http://own:1")
         );
         assert_eq!(proxies.to(&ProxyChoice::Never, true, "a.b", 443), None);
@@ -159,9 +235,21 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_without_the_value() {
         for (name, value, why) in [
-            ("HTTPS_PROXY", "socks5://u:s3cret@p:1", "HTTPS_PROXY is a SOCKS proxy"),
-            ("http_proxy", "http://u:s3cret@169.254.169.254", "http_proxy is a link-local, metadata"),
-            ("HTTP_PROXY", "http://u:s3cret@", "HTTP_PROXY must have a host"),
+            (
+                "HTTPS_PROXY",
+                "socks5://u:s3cret@p:1",
+                "HTTPS_PROXY is a SOCKS proxy",
+            ),
+            (
+                "http_proxy",
+                "http://u:s3cret@169.254.169.254",
+                "http_proxy is a link-local, metadata",
+            ),
+            (
+                "HTTP_PROXY",
+                "http://u:s3cret@",
+                "HTTP_PROXY must have a host",
+            ),
             (
                 "HTTPS_PROXY",
                 "none",
@@ -172,10 +260,29 @@ mod tests {
             assert!(told.starts_with(why) && !told.contains("s3cret"), "{told}");
         }
         let told = read(&[("HTTP_PROXY", "ftp://s3cret@p:1")]).expect_err("no proxy");
-        assert_eq!(told, "HTTP_PROXY must be a URL such as http://proxy.example.com:3128");
-        assert_eq!(read(&[("ALL_PROXY", "http://u:s3cret@p:1")]).expect("none").1, [Remark::OnlyAll]);
-        assert_eq!(read(&[]).expect("none"), (Proxies { asked: true, ..Proxies::default() }, vec![Remark::NoProxy]));
-        let useless = read(&[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "http://a.b,c.d")]).expect("proxies").1;
+        assert_eq!(
+            told,
+            "HTTP_PROXY must be a URL such as http://proxy.example.com:3128"
+        );
+        assert_eq!(
+            read(&[("ALL_PROXY", "http://u:s3cret@p:1")])
+                .expect("none")
+                .1,
+            [Remark::OnlyAll]
+        );
+        assert_eq!(
+            read(&[]).expect("none"),
+            (
+                Proxies {
+                    asked: true,
+                    ..Proxies::default()
+                },
+                vec![Remark::NoProxy]
+            )
+        );
+        let useless = read(&[("HTTPS_PROXY", "p:1"), ("NO_PROXY", "http://a.b,c.d")])
+            .expect("proxies")
+            .1;
         assert_eq!(useless, [Remark::Useless(1)]);
     }
 
@@ -183,9 +290,19 @@ mod tests {
     fn no_password_is_shown() {
         let (proxies, _) = read(&[("HTTPS_PROXY", "http://u:s3cret@one:1")]).expect("proxies");
         assert!(!format!("{proxies:?}").contains("s3cret"));
-        let bare = proxies.without_secrets().to(&ProxyChoice::Usual, true, "a.b", 443).expect("a proxy");
-        assert_eq!(bare.credential().map(crate::base::secret::Secret::expose), Some(ASSUMED));
-        let (assumed, remarks) = Proxies::of_environment(|_| Ok(ASSUMED.to_owned())).expect("stand-ins");
-        assert_eq!((both(&assumed, "a.b")[0].as_deref(), remarks), (Some("(its URL is not read here)"), vec![]));
+        let bare = proxies
+            .without_secrets()
+            .to(&ProxyChoice::Usual, true, "a.b", 443)
+            .expect("a proxy");
+        assert_eq!(
+            bare.credential().map(crate::base::secret::Secret::expose),
+            Some(ASSUMED)
+        );
+        let (assumed, remarks) =
+            Proxies::of_environment(|_| Ok(ASSUMED.to_owned())).expect("stand-ins");
+        assert_eq!(
+            (both(&assumed, "a.b")[0].as_deref(), remarks),
+            (Some("(its URL is not read here)"), vec![])
+        );
     }
 }

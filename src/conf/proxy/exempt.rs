@@ -26,7 +26,9 @@ impl Exempt {
     /// Reads a list with commas or blanks between its entries. Returns also how many entries can
     /// match nothing.
     pub(super) fn parse(list: &str) -> (Exempt, usize) {
-        let entries = list.split([',', ' ', '\t', '\r', '\n']).filter(|entry| !entry.is_empty());
+        let entries = list
+            .split([',', ' ', '\t', '\r', '\n'])
+            .filter(|entry| !entry.is_empty());
         let read: Vec<Option<ExemptHost>> = entries.map(ExemptHost::parse).collect();
         let wrong = read.iter().filter(|entry| entry.is_none()).count();
         (Exempt(read.into_iter().flatten().collect()), wrong)
@@ -40,10 +42,13 @@ impl Exempt {
             ExemptHost::All => true,
             ExemptHost::Name { name, port: of } => {
                 let is_below = |rest: &str| rest.is_empty() || rest.ends_with('.');
-                of.is_none_or(|of| of == port) && address.is_none() && host.strip_suffix(&**name).is_some_and(is_below)
+                of.is_none_or(|of| of == port)
+                    && address.is_none()
+                    && host.strip_suffix(&**name).is_some_and(is_below)
             }
             ExemptHost::Range { range, port: of } => {
-                of.is_none_or(|of| of == port) && address.is_some_and(|address| range.contains(address))
+                of.is_none_or(|of| of == port)
+                    && address.is_some_and(|address| range.contains(address))
             }
         })
     }
@@ -58,17 +63,32 @@ impl ExemptHost {
             return Some(ExemptHost::Range { range, port: None });
         }
         let (host, port) = host_and_port(text)?;
-        let port = port.map(|port| port.parse().ok().filter(|port| *port > 0).ok_or(())).transpose().ok()?;
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let port = port
+            .map(|port| port.parse().ok().filter(|port| *port > 0).ok_or(()))
+            .transpose()
+            .ok()?;
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'))
+            .unwrap_or(host);
         if let Ok(range) = bare.parse() {
             return Some(ExemptHost::Range { range, port });
         }
-        let name = host.strip_prefix('*').filter(|rest| rest.starts_with('.')).unwrap_or(host);
+        let name = host
+            .strip_prefix('*')
+            .filter(|rest| rest.starts_with('.'))
+            .unwrap_or(host);
         let name = name.strip_prefix('.').unwrap_or(name);
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-        let is_label =
-            |label: &str| !label.is_empty() && label.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
-        name.split('.').all(is_label).then_some(ExemptHost::Name { name, port })
+        let is_label = |label: &str| {
+            !label.is_empty()
+                && label
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+        };
+        name.split('.')
+            .all(is_label)
+            .then_some(ExemptHost::Name { name, port })
     }
 }
 
@@ -83,14 +103,30 @@ mod tests {
             (",, ,", "", "a.b:443"),
             ("*", "a.b:443 10.0.0.1:80 ::1:80", ""),
             ("a.b,*", "c.d:443", ""),
-            ("corp.example", "corp.example:443 a.corp.example:80 x.a.corp.example:80", "mycorp.example:443 example:80"),
-            (".corp.example", "corp.example:443 a.corp.example:80", "mycorp.example:443"),
-            ("*.corp.example", "corp.example:443 a.corp.example:80", "mycorp.example:443"),
+            (
+                "corp.example",
+                "corp.example:443 a.corp.example:80 x.a.corp.example:80",
+                "mycorp.example:443 example:80",
+            ),
+            (
+                ".corp.example",
+                "corp.example:443 a.corp.example:80",
+                "mycorp.example:443",
+            ),
+            (
+                "*.corp.example",
+                "corp.example:443 a.corp.example:80",
+                "mycorp.example:443",
+            ),
             ("Corp.Example.", "a.corp.example:80", "corp.example.org:80"),
             ("a.b c.d\te.f,g.h", "a.b:1 c.d:1 e.f:1 g.h:1", "i.j:1"),
             ("a.b:8443", "a.b:8443 x.a.b:8443", "a.b:443"),
             (".svc,vllm", "vllm:80 llm.ns.svc:80", "vllm2:80"),
-            ("10.0.0.5", "10.0.0.5:80 10.0.0.5:443", "10.0.0.6:80 110.0.0.5:80"),
+            (
+                "10.0.0.5",
+                "10.0.0.5:80 10.0.0.5:443",
+                "10.0.0.6:80 110.0.0.5:80",
+            ),
             ("10.0.0.5:80", "10.0.0.5:80", "10.0.0.5:443"),
             ("10.0.0.0/8", "10.255.0.1:80", "11.0.0.1:80 10.a.b:80"),
             ("::1", "::1:80", "::2:80"),
@@ -106,18 +142,29 @@ mod tests {
             let (exempt, _) = Exempt::parse(list);
             let check = |server: &str, expected: bool| {
                 let (host, port) = server.rsplit_once(':').expect("a port");
-                assert_eq!(exempt.has(host, port.parse().expect("a number")), expected, "{server} in {list:?}");
+                assert_eq!(
+                    exempt.has(host, port.parse().expect("a number")),
+                    expected,
+                    "{server} in {list:?}"
+                );
             };
-            inside.split_whitespace().for_each(|server| check(server, true));
-            outside.split_whitespace().for_each(|server| check(server, false));
+            inside
+                .split_whitespace()
+                .for_each(|server| check(server, true));
+            outside
+                .split_whitespace()
+                .for_each(|server| check(server, false));
         }
     }
 
     #[test]
     fn entries_that_match_nothing_are_counted() {
-        for (list, wrong) in
-            [("a.b,10.0.0.0/8,*", 0), ("http://a.b,c.d", 1), ("a*b,10.0.0.0/33,a.b:x,a.b:0,a..b,[::1,é", 7), ("", 0)]
-        {
+        for (list, wrong) in [
+            ("a.b,10.0.0.0/8,*", 0),
+            ("http://a.b,c.d", 1),
+            ("a*b,10.0.0.0/33,a.b:x,a.b:0,a..b,[::1,é", 7),
+            ("", 0),
+        ] {
             assert_eq!(Exempt::parse(list).1, wrong, "{list}");
         }
     }

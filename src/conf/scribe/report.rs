@@ -45,7 +45,11 @@ pub(super) struct Notes {
 
 impl<'t> Report<'t> {
     /// Makes the report of files of this kind, each a name to show and its text.
-    pub(crate) fn new(files: &'t [(String, String)], kind: FileKind, look_up: &'t mut LookUp<'t>) -> Self {
+    pub(crate) fn new(
+        files: &'t [(String, String)],
+        kind: FileKind,
+        look_up: &'t mut LookUp<'t>,
+    ) -> Self {
         Self {
             files,
             kind,
@@ -70,8 +74,12 @@ impl<'t> Report<'t> {
         self.hopeless |= tree.is_none();
         self.take(file, faults);
         let mut faults = Vec::new();
-        let document = tree.as_ref().and_then(|tree| read(tree, self.kind, &mut faults));
-        self.hopeless |= faults.iter().any(|fault| fault.path.is_empty() || parts.contains(&&*fault.path));
+        let document = tree
+            .as_ref()
+            .and_then(|tree| read(tree, self.kind, &mut faults));
+        self.hopeless |= faults
+            .iter()
+            .any(|fault| fault.path.is_empty() || parts.contains(&&*fault.path));
         self.cut |= faults.len() >= MOST_FAULTS;
         self.take(file, faults);
         if let Some(place) = self.trees.get(file).filter(|_| text.len() < LARGE) {
@@ -82,13 +90,21 @@ impl<'t> Report<'t> {
 
     fn take(&mut self, file: usize, faults: Vec<Problem>) {
         for fault in faults {
-            self.problems.borrow_mut().add(file, || Problem { file: self.name(file).to_owned(), ..fault });
+            self.problems.borrow_mut().add(file, || Problem {
+                file: self.name(file).to_owned(),
+                ..fault
+            });
         }
     }
 
     pub(super) fn tree(&self, file: usize) -> Option<&Node<'t>> {
         let (tree, (_, text)) = (self.trees.get(file)?, self.files.get(file)?);
-        tree.get_or_init(|| yaml::parse_as(text, self.kind.shows).ok().map(|(tree, _)| tree)).as_ref()
+        tree.get_or_init(|| {
+            yaml::parse_as(text, self.kind.shows)
+                .ok()
+                .map(|(tree, _)| tree)
+        })
+        .as_ref()
     }
 
     /// Returns whether there is any error.
@@ -109,18 +125,28 @@ impl<'t> Report<'t> {
             Some(found) if at.hides() => in_column(what, found.column),
             Some(_) | None => what.to_owned(),
         };
-        Problem { file: self.name(file).to_owned(), line: found.map(|found| found.line), path: at.to_string(), what }
+        Problem {
+            file: self.name(file).to_owned(),
+            line: found.map(|found| found.line),
+            path: at.to_string(),
+            what,
+        }
     }
 
     pub(super) fn name(&self, file: usize) -> &str {
-        self.files.get(file).map(|(name, _)| name.as_str()).unwrap_or_default()
+        self.files
+            .get(file)
+            .map(|(name, _)| name.as_str())
+            .unwrap_or_default()
     }
 
     /// Returns all errors, and all warnings.
     pub(crate) fn problems(self) -> Problems {
         let problems = self.problems.take();
         let more = match problems.more {
-            _ if self.cut => Some("there are more errors: Portcullis stopped reading here".to_owned()),
+            _ if self.cut => {
+                Some("there are more errors: Portcullis stopped reading here".to_owned())
+            }
             0 => None,
             more => Some(format!("and {more} more errors")),
         };
@@ -150,11 +176,14 @@ impl Notes {
 
     /// Returns whether `is_such` holds for any problem of this file.
     pub(super) fn any(&self, file: usize, is_such: impl Fn(&Problem) -> bool) -> bool {
-        self.list.iter().any(|(in_file, problem)| *in_file == file && is_such(problem))
+        self.list
+            .iter()
+            .any(|(in_file, problem)| *in_file == file && is_such(problem))
     }
 
     fn in_order(mut self, more: Option<String>) -> Vec<Problem> {
-        self.list.sort_by_key(|(file, problem)| (*file, problem.line));
+        self.list
+            .sort_by_key(|(file, problem)| (*file, problem.line));
         let mut list: Vec<Problem> = self.list.into_iter().map(|(_, problem)| problem).collect();
         if let (Some(what), Some(last)) = (more, list.last()) {
             list.push(Problem::of_file(last.file.clone(), what));

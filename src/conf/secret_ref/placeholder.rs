@@ -41,8 +41,14 @@ impl<'t> Placeholder<'t> {
     /// Returns the kind of placeholder that a whole value is, if it is one.
     pub(crate) fn of(text: &'t str) -> Option<Self> {
         let text = text.trim();
-        let between = |open: &str, close: &str| text.strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
-        if let Some(inside) = ["\"", "'", "`"].into_iter().find_map(|quote| between(quote, quote)) {
+        let between = |open: &str, close: &str| {
+            text.strip_prefix(open)
+                .and_then(|rest| rest.strip_suffix(close))
+        };
+        if let Some(inside) = ["\"", "'", "`"]
+            .into_iter()
+            .find_map(|quote| between(quote, quote))
+        {
             return Some(Self::of(inside).unwrap_or(Self::Quoted));
         }
         if presets::variables().any(|name| name == text) {
@@ -50,8 +56,13 @@ impl<'t> Placeholder<'t> {
         }
         if let Some(inside) = between("${", "}") {
             // `${NAME:-default}`, `${env:NAME}`, `${env.NAME}`
-            let name = inside.strip_prefix("env").and_then(|rest| rest.strip_prefix(['.', ':'])).unwrap_or(inside);
-            return Some(Self::variable(name.split([':', '-', '?']).next().unwrap_or_default()));
+            let name = inside
+                .strip_prefix("env")
+                .and_then(|rest| rest.strip_prefix(['.', ':']))
+                .unwrap_or(inside);
+            return Some(Self::variable(
+                name.split([':', '-', '?']).next().unwrap_or_default(),
+            ));
         }
         for begin in ["$", "os.environ/", "env.", "env:", "env/", "%"] {
             let end = if begin == "%" { "%" } else { "" };
@@ -59,7 +70,10 @@ impl<'t> Placeholder<'t> {
                 return Some(Self::variable(name));
             }
         }
-        if between("$(", ")").or_else(|| between("{{", "}}")).or_else(|| between("{%", "%}")).is_some()
+        if between("$(", ")")
+            .or_else(|| between("{{", "}}"))
+            .or_else(|| between("{%", "%}"))
+            .is_some()
             || text.starts_with("os.environ")
         {
             return Some(Self::Template);
@@ -68,10 +82,13 @@ impl<'t> Placeholder<'t> {
         let crossed_out = lower.trim_end_matches(['x', '*']);
         let is_example = LATER.contains(&lower.as_str())
             || between("<", ">").is_some()
-            || ["your-", "your_", "your "].iter().any(|begin| lower.starts_with(begin))
+            || ["your-", "your_", "your "]
+                .iter()
+                .any(|begin| lower.starts_with(begin))
             || lower.ends_with("...")
             || lower.ends_with('…')
-            || (lower.len() - crossed_out.len() >= 4 && (crossed_out.is_empty() || crossed_out.ends_with(['-', '_'])));
+            || (lower.len() - crossed_out.len() >= 4
+                && (crossed_out.is_empty() || crossed_out.ends_with(['-', '_'])));
         is_example.then_some(Self::Example)
     }
 
@@ -85,7 +102,10 @@ impl<'t> Placeholder<'t> {
     /// asked only for texts that look like such a name. The ids of AWS's access keys do not.
     pub(crate) fn of_name(text: &'t str, is_set: impl FnOnce(&str) -> bool) -> Option<Self> {
         let looks_like_one = is_upper_case(text)
-            && (text.contains('_') || ["KEY", "TOKEN", "SECRET"].iter().any(|end| text.ends_with(end)));
+            && (text.contains('_')
+                || ["KEY", "TOKEN", "SECRET"]
+                    .iter()
+                    .any(|end| text.ends_with(end)));
         (looks_like_one && is_set(text)).then_some(Self::Name(text))
     }
 
@@ -93,15 +113,21 @@ impl<'t> Placeholder<'t> {
     /// `usual` is the variable that usually holds it.
     pub(crate) fn wrong(&self, field: &str, usual: Option<&str>) -> String {
         let what = match self {
-            Self::Variable(_) | Self::Template => "is a template, which Portcullis does not fill in",
+            Self::Variable(_) | Self::Template => {
+                "is a template, which Portcullis does not fill in"
+            }
             Self::Name(_) => "is the name of an environment variable, not its value",
             Self::Example => "is a placeholder, not a secret",
-            Self::Quoted => "has quotes around it, and they would be sent as part of it: remove them",
+            Self::Quoted => {
+                "has quotes around it, and they would be sent as part of it: remove them"
+            }
         };
         let name = match self {
             Self::Variable(Some(name)) | Self::Name(name) => name,
             Self::Variable(None) => {
-                return format!("{what}: write `{field}: {{ env: NAME }}`, with the name of the variable");
+                return format!(
+                    "{what}: write `{field}: {{ env: NAME }}`, with the name of the variable"
+                );
             }
             Self::Template | Self::Example => usual.unwrap_or("NAME"),
             Self::Quoted => return what.to_owned(),
@@ -113,7 +139,9 @@ impl<'t> Placeholder<'t> {
 fn is_upper_case(name: &str) -> bool {
     name.len() >= 2
         && name.starts_with(|c: char| c.is_ascii_uppercase() || c == '_')
-        && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
 }
 
 #[cfg(test)]
@@ -134,7 +162,10 @@ mod tests {
             ("env.OPENAI_API_KEY", key()),
             ("%OPENAI_API_KEY%", key()),
             ("${AZURE_API_BASE}", Variable(Some("AZURE_API_BASE"))),
-            ("${AZURE_API_BASE:-http://127.0.0.1}", Variable(Some("AZURE_API_BASE"))),
+            (
+                "${AZURE_API_BASE:-http://127.0.0.1}",
+                Variable(Some("AZURE_API_BASE")),
+            ),
             ("${AKIAIOSFODNN7EXAMPLE}", Variable(None)),
             ("${hunter2}", Variable(None)),
             ("$HUNTER2", Variable(None)),
@@ -197,14 +228,22 @@ mod tests {
             ("EMPTY", false),
             ("my_key", false),
         ] {
-            assert_eq!(Placeholder::of_name(text, |_| true), is.then_some(Placeholder::Name(text)), "{text}");
+            assert_eq!(
+                Placeholder::of_name(text, |_| true),
+                is.then_some(Placeholder::Name(text)),
+                "{text}"
+            );
             assert_eq!(Placeholder::of_name(text, |_| false), None, "{text}");
         }
     }
 
     #[test]
     fn the_line_to_write_instead() {
-        let wrong = |text: &str| Placeholder::of(text).unwrap().wrong("key", Some("GROQ_API_KEY"));
+        let wrong = |text: &str| {
+            Placeholder::of(text)
+                .unwrap()
+                .wrong("key", Some("GROQ_API_KEY"))
+        };
         assert_eq!(
             wrong("$MY_KEY"),
             "is a template, which Portcullis does not fill in: write `key: { env: MY_KEY }`, or `{ file: /path }`"
@@ -217,8 +256,14 @@ mod tests {
             wrong("OPENAI_API_KEY"),
             "is the name of an environment variable, not its value: write `key: { env: OPENAI_API_KEY }`, or `{ file: /path }`"
         );
-        assert_eq!(wrong("\"hunter2\""), "has quotes around it, and they would be sent as part of it: remove them");
+        assert_eq!(
+            wrong("\"hunter2\""),
+            "has quotes around it, and they would be sent as part of it: remove them"
+        );
         let told = wrong("${hunter2}");
-        assert!(told.contains("key: { env: NAME }") && !told.contains("hunter2"), "{told}");
+        assert!(
+            told.contains("key: { env: NAME }") && !told.contains("hunter2"),
+            "{told}"
+        );
     }
 }

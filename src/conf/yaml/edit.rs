@@ -47,14 +47,19 @@ pub fn edit(text: &str, changes: &[Change<'_>]) -> Result<(String, Option<usize>
     }
     let mut edited = text.to_owned();
     for change in changes {
-        edited = change.made(&edited).map_err(|why| change.refused(&edited, why))?;
+        edited = change
+            .made(&edited)
+            .map_err(|why| change.refused(&edited, why))?;
         change.meant(&mut expected);
     }
     // Any mistake of the parts above is found here.
-    let read = parse(&edited).ok().filter(|(tree, faults)| faults.is_empty() && tree.same(&expected));
+    let read = parse(&edited)
+        .ok()
+        .filter(|(tree, faults)| faults.is_empty() && tree.same(&expected));
     let first = changes.first();
-    let line =
-        read.map(|(tree, _)| first.and_then(|change| on_path(change.path(), &Path::Root, &|path| tree.line_of(path))));
+    let line = read.map(|(tree, _)| {
+        first.and_then(|change| on_path(change.path(), &Path::Root, &|path| tree.line_of(path)))
+    });
     match (line, first) {
         (None, Some(change)) => Err(change.refused(text, UNSURE)),
         (line, _) => Ok((edited, line.flatten())),
@@ -77,7 +82,10 @@ const LAST: &str = "is the only entry: the map or list would be empty without it
 impl Change<'_> {
     fn path(&self) -> &[Step<'_>] {
         match self {
-            Self::Set(path, _) | Self::Remove(path) | Self::Push(path, _) | Self::Split(path, ..) => path,
+            Self::Set(path, _)
+            | Self::Remove(path)
+            | Self::Push(path, _)
+            | Self::Split(path, ..) => path,
         }
     }
 
@@ -85,10 +93,19 @@ impl Change<'_> {
         // After an alias, the lines go back to the text that it stands for. The largest line is the
         // path's own.
         let tree = parse(text).ok().map(|(tree, _)| tree);
-        let line_of = |depth| on_path(self.path().get(..depth)?, &Path::Root, &|path| tree.as_ref()?.line_of(path));
+        let line_of = |depth| {
+            on_path(self.path().get(..depth)?, &Path::Root, &|path| {
+                tree.as_ref()?.line_of(path)
+            })
+        };
         let line = (1..=self.path().len()).filter_map(line_of).max();
         let path = on_path(self.path(), &Path::Root, &|path| path.to_string());
-        Problem { line, path, what: why.to_owned(), ..Problem::default() }
+        Problem {
+            line,
+            path,
+            what: why.to_owned(),
+            ..Problem::default()
+        }
     }
 
     /// Makes this change to a text.
@@ -119,7 +136,9 @@ impl Change<'_> {
     /// Makes this change to a tree. A change that does not fit the tree does nothing: the
     /// comparison of the trees finds it.
     fn meant(&self, tree: &mut Node<'_>) {
-        let Some((last, above)) = self.path().split_last() else { return };
+        let Some((last, above)) = self.path().split_last() else {
+            return;
+        };
         match self {
             Self::Set(path, new) => set(tree, path, new),
             Self::Push(path, item) => {
@@ -128,8 +147,12 @@ impl Change<'_> {
                 }
             }
             Self::Remove(_) => match (inside(tree, above).map(|node| &mut node.value), last) {
-                (Some(Value::Map(entries)), Step::Key(key)) => entries.retain(|entry| entry.key != *key),
-                (Some(Value::List(items)), Step::Index(index)) if *index < items.len() => drop(items.remove(*index)),
+                (Some(Value::Map(entries)), Step::Key(key)) => {
+                    entries.retain(|entry| entry.key != *key)
+                }
+                (Some(Value::List(items)), Step::Index(index)) if *index < items.len() => {
+                    drop(items.remove(*index))
+                }
                 _ => {}
             },
             Self::Split(_, name, items) => {
@@ -152,13 +175,15 @@ fn on_path<T>(steps: &[Step<'_>], path: &Path<'_>, then: &dyn Fn(&Path<'_>) -> T
 }
 
 fn inside<'n, 't>(tree: &'n mut Node<'t>, path: &[Step<'_>]) -> Option<&'n mut Node<'t>> {
-    path.iter().try_fold(tree, |node, step| match (&mut node.value, step) {
-        (Value::Map(entries), Step::Key(key)) => {
-            entries.iter_mut().find(|entry| entry.key == *key).map(|entry| &mut entry.node)
-        }
-        (Value::List(items), Step::Index(index)) => items.get_mut(*index),
-        _ => None,
-    })
+    path.iter()
+        .try_fold(tree, |node, step| match (&mut node.value, step) {
+            (Value::Map(entries), Step::Key(key)) => entries
+                .iter_mut()
+                .find(|entry| entry.key == *key)
+                .map(|entry| &mut entry.node),
+            (Value::List(items), Step::Index(index)) => items.get_mut(*index),
+            _ => None,
+        })
 }
 
 fn set(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
@@ -167,14 +192,16 @@ fn set(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
         return;
     };
     match (&mut node.value, step) {
-        (Value::Map(entries), Step::Key(key)) => match entries.iter_mut().find(|entry| entry.key == *key) {
-            Some(Entry { node, .. }) => set(node, rest, new),
-            None => {
-                if let Some(new) = nested(rest, new) {
-                    entries.push(entry(key, &new));
+        (Value::Map(entries), Step::Key(key)) => {
+            match entries.iter_mut().find(|entry| entry.key == *key) {
+                Some(Entry { node, .. }) => set(node, rest, new),
+                None => {
+                    if let Some(new) = nested(rest, new) {
+                        entries.push(entry(key, &new));
+                    }
                 }
             }
-        },
+        }
         (Value::List(items), Step::Index(index)) => {
             if let Some(item) = items.get_mut(*index) {
                 set(item, rest, new);
@@ -186,10 +213,12 @@ fn set(node: &mut Node<'_>, path: &[Step<'_>], new: &New) {
 
 /// Puts the maps of a path around a value.
 fn nested(path: &[Step<'_>], new: &New) -> Option<New> {
-    path.iter().rev().try_fold(new.clone(), |new, step| match step {
-        Step::Key(key) => Some(New::Map(vec![((*key).to_owned(), new)])),
-        Step::Hidden(_) | Step::Index(_) => None,
-    })
+    path.iter()
+        .rev()
+        .try_fold(new.clone(), |new, step| match step {
+            Step::Key(key) => Some(New::Map(vec![((*key).to_owned(), new)])),
+            Step::Hidden(_) | Step::Index(_) => None,
+        })
 }
 
 #[cfg(test)]

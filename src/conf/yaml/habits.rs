@@ -11,7 +11,9 @@ use serde_json::Value;
 /// Returns the rows of a table. Each row is a line with three columns: the names that a field has
 /// elsewhere; our words beside which such a name then stands (one of them must be allowed there);
 /// and the words to write here. ` | ` separates the columns, a blank separates words.
-pub fn rows(table: &'static str) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+pub fn rows(
+    table: &'static str,
+) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     table.lines().filter_map(|row| {
         let (brought, rest) = row.split_once(" | ")?;
         let (beside, instead) = rest.split_once(" | ")?;
@@ -24,9 +26,13 @@ pub fn rows(table: &'static str) -> impl Iterator<Item = (&'static str, &'static
 pub fn find(table: &'static str, field: &str, allowed: &[&str]) -> Option<&'static str> {
     let is_meant = |brought: &str, beside: &str| {
         beside.split(' ').any(|word| allowed.contains(&word))
-            && brought.split(' ').any(|word| word.eq_ignore_ascii_case(field))
+            && brought
+                .split(' ')
+                .any(|word| word.eq_ignore_ascii_case(field))
     };
-    rows(table).find(|(brought, beside, _)| is_meant(brought, beside)).map(|(_, _, instead)| instead)
+    rows(table)
+        .find(|(brought, beside, _)| is_meant(brought, beside))
+        .map(|(_, _, instead)| instead)
 }
 
 /// Returns all fields of a file, at any depth.
@@ -44,6 +50,11 @@ pub fn words<T: JsonSchema>() -> BTreeSet<String> {
         }
     }
     let mut found = BTreeSet::new();
-    gather(&SchemaGenerator::default().into_root_schema_for::<T>().to_value(), &mut found);
+    gather(
+        &SchemaGenerator::default()
+            .into_root_schema_for::<T>()
+            .to_value(),
+        &mut found,
+    );
     found
 }

@@ -15,12 +15,14 @@ pub(super) type PairPlaces = Vec<(usize, usize)>;
 
 /// Returns the text without pairs, and where they stood.
 pub(super) fn without_pairs(text: &str) -> (Cow<'_, str>, PairPlaces) {
-    let may_have =
-        [br"\ud".as_slice(), br"\uD"].iter().any(|start| memchr::memmem::find(text.as_bytes(), start).is_some());
+    let may_have = [br"\ud".as_slice(), br"\uD"]
+        .iter()
+        .any(|start| memchr::memmem::find(text.as_bytes(), start).is_some());
     if !may_have || serde_json::from_str::<IgnoredAny>(text).is_err() {
         return (Cow::Borrowed(text), PairPlaces::new());
     }
-    let (mut joined, mut places, mut rest) = (String::with_capacity(text.len()), PairPlaces::new(), text);
+    let (mut joined, mut places, mut rest) =
+        (String::with_capacity(text.len()), PairPlaces::new(), text);
     let (mut line, mut column) = (1, 1);
     while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
         let (before, escape) = rest.split_at(at);
@@ -40,11 +42,22 @@ pub(super) fn without_pairs(text: &str) -> (Cow<'_, str>, PairPlaces) {
         rest = after;
     }
     joined.push_str(rest);
-    (if places.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(joined) }, places)
+    (
+        if places.is_empty() {
+            Cow::Borrowed(text)
+        } else {
+            Cow::Owned(joined)
+        },
+        places,
+    )
 }
 
 fn step((line, column): (usize, usize), character: char) -> (usize, usize) {
-    if character == '\n' { (line + 1, 1) } else { (line, column + 1) }
+    if character == '\n' {
+        (line + 1, 1)
+    } else {
+        (line, column + 1)
+    }
 }
 
 /// Returns the character that a text begins with, if that is written as a pair.
@@ -77,7 +90,10 @@ impl Columns {
     /// for in the order of their lines.
     pub(super) fn written(&mut self, line: usize, column: usize) -> usize {
         let before = self.places.get(self.next..).unwrap_or_default();
-        self.next += before.iter().take_while(|(of_pair, _)| *of_pair < line).count();
+        self.next += before
+            .iter()
+            .take_while(|(of_pair, _)| *of_pair < line)
+            .count();
         let on_line = self.places.get(self.next..).unwrap_or_default();
         let pairs = on_line.partition_point(|place| *place < (line, column));
         column + pairs * (WRITTEN - 1)
@@ -97,7 +113,11 @@ mod tests {
     #[test]
     fn pairs_in_json_become_their_characters() {
         check(r#"{"a":"\ud83d\ude00"}"#, "{\"a\":\"😀\"}", &[(1, 7)]);
-        check("{\n \"é\":\"x\\uD83D\\uDE00\\uD83D\\uDE01\"}", "{\n \"é\":\"x😀😁\"}", &[(2, 8), (2, 9)]);
+        check(
+            "{\n \"é\":\"x\\uD83D\\uDE00\\uD83D\\uDE01\"}",
+            "{\n \"é\":\"x😀😁\"}",
+            &[(2, 8), (2, 9)],
+        );
         for text in [
             r#"{"a":"\\ud83d\\ude00","b":"\ud83d x \ude00","c":"\ude00\ud83d","d":"\u00e9\ud7ff"}"#,
             "{}",
@@ -112,7 +132,14 @@ mod tests {
     #[test]
     fn columns_are_those_of_the_text_as_it_was_written() {
         let mut columns = Columns::new(vec![(1, 7), (2, 3), (2, 9)]);
-        for (place, written) in [((1, 2), 2), ((1, 7), 7), ((1, 8), 19), ((2, 4), 15), ((2, 12), 34), ((3, 4), 4)] {
+        for (place, written) in [
+            ((1, 2), 2),
+            ((1, 7), 7),
+            ((1, 8), 19),
+            ((2, 4), 15),
+            ((2, 12), 34),
+            ((3, 4), 4),
+        ] {
             assert_eq!(columns.written(place.0, place.1), written, "{place:?}");
         }
     }

@@ -29,7 +29,14 @@ impl<'p> Path<'p> {
 
     /// Returns the place of a key in this map. Messages show the key only if `is_shown`.
     pub fn entry(&'p self, key: &'p str, is_shown: bool) -> Self {
-        Self::In(self, if is_shown { Step::Key(key) } else { Step::Hidden(key) })
+        Self::In(
+            self,
+            if is_shown {
+                Step::Key(key)
+            } else {
+                Step::Hidden(key)
+            },
+        )
     }
 
     /// Returns the innermost key of the path. [`Shows`](super::Shows) takes it as the key above.
@@ -66,7 +73,9 @@ impl<'p> Path<'p> {
 /// Writes a path as `models.fast.targets[1].account`.
 impl std::fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Path::In(parent, step) = self else { return Ok(()) };
+        let Path::In(parent, step) = self else {
+            return Ok(());
+        };
         parent.fmt(f)?;
         if matches!(step, Step::Key(_) | Step::Hidden(_)) && matches!(parent, Path::In(..)) {
             f.write_str(".")?;
@@ -75,7 +84,11 @@ impl std::fmt::Display for Path<'_> {
             Step::Index(index) => write!(f, "[{index}]"),
             Step::Hidden(_) => f.write_str("…"),
             Step::Key(key) => {
-                if key.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-/:@+".contains(&b)) && !key.is_empty() {
+                if key
+                    .bytes()
+                    .all(|b| b.is_ascii_alphanumeric() || b"_-/:@+".contains(&b))
+                    && !key.is_empty()
+                {
                     f.write_str(crate::base::problem::unless_secret(key))
                 } else {
                     f.write_str(&crate::base::problem::shown(key))

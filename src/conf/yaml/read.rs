@@ -37,11 +37,23 @@ pub struct FileKind {
 }
 
 /// Reads a value. Returns `None` if no part of it could be read. All errors are added to `faults`.
-pub fn read<T: for<'de> Deserialize<'de>>(root: &Node<'_>, kind: FileKind, faults: &mut Vec<Problem>) -> Option<T> {
-    let progress = FaultCollector { kind, faults: RefCell::new(Vec::new()), dead: RefCell::new(HashSet::new()) };
+pub fn read<T: for<'de> Deserialize<'de>>(
+    root: &Node<'_>,
+    kind: FileKind,
+    faults: &mut Vec<Problem>,
+) -> Option<T> {
+    let progress = FaultCollector {
+        kind,
+        faults: RefCell::new(Vec::new()),
+        dead: RefCell::new(HashSet::new()),
+    };
     let value = loop {
         let before = progress.count();
-        match T::deserialize(NodeReader { node: root, path: &Path::Root, progress: &progress }) {
+        match T::deserialize(NodeReader {
+            node: root,
+            path: &Path::Root,
+            progress: &progress,
+        }) {
             Ok(value) => break Some(value),
             Err(error) => progress.record(error, root, (root.line, root.column), &Path::Root),
         };
@@ -66,7 +78,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
                 f.write_str("a map")
             }
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
-                let mut entries: Vec<(String, Option<T>)> = Vec::with_capacity(map.size_hint().unwrap_or(0));
+                let mut entries: Vec<(String, Option<T>)> =
+                    Vec::with_capacity(map.size_hint().unwrap_or(0));
                 // After an error, serde's map gives the same key again, until its value is read or
                 // passed over.
                 while let Some(name) = map.next_key::<String>()? {
@@ -105,7 +118,10 @@ pub fn entries<T>(map: Option<&Entries<T>>) -> impl Iterator<Item = &(String, Op
 
 /// Returns the items of a list that could be read, with their places.
 pub fn items<T>(list: Option<&List<T>>) -> impl Iterator<Item = (usize, &T)> {
-    list.into_iter().flatten().enumerate().filter_map(|(index, item)| Some((index, item.as_ref()?)))
+    list.into_iter()
+        .flatten()
+        .enumerate()
+        .filter_map(|(index, item)| Some((index, item.as_ref()?)))
 }
 
 struct FaultCollector {
@@ -139,30 +155,52 @@ impl FaultCollector {
 
     /// Records an error that has no place yet as an error of this node. The node is dead from then
     /// on.
-    fn record(&self, error: ReadError, node: &Node<'_>, (line, column): (usize, usize), path: &Path<'_>) -> ReadError {
+    fn record(
+        &self,
+        error: ReadError,
+        node: &Node<'_>,
+        (line, column): (usize, usize),
+        path: &Path<'_>,
+    ) -> ReadError {
         let (path, what) = match (error, path) {
             (ReadError::Recorded, _) => return ReadError::Recorded,
-            (ReadError::Fresh(what), _) => {
-                (path.to_string(), if path.hides() { in_column(&what, column) } else { what })
-            }
+            (ReadError::Fresh(what), _) => (
+                path.to_string(),
+                if path.hides() {
+                    in_column(&what, column)
+                } else {
+                    what
+                },
+            ),
             (ReadError::Withheld(what), _) => (path.to_string(), in_column(&what, column)),
             (ReadError::UnknownField(field, allowed), Path::In(map, _)) => {
                 let instead = habits::find(self.kind.habits, &field, allowed);
-                let is_shown = instead.is_some() || quoted(&field, allowed.iter().copied()).is_some();
+                let is_shown =
+                    instead.is_some() || quoted(&field, allowed.iter().copied()).is_some();
                 let what = match instead {
                     Some(instead) => format!("unknown field: {instead}"),
                     None => format!("unknown field{}", hint(&field, allowed)),
                 };
                 let path = map.entry(&field, is_shown);
-                (path.to_string(), if path.hides() { in_column(&what, column) } else { what })
+                (
+                    path.to_string(),
+                    if path.hides() {
+                        in_column(&what, column)
+                    } else {
+                        what
+                    },
+                )
             }
             // There is no field without a map around it.
-            (ReadError::UnknownField(field, allowed), Path::Root) => {
-                (String::new(), format!("unknown field{}", hint(&field, allowed)))
-            }
+            (ReadError::UnknownField(field, allowed), Path::Root) => (
+                String::new(),
+                format!("unknown field{}", hint(&field, allowed)),
+            ),
         };
         if self.dead.borrow_mut().insert(address(node)) {
-            self.faults.borrow_mut().push(Problem::in_text(line, path, what));
+            self.faults
+                .borrow_mut()
+                .push(Problem::in_text(line, path, what));
         }
         ReadError::Recorded
     }
@@ -240,7 +278,9 @@ impl<'a, 't> NodeReader<'a, 't> {
     fn not<T>(&self, expected: impl fmt::Display) -> Result<T, ReadError> {
         let found = match &self.node.value {
             _ if self.node.is_null() => {
-                return Err(ReadError::Fresh("has no value: write a value, or remove the field".to_owned()));
+                return Err(ReadError::Fresh(
+                    "has no value: write a value, or remove the field".to_owned(),
+                ));
             }
             Value::Map(_) => "a map",
             Value::List(_) => "a list",
@@ -262,7 +302,12 @@ impl<'a, 't> NodeReader<'a, 't> {
     }
 
     fn fields(self, entries: &'a [Entry<'t>]) -> MapReader<'a, 't> {
-        MapReader { all: self, entries, left: entries, are_names: false }
+        MapReader {
+            all: self,
+            entries,
+            left: entries,
+            are_names: false,
+        }
     }
 }
 
@@ -292,11 +337,15 @@ fn is_number(text: &str) -> bool {
     if let Some(digits) = text.strip_prefix("0o") {
         return !digits.is_empty() && digits.bytes().all(|b| (b'0'..=b'7').contains(&b));
     }
-    if matches!(unsigned, ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN") {
+    if matches!(
+        unsigned,
+        ".inf" | ".Inf" | ".INF" | ".nan" | ".NaN" | ".NAN"
+    ) {
         return true;
     }
     // Rust's floats are those of the core schema, and also `inf` and `nan` without the dot.
-    unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.') && unsigned.parse::<f64>().is_ok()
+    unsigned.starts_with(|c: char| c.is_ascii_digit() || c == '.')
+        && unsigned.parse::<f64>().is_ok()
 }
 
 macro_rules! whole_numbers {
@@ -332,14 +381,24 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
                 // The words that other formats, and YAML 1.1, read as true or false.
                 None => {
                     let is_one = |word: &&str| word.eq_ignore_ascii_case(text);
-                    let known = ["yes", "no", "on", "off", "y", "n", "1", "0"].iter().any(is_one);
-                    Err(match quoted(text, ["true", "false"]).or_else(|| known.then(|| format!("{text:?}"))) {
-                        Some(quoted) => ReadError::Fresh(format!("must be true or false, not {quoted}")),
-                        None => ReadError::Withheld("must be true or false".to_owned()),
-                    })
+                    let known = ["yes", "no", "on", "off", "y", "n", "1", "0"]
+                        .iter()
+                        .any(is_one);
+                    Err(
+                        match quoted(text, ["true", "false"])
+                            .or_else(|| known.then(|| format!("{text:?}")))
+                        {
+                            Some(quoted) => {
+                                ReadError::Fresh(format!("must be true or false, not {quoted}"))
+                            }
+                            None => ReadError::Withheld("must be true or false".to_owned()),
+                        },
+                    )
                 }
             },
-            Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("true or false"),
+            Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => {
+                self.not("true or false")
+            }
         }
     }
 
@@ -347,8 +406,12 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
             Value::Plain(text) if is_number(text) => visitor.visit_str(text),
-            Value::Plain(_) if !self.node.is_null() => Err(ReadError::Withheld("must be a number".to_owned())),
-            Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => self.not("a number"),
+            Value::Plain(_) if !self.node.is_null() => {
+                Err(ReadError::Withheld("must be a number".to_owned()))
+            }
+            Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => {
+                self.not("a number")
+            }
         }
     }
 
@@ -374,14 +437,21 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
-            Value::List(items) => visitor.visit_seq(ListReader { all: self, items, at: 0 }),
+            Value::List(items) => visitor.visit_seq(ListReader {
+                all: self,
+                items,
+                at: 0,
+            }),
             Value::Plain(_) | Value::Quoted(_) | Value::Map(_) => self.not("a list"),
         }
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         match &self.node.value {
-            Value::Map(entries) => visitor.visit_map(MapReader { are_names: true, ..self.fields(entries) }),
+            Value::Map(entries) => visitor.visit_map(MapReader {
+                are_names: true,
+                ..self.fields(entries)
+            }),
             Value::Plain(_) | Value::Quoted(_) | Value::List(_) => self.not("a map"),
         }
     }
@@ -414,10 +484,16 @@ impl<'de> de::Deserializer<'de> for NodeReader<'_, '_> {
 
     /// Reads a value that is written as text. A number is passed on as text too, so that the
     /// value's own type says what is missing.
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, ReadError> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ReadError> {
         match &self.node.value {
             Value::Plain(text) if is_number(text) => visitor.visit_str(text),
-            Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => visitor.visit_str(self.text()?),
+            Value::Plain(_) | Value::Quoted(_) | Value::List(_) | Value::Map(_) => {
+                visitor.visit_str(self.text()?)
+            }
         }
     }
 

@@ -33,7 +33,9 @@ impl Inside {
     pub fn new<P: ServerApp + Send + Sync + 'static>(connections: Connections<P>) -> Inside {
         let connections = Arc::new(connections);
         Inside(Arc::new(move |stream, shutdown| {
-            let Some(home) = connections.home.get() else { return false };
+            let Some(home) = connections.home.get() else {
+                return false;
+            };
             let (connections, shutdown) = (connections.clone(), shutdown.clone());
             // The task ends with its connection, and with the runtime of the callers' service.
             home.spawn(async move { connections.process_new(stream, &shutdown).await });
@@ -70,13 +72,21 @@ impl VirtualSocket for End {
 }
 
 impl AsyncRead for End {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for End {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, buf)
     }
 

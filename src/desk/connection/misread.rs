@@ -63,21 +63,32 @@ impl HeadBytes {
 
     /// Returns the kept bytes, without the empty lines that may come before a head.
     fn start(&self) -> &[u8] {
-        let first = self.kept.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(self.kept.len());
+        let first = self
+            .kept
+            .iter()
+            .position(|byte| !matches!(byte, b'\r' | b'\n'))
+            .unwrap_or(self.kept.len());
         self.kept.get(first..).unwrap_or_default()
     }
 
     /// Returns the first line, as far as it is kept.
     fn line(&self) -> &[u8] {
-        self.start().split(|byte| *byte == b'\n').next().unwrap_or_default()
+        self.start()
+            .split(|byte| *byte == b'\n')
+            .next()
+            .unwrap_or_default()
     }
 
     /// Returns the method and the path, or empty texts if the first line has none.
     pub(super) fn asked(&self) -> (&str, &str) {
         let line = std::str::from_utf8(self.line()).unwrap_or_default();
         let mut words = line.split(' ');
-        let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let is_method = (1..=16).contains(&method.len()) && method.bytes().all(|byte| byte.is_ascii_uppercase());
+        let (method, target) = (
+            words.next().unwrap_or_default(),
+            words.next().unwrap_or_default(),
+        );
+        let is_method = (1..=16).contains(&method.len())
+            && method.bytes().all(|byte| byte.is_ascii_uppercase());
         if is_method && target.starts_with('/') {
             (method, target.split('?').next().unwrap_or_default())
         } else {
@@ -88,17 +99,29 @@ impl HeadBytes {
     /// Returns the refusal that says what is wrong with the head.
     pub(super) fn fault(&self) -> Refusal {
         let line = self.line().len() + self.more_target;
-        let target =
-            line.saturating_sub(self.line().iter().position(|byte| *byte == b' ').map_or(0, |at| at + 1) + VERSION);
+        let target = line.saturating_sub(
+            self.line()
+                .iter()
+                .position(|byte| *byte == b' ')
+                .map_or(0, |at| at + 1)
+                + VERSION,
+        );
         if target > LONGEST_TARGET {
-            let message = format!("The request's path and query are longer than {LONGEST_TARGET} bytes.");
+            let message =
+                format!("The request's path and query are longer than {LONGEST_TARGET} bytes.");
             return Refusal::new(What::TargetTooLong, message);
         }
         if lines(self.start()) + self.more_lines > FIELDS + 1 {
-            return Refusal::new(What::HeadersTooLarge, format!("The request has more than {FIELDS} header fields."));
+            return Refusal::new(
+                What::HeadersTooLarge,
+                format!("The request has more than {FIELDS} header fields."),
+            );
         }
         if self.kept.len() + self.more > LARGEST {
-            return Refusal::new(What::HeadersTooLarge, "The request's headers are larger than 1 MiB.");
+            return Refusal::new(
+                What::HeadersTooLarge,
+                "The request's headers are larger than 1 MiB.",
+            );
         }
         let message = "The request's head is not valid HTTP/1.1, or it gives the length of the body twice: check its \
                        first line, and its headers `host`, `content-length` and `transfer-encoding`.";
@@ -118,8 +141,17 @@ fn lines(bytes: &[u8]) -> usize {
 
 /// Returns the bytes of the answer to such a head. The connection closes after it. If the answer is
 /// `bare`, it has no body.
-pub(super) fn answer(status: u16, request_id: &str, body: &[u8], bare: bool, now: SystemTime) -> Vec<u8> {
-    let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or_default();
+pub(super) fn answer(
+    status: u16,
+    request_id: &str,
+    body: &[u8],
+    bare: bool,
+    now: SystemTime,
+) -> Vec<u8> {
+    let reason = StatusCode::from_u16(status)
+        .ok()
+        .and_then(|status| status.canonical_reason())
+        .unwrap_or_default();
     let mut answer = format!(
         "HTTP/1.1 {status} {reason}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nx-request-id: {request_id}\r\ndate: {}\r\n\
          connection: close\r\n\r\n",
@@ -167,10 +199,19 @@ mod tests {
         assert_eq!(status("GET / HTTP/1.1\nx: y\n\n".as_bytes()), 400);
         let body = [head("POST / HTTP/1.1", 9), b"{\n".repeat(400)].concat();
         assert_eq!(status(&body), 400, "a body's lines are none of it");
-        assert_eq!(status(&head(&format!("GET /{} HTTP/1.1", "a".repeat(65_533)), 3)), 400);
-        assert_eq!(status(&head(&format!("GET /{} HTTP/1.1", "a".repeat(65_534)), 3)), 414);
+        assert_eq!(
+            status(&head(&format!("GET /{} HTTP/1.1", "a".repeat(65_533)), 3)),
+            400
+        );
+        assert_eq!(
+            status(&head(&format!("GET /{} HTTP/1.1", "a".repeat(65_534)), 3)),
+            414
+        );
         assert_eq!(status(&"a".repeat(2_000_000).into_bytes()), 414);
-        assert_eq!(status(&[b"GET / HTTP/1.1\r\nx: ".as_slice(), &b"y".repeat(2_000_000)].concat()), 431);
+        assert_eq!(
+            status(&[b"GET / HTTP/1.1\r\nx: ".as_slice(), &b"y".repeat(2_000_000)].concat()),
+            431
+        );
         assert_eq!(status(b"\x16\x03\x01\x02\0"), 400);
         assert_eq!(status(b""), 400);
     }
@@ -180,14 +221,21 @@ mod tests {
         let mut seen = seen(&[&head("GET / HTTP/1.1", 999)]);
         seen.clear();
         seen.note(&head("GET /v1/models?q=1 HTTP/1.1", 2));
-        assert_eq!((seen.fault().what.row().status, seen.asked()), (400, ("GET", "/v1/models")));
+        assert_eq!(
+            (seen.fault().what.row().status, seen.asked()),
+            (400, ("GET", "/v1/models"))
+        );
     }
 
     #[test]
     fn what_was_asked_for_is_shown_only_where_it_is_that() {
-        let check =
-            |line: &str, expected: (&str, &str)| assert_eq!(seen(&[line.as_bytes()]).asked(), expected, "{line}");
-        check("POST /v1/chat/completions?key=s3cret HTTP/1.1\r\nx", ("POST", "/v1/chat/completions"));
+        let check = |line: &str, expected: (&str, &str)| {
+            assert_eq!(seen(&[line.as_bytes()]).asked(), expected, "{line}")
+        };
+        check(
+            "POST /v1/chat/completions?key=s3cret HTTP/1.1\r\nx",
+            ("POST", "/v1/chat/completions"),
+        );
         check("\r\nGET / HTTP/1.1", ("GET", "/"));
         for line in [
             "",
@@ -207,14 +255,25 @@ mod tests {
         let refusal = seen(&[b"\x16"]).fault();
         let answer = |bare| {
             let error = refusal.body(&CHAT, "id-1");
-            super::answer(refusal.what.row().status, "id-1", &error, bare, SystemTime::UNIX_EPOCH)
+            super::answer(
+                refusal.what.row().status,
+                "id-1",
+                &error,
+                bare,
+                SystemTime::UNIX_EPOCH,
+            )
         };
         assert!(answer(true).ends_with(b"\r\n\r\n"));
         let answer = String::from_utf8(answer(false)).expect("text");
         let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
-        assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n") && head.contains("x-request-id: id-1\r\n"), "{head}");
         assert!(
-            head.contains(&format!("content-length: {}\r\n", body.len())) && head.ends_with("connection: close"),
+            head.starts_with("HTTP/1.1 400 Bad Request\r\n")
+                && head.contains("x-request-id: id-1\r\n"),
+            "{head}"
+        );
+        assert!(
+            head.contains(&format!("content-length: {}\r\n", body.len()))
+                && head.ends_with("connection: close"),
             "{head}"
         );
         assert_eq!(body.as_bytes(), refusal.body(&CHAT, "id-1"));

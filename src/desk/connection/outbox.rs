@@ -39,7 +39,9 @@ impl Outbox {
         if self.waiting.capacity() == 0 {
             self.waiting = pool::take();
         }
-        parts.iter().for_each(|part| self.waiting.extend_from_slice(part));
+        parts
+            .iter()
+            .for_each(|part| self.waiting.extend_from_slice(part));
         Poll::Ready(Ok(length))
     }
 
@@ -49,7 +51,11 @@ impl Outbox {
         stream: &mut W,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<()>> {
-        while let Some(rest) = self.waiting.get(self.written..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = self
+            .waiting
+            .get(self.written..)
+            .filter(|rest| !rest.is_empty())
+        {
             match ready!(Pin::new(&mut *stream).poll_write(context, rest))? {
                 0 => return Poll::Ready(Err(ErrorKind::WriteZero.into())),
                 written => self.written += written,
@@ -89,7 +95,11 @@ mod tests {
     }
 
     impl AsyncWrite for Slow {
-        fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
             self.turn += 1;
             match self.takes[self.turn % self.takes.len()].min(bytes.len()) {
                 0 => {

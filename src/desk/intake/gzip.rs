@@ -21,7 +21,11 @@ const MEMBERS: usize = 4096;
 
 /// Unpacks a body, to `limit` bytes at most. Before the call `held` holds the packed body, and
 /// after it only the unpacked one.
-pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Result<Bytes, Refusal> {
+pub(super) async fn unpacked(
+    packed: Bytes,
+    limit: usize,
+    held: &mut Held,
+) -> Result<Bytes, Refusal> {
     let mut body = Vec::new();
     if !packed.is_empty() {
         unpack(&packed, limit, &mut body, held).await?;
@@ -35,7 +39,12 @@ pub(super) async fn unpacked(packed: Bytes, limit: usize, held: &mut Held) -> Re
 
 /// Unpacks into `body`. **Invariant:** `held` holds the body's capacity, and the body never has
 /// capacity for more than a byte above its limit.
-async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held) -> Result<(), Refusal> {
+async fn unpack(
+    packed: &[u8],
+    limit: usize,
+    body: &mut Vec<u8>,
+    held: &mut Held,
+) -> Result<(), Refusal> {
     let (mut rest, mut steps, mut members) = (packed, 0usize, 0);
     while !rest.is_empty() {
         members += 1;
@@ -51,10 +60,9 @@ async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held
             // The read stays within the body's capacity, so that `read_to_end` does not reserve
             // more.
             let most = PIECE.min(body.capacity() - before) as u64;
-            (&mut decoder)
-                .take(most)
-                .read_to_end(body)
-                .map_err(|_| no_gzip("is not valid gzip, although its `content-encoding` is gzip"))?;
+            (&mut decoder).take(most).read_to_end(body).map_err(|_| {
+                no_gzip("is not valid gzip, although its `content-encoding` is gzip")
+            })?;
             if body.len() > limit {
                 return Err(too_large(limit));
             }
@@ -72,7 +80,10 @@ async fn unpack(packed: &[u8], limit: usize, body: &mut Vec<u8>, held: &mut Held
 }
 
 fn no_gzip(why: &str) -> Refusal {
-    Refusal::new(What::BadRequest { code: None }, format!("The request's body {why}."))
+    Refusal::new(
+        What::BadRequest { code: None },
+        format!("The request's body {why}."),
+    )
 }
 
 /// Adds a quarter to the capacity, so that the body is moved only a few times. If the budget has no
@@ -81,7 +92,10 @@ fn widen(body: &mut Vec<u8>, limit: usize, held: &mut Held) -> Result<(), Refusa
     let room = body.capacity();
     let most = limit.saturating_add(1).saturating_sub(room);
     let more = [room / 4, PIECE].map(|more| more.max(PIECE).min(most));
-    let more = more.into_iter().find(|more| held.grow(*more)).ok_or_else(Refusal::no_room)?;
+    let more = more
+        .into_iter()
+        .find(|more| held.grow(*more))
+        .ok_or_else(Refusal::no_room)?;
     body.reserve_exact(more);
     Ok(())
 }
@@ -107,7 +121,9 @@ mod tests {
         let all = Arc::new(Budget::new(budget, budget));
         let mut held = all.open(&Arc::new(Purse::default()));
         assert!(held.grow(packed.len()), "room for the packed body");
-        let run = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let run = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         let body = run.block_on(unpacked(Bytes::copy_from_slice(packed), 1 << 20, &mut held));
         let left = budget - held.bytes();
         (body.map_err(|refusal| refusal.what.row().status), left)
@@ -116,12 +132,19 @@ mod tests {
     #[test]
     fn what_was_packed_comes_out_and_is_held() {
         for size in [1, PIECE - 1, PIECE, PIECE + 1, 1 << 20] {
-            let body: Vec<u8> = (0..size).map(|n| b'a' + u8::try_from(n % 23).unwrap()).collect();
+            let body: Vec<u8> = (0..size)
+                .map(|n| b'a' + u8::try_from(n % 23).unwrap())
+                .collect();
             let (unpacked, left) = unpack(&pack(&body), 8 << 20);
-            assert_eq!((unpacked.unwrap(), left), (Bytes::from(body), (8 << 20) - size));
+            assert_eq!(
+                (unpacked.unwrap(), left),
+                (Bytes::from(body), (8 << 20) - size)
+            );
         }
         assert_eq!(
-            unpack(&[pack(b"{\"a\":"), pack(b"1}")].concat(), 1 << 20).0.unwrap(),
+            unpack(&[pack(b"{\"a\":"), pack(b"1}")].concat(), 1 << 20)
+                .0
+                .unwrap(),
             "{\"a\":1}",
             "in two members"
         );
@@ -130,23 +153,45 @@ mod tests {
 
     #[test]
     fn what_is_held_is_what_there_is_room_for() {
-        let (limit, run) = (1 << 20, tokio::runtime::Builder::new_current_thread().build().unwrap());
+        let (limit, run) = (
+            1 << 20,
+            tokio::runtime::Builder::new_current_thread()
+                .build()
+                .unwrap(),
+        );
         let mut endings = std::collections::BTreeSet::new();
-        for size in [1, PIECE, PIECE + 1, 5 * PIECE + 7, limit - 1, limit, limit + 1, 8 << 20] {
+        for size in [
+            1,
+            PIECE,
+            PIECE + 1,
+            5 * PIECE + 7,
+            limit - 1,
+            limit,
+            limit + 1,
+            8 << 20,
+        ] {
             for budget in [2 * PIECE, 12 * PIECE, 8 << 20] {
                 let packed = pack(&vec![b' '; size]);
-                let mut held = Arc::new(Budget::new(budget, budget)).open(&Arc::new(Purse::default()));
+                let mut held =
+                    Arc::new(Budget::new(budget, budget)).open(&Arc::new(Purse::default()));
                 assert!(held.grow(packed.len()), "room for the packed body");
                 let mut body = Vec::new();
                 let told = run
                     .block_on(super::unpack(&packed, limit, &mut body, &mut held))
                     .map_err(|refusal| refusal.what.row().status);
-                assert_eq!(held.bytes(), packed.len() + body.capacity(), "{size} of {budget}: {told:?}");
+                assert_eq!(
+                    held.bytes(),
+                    packed.len() + body.capacity(),
+                    "{size} of {budget}: {told:?}"
+                );
                 assert!(body.capacity() <= limit + 1, "{}", body.capacity());
                 endings.insert(told);
             }
         }
-        assert_eq!(endings.into_iter().collect::<Vec<_>>(), [Ok(()), Err(413), Err(503)]);
+        assert_eq!(
+            endings.into_iter().collect::<Vec<_>>(),
+            [Ok(()), Err(413), Err(503)]
+        );
     }
 
     #[test]
@@ -155,10 +200,16 @@ mod tests {
         assert!(bomb.len() < 100_000, "{}", bomb.len());
         let (refused, left) = unpack(&bomb, 8 << 20);
         assert_eq!(refused, Err(413));
-        assert!(left > (8 << 20) - bomb.len() - (1 << 20) - 2 * PIECE, "{left}");
+        assert!(
+            left > (8 << 20) - bomb.len() - (1 << 20) - 2 * PIECE,
+            "{left}"
+        );
         assert_eq!(unpack(&bomb, bomb.len() + 3 * PIECE).0, Err(503));
         // A bomb of bombs is as long as it is.
-        assert_eq!(unpack(&pack(&bomb), 8 << 20).0.map(|body| body.len()), Ok(bomb.len()));
+        assert_eq!(
+            unpack(&pack(&bomb), 8 << 20).0.map(|body| body.len()),
+            Ok(bomb.len())
+        );
     }
 
     #[test]
@@ -177,7 +228,13 @@ mod tests {
     #[test]
     fn what_is_no_gzip_is_refused() {
         let good = pack(b"{}");
-        for bad in [&b"{}"[..], &good[..good.len() - 1], &good[..5], &[&good[..], b"x"].concat(), b"\x1f\x8b"] {
+        for bad in [
+            &b"{}"[..],
+            &good[..good.len() - 1],
+            &good[..5],
+            &[&good[..], b"x"].concat(),
+            b"\x1f\x8b",
+        ] {
             assert_eq!(unpack(bad, 1 << 20).0, Err(400), "{bad:?}");
         }
     }

@@ -28,14 +28,22 @@ impl Desk {
             .get(header::CONTENT_ENCODING)
             .is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
         {
-            return Err(Refusal::new(What::UnsupportedMedia, "A form must be sent uncompressed."));
+            return Err(Refusal::new(
+                What::UnsupportedMedia,
+                "A form must be sent uncompressed.",
+            ));
         }
-        let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes()).unwrap_or_default();
+        let kind = headers
+            .get(header::CONTENT_TYPE)
+            .map(|kind| kind.as_bytes())
+            .unwrap_or_default();
         let boundary = multipart::boundary(kind).ok_or_else(|| {
             let message = "Send a form here, with the header `content-type: multipart/form-data; boundary=…`.";
             Refusal::new(What::UnsupportedMedia, message)
         })?;
-        let boundary = boundary.map_err(|why| ask::unreadable(form::broken(why)))?.to_owned();
+        let boundary = boundary
+            .map_err(|why| ask::unreadable(form::broken(why)))?
+            .to_owned();
         let limit = self.spool.largest(self.settings.limits.upload);
         let declared = declared(session, limit)?;
         let mut held = self.memory.open(&scopes.purse);
@@ -46,7 +54,9 @@ impl Desk {
         let mut incoming = Incoming::begin(self, session, limit).await?;
         let mut scanner = FormScanner::new(&boundary, form::reading);
         while let Some(chunk) = incoming.next().await? {
-            scanner.feed(&chunk).map_err(|fault| ask::unreadable(form::fault(fault)))?;
+            scanner
+                .feed(&chunk)
+                .map_err(|fault| ask::unreadable(form::fault(fault)))?;
             if !room.hold(declared.max(incoming.so_far)) {
                 return Err(no_room());
             }
@@ -58,12 +68,25 @@ impl Desk {
                 return Err(Refusal::no_room());
             }
         }
-        let fields = scanner.finish().map_err(|fault| ask::unreadable(form::fault(fault)))?;
-        let FormRead { envelope, texts, places, names_model } =
-            form::read(front, &fields, &asked, incoming.so_far).map_err(ask::unreadable)?;
+        let fields = scanner
+            .finish()
+            .map_err(|fault| ask::unreadable(form::fault(fault)))?;
+        let FormRead {
+            envelope,
+            texts,
+            places,
+            names_model,
+        } = form::read(front, &fields, &asked, incoming.so_far).map_err(ask::unreadable)?;
         let upload = Upload::new(spooling.end(), &boundary, (places, names_model), room);
         let body = Bytes::from(texts);
-        Ok((envelope, Sent { body, upload: Some(upload), held }))
+        Ok((
+            envelope,
+            Sent {
+                body,
+                upload: Some(upload),
+                held,
+            },
+        ))
     }
 }
 

@@ -1,7 +1,10 @@
 //! Every wire that an answer can come over, with an upstream at its other end that writes at its
 //! own pace.
 
-#![expect(clippy::disallowed_methods, reason = "the upstreams of a test end with its runtime")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the upstreams of a test end with its runtime"
+)]
 
 use super::*;
 use crate::account::State;
@@ -22,7 +25,13 @@ pub(in crate::exchange) enum Over {
 }
 
 impl Over {
-    pub(in crate::exchange) const ALL: [Over; 5] = [Over::Length, Over::Chunked, Over::Closed, Over::Http2, Over::Demo];
+    pub(in crate::exchange) const ALL: [Over; 5] = [
+        Over::Length,
+        Over::Chunked,
+        Over::Closed,
+        Over::Http2,
+        Over::Demo,
+    ];
 }
 
 /// One piece of the body, and how long its upstream waits before it: so many turns of the runtime;
@@ -39,11 +48,20 @@ pub(in crate::exchange) async fn answered(over: Over, pieces: Vec<Paced>) -> Att
             tokio::spawn(serve_http2(theirs, pieces));
             let mut settings = H2HandshakeSettings::new();
             settings.max_streams = 1;
-            let connection = handshake(Box::new(ours), settings).await.expect("a handshake");
-            let mut stream = connection.spawn_stream().await.expect("a stream").expect("a stream");
+            let connection = handshake(Box::new(ours), settings)
+                .await
+                .expect("a handshake");
+            let mut stream = connection
+                .spawn_stream()
+                .await
+                .expect("a stream")
+                .expect("a stream");
             let mut head = RequestHeader::build("POST", b"/", None).expect("a head");
-            head.insert_header("host", "upstream.test").expect("a header");
-            stream.write_request_header(Box::new(head), true).expect("a request");
+            head.insert_header("host", "upstream.test")
+                .expect("a header");
+            stream
+                .write_request_header(Box::new(head), true)
+                .expect("a request");
             Wire::Http2(Box::new(stream))
         }
         Over::Length | Over::Chunked | Over::Closed => {
@@ -57,10 +75,18 @@ pub(in crate::exchange) async fn answered(over: Over, pieces: Vec<Paced>) -> Att
 }
 
 fn demo(pieces: Vec<Paced>) -> Wire {
-    let pieces =
-        pieces.into_iter().map(|(bytes, wait)| demo::Piece { pause: Duration::from_millis(wait.into()), bytes });
+    let pieces = pieces.into_iter().map(|(bytes, wait)| demo::Piece {
+        pause: Duration::from_millis(wait.into()),
+        bytes,
+    });
     let pieces = pieces.collect();
-    let reply = demo::Reply { status: 200, retry_after: None, content_type: "application/json", pieces, breaks: false };
+    let reply = demo::Reply {
+        status: 200,
+        retry_after: None,
+        content_type: "application/json",
+        pieces,
+        breaks: false,
+    };
     Wire::Demo(reply.into())
 }
 
@@ -71,7 +97,11 @@ async fn wait(turns: u8) {
 }
 
 /// Ends early where the reader is at its end before the connection is.
-async fn serve_http1(mut stream: DuplexStream, over: Over, pieces: Vec<Paced>) -> std::io::Result<()> {
+async fn serve_http1(
+    mut stream: DuplexStream,
+    over: Over,
+    pieces: Vec<Paced>,
+) -> std::io::Result<()> {
     let length: usize = pieces.iter().map(|(bytes, _)| bytes.len()).sum();
     let framing = match over {
         Over::Length => format!("content-length: {length}\r\n"),
@@ -108,13 +138,23 @@ async fn serve_http1(mut stream: DuplexStream, over: Over, pieces: Vec<Paced>) -
 
 async fn serve_http2(stream: DuplexStream, pieces: Vec<Paced>) {
     let mut connection = h2::server::handshake(stream).await.expect("a handshake");
-    let (_, mut respond) = connection.accept().await.expect("a request").expect("a request");
+    let (_, mut respond) = connection
+        .accept()
+        .await
+        .expect("a request")
+        .expect("a request");
     tokio::spawn(async move { while connection.accept().await.is_some() {} });
-    let head = http::Response::builder().header("content-type", "text/event-stream").body(()).expect("a head");
-    let mut body = respond.send_response(head, false).expect("the head is taken");
+    let head = http::Response::builder()
+        .header("content-type", "text/event-stream")
+        .body(())
+        .expect("a head");
+    let mut body = respond
+        .send_response(head, false)
+        .expect("the head is taken");
     for (bytes, turns) in pieces {
         wait(turns).await;
-        body.send_data(bytes.into(), false).expect("a piece is taken");
+        body.send_data(bytes.into(), false)
+            .expect("a piece is taken");
     }
     // The reader may be at its end before the stream is.
     body.send_data(Bytes::new(), true).ok();
@@ -123,8 +163,11 @@ async fn serve_http2(stream: DuplexStream, pieces: Vec<Paced>) {
 /// An attempt at some account, with no wire.
 fn nothing_yet() -> Attempt {
     let catalog = "accounts:\n  a: { dialect: openai, key: k-1 }\nmodels: {}\ncallers: {}\n";
-    let catalog =
-        resolve(&[("catalog.yaml".to_owned(), catalog.to_owned())], &mut |_| Ok(String::new())).expect("a catalog");
+    let catalog = resolve(
+        &[("catalog.yaml".to_owned(), catalog.to_owned())],
+        &mut |_| Ok(String::new()),
+    )
+    .expect("a catalog");
     let account = catalog.accounts().first().expect("an account").clone();
     let state = Arc::new(State::new(account.id.clone()));
     Attempt {

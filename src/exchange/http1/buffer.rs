@@ -31,7 +31,9 @@ impl ReadBuffer {
     pub(super) fn take_part(&mut self, part: Range<usize>) -> &[u8] {
         let start = self.taken;
         self.take(part.end);
-        self.memory.get(start + part.start..start + part.end).unwrap_or_default()
+        self.memory
+            .get(start + part.start..start + part.end)
+            .unwrap_or_default()
     }
 
     /// Reads more bytes behind those that are there, and returns their number: zero at the end of

@@ -91,7 +91,11 @@ impl ChunkReader {
     /// and a size of a few digits. Returns its length. All else is read byte by byte.
     fn usual_line(&mut self, bytes: &[u8]) -> Option<usize> {
         const FEW: usize = 7;
-        let line = if self.at == ChunkPlace::DataEnd { bytes.strip_prefix(b"\r\n")? } else { bytes };
+        let line = if self.at == ChunkPlace::DataEnd {
+            bytes.strip_prefix(b"\r\n")?
+        } else {
+            bytes
+        };
         if !matches!(self.at, ChunkPlace::DataEnd | ChunkPlace::Size) {
             return None;
         }
@@ -114,13 +118,18 @@ impl ChunkReader {
         self.line += 1;
         let is_last = matches!(
             self.at,
-            ChunkPlace::TrailerStart | ChunkPlace::Trailer | ChunkPlace::TrailerFeed | ChunkPlace::LastFeed
+            ChunkPlace::TrailerStart
+                | ChunkPlace::Trailer
+                | ChunkPlace::TrailerFeed
+                | ChunkPlace::LastFeed
         );
         if self.line > if is_last { TRAILERS } else { LINE } {
             return Err(BrokenChunk);
         }
         match (self.at, byte) {
-            (ChunkPlace::Size | ChunkPlace::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') if self.line <= DIGITS => {
+            (ChunkPlace::Size | ChunkPlace::Digits, b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F')
+                if self.line <= DIGITS =>
+            {
                 let digit = char::from(byte).to_digit(16).unwrap_or_default();
                 self.left = (self.left << 4) | u64::from(digit);
                 if self.left > LARGEST {
@@ -130,11 +139,17 @@ impl ChunkReader {
             }
             (ChunkPlace::Digits | ChunkPlace::Gap, b'\t' | b' ') => Ok(ChunkPlace::Gap),
             (ChunkPlace::Digits | ChunkPlace::Gap, b';') => Ok(ChunkPlace::Extension),
-            (ChunkPlace::Digits | ChunkPlace::Gap | ChunkPlace::Extension, b'\r') => Ok(ChunkPlace::SizeEnd),
+            (ChunkPlace::Digits | ChunkPlace::Gap | ChunkPlace::Extension, b'\r') => {
+                Ok(ChunkPlace::SizeEnd)
+            }
             (ChunkPlace::Extension, other) if other != b'\n' => Ok(ChunkPlace::Extension),
             (ChunkPlace::SizeEnd, b'\n') => {
                 self.line = 0;
-                Ok(if self.left == 0 { ChunkPlace::TrailerStart } else { ChunkPlace::Data })
+                Ok(if self.left == 0 {
+                    ChunkPlace::TrailerStart
+                } else {
+                    ChunkPlace::Data
+                })
             }
             (ChunkPlace::DataEnd, b'\r') => Ok(ChunkPlace::DataFeed),
             (ChunkPlace::DataFeed, b'\n') => {
@@ -143,7 +158,9 @@ impl ChunkReader {
             }
             (ChunkPlace::TrailerStart, b'\r') => Ok(ChunkPlace::LastFeed),
             (ChunkPlace::Trailer, b'\r') => Ok(ChunkPlace::TrailerFeed),
-            (ChunkPlace::TrailerStart | ChunkPlace::Trailer, other) if other != b'\n' => Ok(ChunkPlace::Trailer),
+            (ChunkPlace::TrailerStart | ChunkPlace::Trailer, other) if other != b'\n' => {
+                Ok(ChunkPlace::Trailer)
+            }
             (ChunkPlace::TrailerFeed, b'\n') => Ok(ChunkPlace::TrailerStart),
             (ChunkPlace::LastFeed, b'\n') => Ok(ChunkPlace::End),
             _ => Err(BrokenChunk),
@@ -162,7 +179,9 @@ mod tests {
         for piece in sent.chunks(most) {
             let mut rest = piece;
             while !rest.is_empty() && !reader.is_done() {
-                let Ok(place) = reader.next(rest) else { return (body, None) };
+                let Ok(place) = reader.next(rest) else {
+                    return (body, None);
+                };
                 body.extend_from_slice(&rest[place.clone()]);
                 rest = &rest[place.end..];
             }

@@ -61,13 +61,26 @@ impl AnswerHead {
     }
 
     /// Reads a head. `is_clear` says that nobody could read other fields in it.
-    fn parse(bytes: &[u8], config: &ParserConfig, is_clear: bool) -> Result<Option<(AnswerHead, usize)>, NoHead> {
+    fn parse(
+        bytes: &[u8],
+        config: &ParserConfig,
+        is_clear: bool,
+    ) -> Result<Option<(AnswerHead, usize)>, NoHead> {
         let mut places = [const { MaybeUninit::<Header<'_>>::uninit() }; FIELDS];
         let mut response = Response::new(&mut []);
         let parsed = config.parse_response_with_uninit_headers(&mut response, bytes, &mut places);
-        let Status::Complete(length) = parsed.map_err(|_| NoHead)? else { return Ok(None) };
-        let status = response.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(NoHead)?;
-        let room = response.headers.iter().map(|field| field.name.len() + field.value.len()).sum();
+        let Status::Complete(length) = parsed.map_err(|_| NoHead)? else {
+            return Ok(None);
+        };
+        let status = response
+            .code
+            .and_then(|code| StatusCode::from_u16(code).ok())
+            .ok_or(NoHead)?;
+        let room = response
+            .headers
+            .iter()
+            .map(|field| field.name.len() + field.value.len())
+            .sum();
         let mut head = AnswerHead {
             status,
             framing: BodyFraming::UntilClose,
@@ -84,15 +97,27 @@ impl AnswerHead {
     fn push(&mut self, field: &Header<'_>) {
         let name = self.text.len();
         self.text.extend_from_slice(field.name.as_bytes());
-        self.text.get_mut(name..).unwrap_or_default().make_ascii_lowercase();
+        self.text
+            .get_mut(name..)
+            .unwrap_or_default()
+            .make_ascii_lowercase();
         let value = self.text.len();
         if memchr::memchr(b'\n', field.value).is_none() {
             self.text.extend_from_slice(field.value);
         } else {
             // The value goes on over several lines. They count as one, with spaces between.
-            self.text.extend(field.value.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }));
+            self.text.extend(field.value.iter().map(|byte| {
+                if matches!(byte, b'\r' | b'\n') {
+                    b' '
+                } else {
+                    *byte
+                }
+            }));
         }
-        self.fields.push(FieldPlace { name: name..value, value: value..self.text.len() });
+        self.fields.push(FieldPlace {
+            name: name..value,
+            value: value..self.text.len(),
+        });
     }
 
     /// Finds out how the body's end is found, and whether the connection may be used again.
@@ -118,7 +143,8 @@ impl AnswerHead {
         (self.framing, self.keeps) = match last_encoding {
             Some(encoding) if is_last_chunked(encoding) => {
                 // With a length besides, or with more encodings, others may see another end.
-                let is_plain = encodings == 1 && !has_length && encoding.eq_ignore_ascii_case(b"chunked");
+                let is_plain =
+                    encodings == 1 && !has_length && encoding.eq_ignore_ascii_case(b"chunked");
                 (BodyFraming::Chunked, keeps && is_plain && is_http_1_1)
             }
             Some(_) => (BodyFraming::UntilClose, false),
@@ -127,21 +153,29 @@ impl AnswerHead {
                 None => (BodyFraming::UntilClose, false),
             },
         };
-        if matches!(self.status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+        if matches!(
+            self.status,
+            StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+        ) {
             // A body that these may not have would be taken for the next answer.
-            (self.framing, self.keeps) = (BodyFraming::Length(0), keeps && encodings == 0 && !has_body);
+            (self.framing, self.keeps) =
+                (BodyFraming::Length(0), keeps && encodings == 0 && !has_body);
         }
         Ok(())
     }
 
     fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let part = |place: &Range<usize>| self.text.get(place.clone()).unwrap_or_default();
-        self.fields.iter().map(move |field| (part(&field.name), part(&field.value)))
+        self.fields
+            .iter()
+            .map(move |field| (part(&field.name), part(&field.value)))
     }
 
     /// Returns the value of the first field with this name, which is in lower case.
     pub fn get(&self, name: &str) -> Option<&[u8]> {
-        self.iter().find(|(other, _)| *other == name.as_bytes()).map(|(_, value)| value)
+        self.iter()
+            .find(|(other, _)| *other == name.as_bytes())
+            .map(|(_, value)| value)
     }
 
     /// Returns the names of all fields, in lower case.
@@ -181,6 +215,9 @@ fn digits(text: &[u8]) -> Option<u64> {
 }
 
 fn is_last_chunked(encodings: &[u8]) -> bool {
-    let last = encodings.rsplit(|byte| *byte == b',').next().unwrap_or_default();
+    let last = encodings
+        .rsplit(|byte| *byte == b',')
+        .next()
+        .unwrap_or_default();
     last.trim_ascii().eq_ignore_ascii_case(b"chunked")
 }

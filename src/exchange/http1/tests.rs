@@ -38,7 +38,10 @@ fn fault(bytes: impl AsRef<[u8]>) -> Option<HeadFault> {
 fn a_waiting_stream_holds_no_buffer() {
     let (mut answer, mut far) = connected();
     assert!(now(answer.read_head()).is_none() && !answer.buffer.has_memory());
-    send(&mut far, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n");
+    send(
+        &mut far,
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n",
+    );
     assert!(now(answer.read_head()).is_none() && answer.buffer.has_memory() && answer.has_begun());
     send(&mut far, "\r\n");
     assert_eq!(now(answer.read_head()), Some(Ok(())));
@@ -61,7 +64,10 @@ fn plain_answers_share_the_memory_of_their_thread() {
         for length in [1, 100, pool::SIZE - 100, pool::SIZE * 3] {
             let (mut answer, mut far) = connected();
             let body = vec![b'x'; length];
-            send(&mut far, format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n"));
+            send(
+                &mut far,
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n"),
+            );
             send(&mut far, &body);
             assert_eq!(now(answer.read_head()), Some(Ok(())));
             let mut read = Vec::new();
@@ -72,7 +78,11 @@ fn plain_answers_share_the_memory_of_their_thread() {
             assert_eq!((read, answer.is_done()), (body, true));
             assert!(answer.finish().is_ok());
             let memory = pool::take();
-            assert_eq!(*first.get_or_insert(memory.as_ptr()), memory.as_ptr(), "a second piece of memory");
+            assert_eq!(
+                *first.get_or_insert(memory.as_ptr()),
+                memory.as_ptr(),
+                "a second piece of memory"
+            );
             pool::give_back(memory);
         }
     })
@@ -92,23 +102,35 @@ fn a_head_may_be_large_but_not_too_large() {
     let fields = |count| "HTTP/1.1 200 OK\r\n".to_owned() + &"x: y\r\n".repeat(count) + "\r\n";
     assert!(fault(fields(256)).is_none() && fault(fields(257)).is_some());
     // Many heads before it need no more room than one.
-    let early = format!("HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n", "x".repeat(15_000));
+    let early = format!(
+        "HTTP/1.1 103 Early Hints\r\nlink: {}\r\n\r\n",
+        "x".repeat(15_000)
+    );
     assert_eq!(fault(early.repeat(8) + &head(1)), None);
 }
 
 #[test]
 fn what_is_no_answer_is_told_from_a_connection_that_ended() {
     let nonsense = |bytes: &str| matches!(fault(bytes), Some(HeadFault::Nonsense(_)));
-    assert!(nonsense("SSH-2.0-OpenSSH\r\n") && nonsense("HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n"));
-    assert!(nonsense("HTTP/1.1 101 Switching Protocols\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"));
+    assert!(
+        nonsense("SSH-2.0-OpenSSH\r\n") && nonsense("HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n")
+    );
+    assert!(nonsense(
+        "HTTP/1.1 101 Switching Protocols\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"
+    ));
     let early = "HTTP/1.1 100 Continue\r\n\r\n".repeat(8);
-    assert!(nonsense(&(early.clone() + "HTTP/1.1 103 Early Hints\r\n\r\n")));
+    assert!(nonsense(
+        &(early.clone() + "HTTP/1.1 103 Early Hints\r\n\r\n")
+    ));
     assert_eq!(fault(early + "HTTP/1.1 200 OK\r\n\r\n"), None);
     assert_eq!(fault("HTTP/1.1 200 O"), Some(HeadFault::Cut));
     assert_eq!(fault(""), Some(HeadFault::Cut));
     let (mut answer, far) = connected();
     drop(far);
-    assert_eq!((now(answer.read_head()), answer.has_begun()), (Some(Err(HeadFault::Cut)), false));
+    assert_eq!(
+        (now(answer.read_head()), answer.has_begun()),
+        (Some(Err(HeadFault::Cut)), false)
+    );
 }
 
 #[test]
@@ -119,7 +141,10 @@ fn a_broken_body_stays_broken() {
         ("content-length: 9", "x"),
     ] {
         let (mut answer, mut far) = connected();
-        send(&mut far, format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n{body}"));
+        send(
+            &mut far,
+            format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n{body}"),
+        );
         drop(far);
         assert_eq!(now(answer.read_head()), Some(Ok(())));
         while let Some(Ok(Some(_))) = now(answer.read()) {}
@@ -133,7 +158,10 @@ fn a_broken_body_stays_broken() {
 fn lines_of_chunks_are_bounded() {
     let ends = |head: &str, line: usize, after: &str| {
         let (mut answer, mut far) = connected();
-        send(&mut far, "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
+        send(
+            &mut far,
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        );
         send(&mut far, format!("{head}{}{after}", "x".repeat(line)));
         assert_eq!(now(answer.read_head()), Some(Ok(())));
         while let Some(Ok(Some(_))) = now(answer.read()) {}

@@ -14,8 +14,10 @@ impl Producer<'_> {
             Piece::Whole(answer) => (&answer.body[..], false),
             Piece::Events(events) | Piece::End(events) => (&events[..], true),
         };
-        envelope.front.each_item(answer, is_stream, &mut |id, item| {
-            self.shared.keep_item(&self.request.key, id, item);
-        });
+        envelope
+            .front
+            .each_item(answer, is_stream, &mut |id, item| {
+                self.shared.keep_item(&self.request.key, id, item);
+            });
     }
 }

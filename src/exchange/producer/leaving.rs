@@ -11,7 +11,9 @@ impl Producer<'_> {
     /// attempt.
     pub(super) fn leave(&self, attempt: &mut Try<'_>) -> &'static str {
         let (waited, stream) = (attempt.began.elapsed(), self.request.envelope.stream);
-        let left = attempt.guard.left(stream, waited, std::time::Instant::now());
+        let left = attempt
+            .guard
+            .left(stream, waited, std::time::Instant::now());
         self.log_leave(attempt, left);
         if !left.is_given_up {
             return CALLER_LEFT;
@@ -32,9 +34,17 @@ impl Producer<'_> {
                 BEHIND.as_secs()
             );
         }
-        let Some(BreakerState::Open(until)) = left.breaker else { return };
-        let (model, wait) = (model(), until.saturating_duration_since(std::time::Instant::now()));
-        self.shared.store.iter().for_each(|store| store.hint(account, &model, wait));
+        let Some(BreakerState::Open(until)) = left.breaker else {
+            return;
+        };
+        let (model, wait) = (
+            model(),
+            until.saturating_duration_since(std::time::Instant::now()),
+        );
+        self.shared
+            .store
+            .iter()
+            .for_each(|store| store.hint(account, &model, wait));
         log::warn!(
             "account {account} gets no request for {model} for {} s: its breaker opened, since callers give up waiting \
              and nobody gets an answer",

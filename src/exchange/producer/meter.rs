@@ -62,12 +62,18 @@ struct Asked {
 impl Meter {
     /// Makes the meter of an exchange that begins with this row.
     pub fn new(begun: Row, prompt_bytes: u64, began: Instant) -> Meter {
-        Meter { begun, prompt_bytes, began: Some(began), ..Meter::default() }
+        Meter {
+            begun,
+            prompt_bytes,
+            began: Some(began),
+            ..Meter::default()
+        }
     }
 
     /// Returns the time from the request's head to a moment.
     pub(super) fn since_head(&self, at: Instant) -> Duration {
-        self.began.map_or(Duration::ZERO, |began| at.saturating_duration_since(began))
+        self.began
+            .map_or(Duration::ZERO, |began| at.saturating_duration_since(began))
     }
 
     /// Notes that the request is cut into slices.
@@ -125,15 +131,39 @@ impl MeterState {
     fn ended(&mut self, progress: &Progress, used: Option<Usage>, trail: &[Tried]) {
         let last = Unused::of(trail.last().map(std::slice::from_ref).unwrap_or_default());
         self.unused.add(last.tokens, last.cost);
-        let first = self.asked.iter_mut().find_map(|place| place.take_if(|asked| asked.is_of(progress)));
-        let asked = first.or_else(|| self.more.extract_if(.., |asked| asked.is_of(progress)).next());
-        if let Some((used, Asked { account, upstream_model, price, .. })) = used.zip(asked) {
+        let first = self
+            .asked
+            .iter_mut()
+            .find_map(|place| place.take_if(|asked| asked.is_of(progress)));
+        let asked = first.or_else(|| {
+            self.more
+                .extract_if(.., |asked| asked.is_of(progress))
+                .next()
+        });
+        if let Some((
+            used,
+            Asked {
+                account,
+                upstream_model,
+                price,
+                ..
+            },
+        )) = used.zip(asked)
+        {
             let cost = price.map(|price| price.cost(&used));
             let before = self.done.take();
-            let before =
-                before.unwrap_or(Done { account, upstream_model, usage: Usage::default(), cost: Some(Usd::ZERO) });
+            let before = before.unwrap_or(Done {
+                account,
+                upstream_model,
+                usage: Usage::default(),
+                cost: Some(Usd::ZERO),
+            });
             let cost = before.cost.zip(cost).map(|(sum, more)| sum.plus(more));
-            self.done = Some(Done { usage: before.usage.and(used), cost, ..before });
+            self.done = Some(Done {
+                usage: before.usage.and(used),
+                cost,
+                ..before
+            });
         }
     }
 
@@ -168,12 +198,17 @@ impl Runs for Meter {
             ..self.begun.clone()
         };
         if let Some(done) = &state.done {
-            (row.account, row.upstream_model) = (Some(done.account.clone()), Some(done.upstream_model.clone()));
+            (row.account, row.upstream_model) = (
+                Some(done.account.clone()),
+                Some(done.upstream_model.clone()),
+            );
             (row.usage, row.cost) = (done.usage, done.cost);
         }
         let mut unused = state.unused;
         for asked in state.asked.iter().flatten().chain(&state.more) {
-            let Some(used) = asked.progress.spent(self.prompt_bytes) else { continue };
+            let Some(used) = asked.progress.spent(self.prompt_bytes) else {
+                continue;
+            };
             // The prompt of a slice is unknown here, so what is not reported yet is left out.
             if state.sums && used.source != Source::Reported {
                 continue;
@@ -182,9 +217,16 @@ impl Runs for Meter {
             // Only one attempt counts as the exchange's own, though two may run.
             if row.usage.source == Source::None {
                 (row.usage, row.cost) = (used, cost);
-                (row.account, row.upstream_model) = (Some(asked.account.clone()), Some(asked.upstream_model.clone()));
+                (row.account, row.upstream_model) = (
+                    Some(asked.account.clone()),
+                    Some(asked.upstream_model.clone()),
+                );
                 // The head has left with the first piece that counts.
-                row.status = if row.stream && asked.progress.timing().1.is_some() { 200 } else { 0 };
+                row.status = if row.stream && asked.progress.timing().1.is_some() {
+                    200
+                } else {
+                    0
+                };
             } else if state.sums {
                 row.usage = row.usage.and(used);
                 row.cost = row.cost.zip(cost).map(|(sum, more)| sum.plus(more));

@@ -22,7 +22,9 @@ use crate::plan::Candidate;
 use dialects::neutral::answer::{AnswerOptions, Kept};
 use dialects::neutral::seal::AnswerSeal;
 use dialects::usage::{Source, Units, Usage};
-use dialects::{AnswerFault, AnswerHeader, EndReasons, Flaws, Framing, Labels, Outbound, Recipient, Stream};
+use dialects::{
+    AnswerFault, AnswerHeader, EndReasons, Flaws, Framing, Labels, Outbound, Recipient, Stream,
+};
 use http::{HeaderValue, StatusCode};
 use std::borrow::Cow;
 use std::pin::pin;
@@ -90,7 +92,10 @@ pub(super) struct FailedAttempt {
 
 impl From<Failure> for FailedAttempt {
     fn from(failure: Failure) -> FailedAttempt {
-        FailedAttempt { failure, salvage: None }
+        FailedAttempt {
+            failure,
+            salvage: None,
+        }
     }
 }
 
@@ -99,7 +104,11 @@ impl Opening<'_> {
     /// the request holds. A buffered answer adds to it.
     pub(super) async fn open(mut self, mut held: Held) -> Result<Opened, FailedAttempt> {
         let mut alarm = Alarm::default();
-        let (account, total, stream) = (&self.candidate.place.account, self.total, self.request.envelope.stream);
+        let (account, total, stream) = (
+            &self.candidate.place.account,
+            self.total,
+            self.request.envelope.stream,
+        );
         let timeouts = self.candidate.timeouts;
         let mut attempt = self.ask(&mut alarm).await?;
         let copied = self.said.copied;
@@ -107,13 +116,23 @@ impl Opening<'_> {
         let front = self.request.envelope.front;
         let (status, headers) = attempt.head().await?;
         let kind = headers.get("content-type");
-        let content_type = kind.filter(|_| front.gives_bytes()).and_then(|kind| HeaderValue::from_bytes(kind).ok());
+        let content_type = kind
+            .filter(|_| front.gives_bytes())
+            .and_then(|kind| HeaderValue::from_bytes(kind).ok());
         let kind = ContentKind::of(kind);
-        let compressed = headers.get("content-encoding").is_some_and(|e| !e.eq_ignore_ascii_case(b"identity"));
+        let compressed = headers
+            .get("content-encoding")
+            .is_some_and(|e| !e.eq_ignore_ascii_case(b"identity"));
         let dialect = self.candidate.dialect();
-        let upstream_id = dialect.protocol.request_ids.iter().find(|name| headers.get(name).is_some());
+        let upstream_id = dialect
+            .protocol
+            .request_ids
+            .iter()
+            .find(|name| headers.get(name).is_some());
         let upstream_id = upstream_id.and_then(|name| headers.text(name));
-        self.progress.lock().id = upstream_id.filter(|id| id.len() <= 128).map(|id| scrub(id, &account.secrets()));
+        self.progress.lock().id = upstream_id
+            .filter(|id| id.len() <= 128)
+            .map(|id| scrub(id, &account.secrets()));
         if headers.have_quotas()
             && let Some(headroom) = quota::headroom(|name| headers.text(name), SystemTime::now())
         {
@@ -123,48 +142,84 @@ impl Opening<'_> {
             // An attempt that was refused is not charged for.
             self.progress.lock().sent = false;
             // The future is boxed, since it is rare.
-            let refused = Box::pin(attempt.refused(dialect, self.request.envelope.front, total, &mut alarm));
+            let refused =
+                Box::pin(attempt.refused(dialect, self.request.envelope.front, total, &mut alarm));
             return Err(refused.await.into());
         }
         if compressed {
-            return Err(
-                Failure::Nonsense("a compressed answer, although the gateway did not ask for one".to_owned()).into()
-            );
+            return Err(Failure::Nonsense(
+                "a compressed answer, although the gateway did not ask for one".to_owned(),
+            )
+            .into());
         }
         let undo = std::mem::take(&mut self.said.undo);
         let manner = AnswerOptions {
             undo,
             hide_reasoning: !self.candidate.model.show_reasoning,
             keep_thoughts: self.candidate.family().is_some(),
-            seal: self.request.seal_of(&self.shared.seals, self.candidate).map(|seal| AnswerSeal(Arc::new(seal))),
+            seal: self
+                .request
+                .seal_of(&self.shared.seals, self.candidate)
+                .map(|seal| AnswerSeal(Arc::new(seal))),
         };
         match kind {
-            ContentKind::Stream(_) | ContentKind::Other(_) if front.gives_bytes() && kind.passes(stream) => {
-                let kind = content_type.as_ref().map(|kind| kind.as_bytes()).unwrap_or_default();
-                let usage = self.estimated(Usage { source: Source::Estimated, ..Usage::default() });
+            ContentKind::Stream(_) | ContentKind::Other(_)
+                if front.gives_bytes() && kind.passes(stream) =>
+            {
+                let kind = content_type
+                    .as_ref()
+                    .map(|kind| kind.as_bytes())
+                    .unwrap_or_default();
+                let usage = self.estimated(Usage {
+                    source: Source::Estimated,
+                    ..Usage::default()
+                });
                 let stream = Stream::bytes(kind, usage, self.shared.server.limits.event);
                 self.progress.lock().content_type = content_type;
                 held.shrink(copied);
                 let (out, idle) = (Vec::new(), timeouts.idle);
-                let reading = Reading { attempt, stream, out, held, idle, total, start: None };
+                let reading = Reading {
+                    attempt,
+                    stream,
+                    out,
+                    held,
+                    idle,
+                    total,
+                    start: None,
+                };
                 self.begin(reading, &mut alarm).await
             }
             ContentKind::Stream(framing) if stream && framing == dialect.protocol.framing => {
                 let limit = self.shared.server.limits.event;
                 let face = self.request.face_of(self.candidate);
-                let to = Recipient { front: self.request.envelope.front, header: &face, options: manner };
+                let to = Recipient {
+                    front: self.request.envelope.front,
+                    header: &face,
+                    options: manner,
+                };
                 let stream = dialect.stream(&self.candidate.upstream_model, to, limit);
                 held.shrink(copied);
                 let (out, idle) = (Vec::new(), timeouts.idle);
                 let start = self.request.face.wants_labels.then(Box::default);
-                let reading = Reading { attempt, stream, out, held, idle, total, start };
+                let reading = Reading {
+                    attempt,
+                    stream,
+                    out,
+                    held,
+                    idle,
+                    total,
+                    start,
+                };
                 self.begin(reading, &mut alarm).await
             }
             ContentKind::Json => Ok(self.gather(attempt, manner, held, &mut alarm).await?),
-            ContentKind::Stream(_) => {
-                Err(Failure::Nonsense("an event stream in a format that the gateway did not ask for".to_owned()).into())
+            ContentKind::Stream(_) => Err(Failure::Nonsense(
+                "an event stream in a format that the gateway did not ask for".to_owned(),
+            )
+            .into()),
+            ContentKind::Other(kind) => {
+                Err(Failure::Nonsense(format!("content-type {kind}")).into())
             }
-            ContentKind::Other(kind) => Err(Failure::Nonsense(format!("content-type {kind}")).into()),
         }
     }
 
@@ -172,18 +227,37 @@ impl Opening<'_> {
     /// and pictures have the tokens that they are charged for.
     fn estimated(&self, usage: Usage) -> Usage {
         let is_said = usage.units != Units::NONE || usage.source == Source::None;
-        let units = if is_said { usage.units } else { self.request.envelope.units };
-        let painted = self.candidate.price.filter(|_| usage.source == Source::Estimated);
-        let completion = usage.completion.max(painted.map_or(0, |price| price.tokens_of(units.images)));
-        Usage { completion, units, ..usage }
+        let units = if is_said {
+            usage.units
+        } else {
+            self.request.envelope.units
+        };
+        let painted = self
+            .candidate
+            .price
+            .filter(|_| usage.source == Source::Estimated);
+        let completion = usage
+            .completion
+            .max(painted.map_or(0, |price| price.tokens_of(units.images)));
+        Usage {
+            completion,
+            units,
+            ..usage
+        }
     }
 
     /// Sends the request, and waits for the head. After a stale connection it tries a fresh one.
     /// This costs no attempt, since the request was never looked at.
     async fn ask(&self, alarm: &mut Alarm) -> Result<Attempt, Failure> {
         let upstream = &self.shared.upstream;
-        let mut headers = credential::headers(upstream, self.candidate, &self.said, self.total, alarm).await?;
-        if let Some(trace) = self.request.trace.as_ref().filter(|_| self.candidate.place.account.added.trace) {
+        let mut headers =
+            credential::headers(upstream, self.candidate, &self.said, self.total, alarm).await?;
+        if let Some(trace) = self
+            .request
+            .trace
+            .as_ref()
+            .filter(|_| self.candidate.place.account.added.trace)
+        {
             self.progress.lock().span = Some(outgoing::tell_trace(trace, &mut headers));
         }
         let mut outgoing = Outgoing {
@@ -209,21 +283,38 @@ impl Opening<'_> {
     }
 
     /// Sends the request over one connection, and waits for the head of the answer.
-    async fn ask_once(&self, outgoing: &Outgoing<'_>, alarm: &mut Alarm) -> Result<Attempt, Failure> {
+    async fn ask_once(
+        &self,
+        outgoing: &Outgoing<'_>,
+        alarm: &mut Alarm,
+    ) -> Result<Attempt, Failure> {
         let (upstream, place) = (&self.shared.upstream, &self.candidate.place);
-        let mut attempt = Attempt::begin(upstream, place, self.permit.clone(), outgoing, alarm).await?;
+        let mut attempt =
+            Attempt::begin(upstream, place, self.permit.clone(), outgoing, alarm).await?;
         self.progress.sent(attempt.connected);
         let sent = attempt.sent;
-        let first_byte: Deadline = (sent + outgoing.timeouts.first_byte, || Failure::FirstByteTimeout);
-        let of_a_stream = [outgoing.stream.then_some(first_byte), self.first_token(sent)];
+        let first_byte: Deadline = (sent + outgoing.timeouts.first_byte, || {
+            Failure::FirstByteTimeout
+        });
+        let of_a_stream = [
+            outgoing.stream.then_some(first_byte),
+            self.first_token(sent),
+        ];
         let (due, late) = soonest((self.total, || Failure::TotalTimeout), of_a_stream);
-        let head = alarm.until(due, pin!(attempt.head())).await.map(|head| head.map(drop));
+        let head = alarm
+            .until(due, pin!(attempt.head()))
+            .await
+            .map(|head| head.map(drop));
         head.ok_or_else(late)?.map(|()| attempt)
     }
 
     /// Returns when the first token of a stream is due.
     fn first_token(&self, sent: Instant) -> Option<Deadline> {
-        let wait = self.candidate.timeouts.first_token.filter(|_| self.request.envelope.stream)?;
+        let wait = self
+            .candidate
+            .timeouts
+            .first_token
+            .filter(|_| self.request.envelope.stream)?;
         Some((sent + wait, || Failure::FirstTokenTimeout))
     }
 
@@ -236,7 +327,9 @@ impl Opening<'_> {
         alarm: &mut Alarm,
     ) -> Result<Opened, Failure> {
         let mut body = Vec::new();
-        let received = self.receive(&mut attempt, &mut body, &mut held, alarm).await;
+        let received = self
+            .receive(&mut attempt, &mut body, &mut held, alarm)
+            .await;
         let stream = self.request.envelope.stream;
         let fault = |fault| match fault {
             AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),
@@ -244,15 +337,26 @@ impl Opening<'_> {
         };
         let (model, dialect) = (&self.candidate.upstream_model, self.candidate.dialect());
         let face = &*self.request.face_of(self.candidate);
-        let to = Recipient { front: self.request.envelope.front, header: face, options: manner };
+        let to = Recipient {
+            front: self.request.envelope.front,
+            header: face,
+            options: manner,
+        };
         if let Err(failure) = received {
             // What broke off may have its counts already.
             self.progress.lock().usage = self.estimated(dialect.reported_usage(model, &to, &body));
             return Err(failure);
         }
-        let mut read = if stream { dialect.converted(model, &to, &body) } else { dialect.answer(model, &to, &body) };
+        let mut read = if stream {
+            dialect.converted(model, &to, &body)
+        } else {
+            dialect.answer(model, &to, &body)
+        };
         if face.wants_labels {
-            let met = read.as_mut().ok().and_then(|(answer, _)| answer.labels.take());
+            let met = read
+                .as_mut()
+                .ok()
+                .and_then(|(answer, _)| answer.labels.take());
             self.label(met.or_else(|| Labels::of_answer(&body).map(Box::new)));
         }
         if read.is_err() {
@@ -262,14 +366,29 @@ impl Opening<'_> {
         let (answer, kept) = read.map_err(fault)?;
         let (usage, declined) = (self.estimated(answer.usage), answer.declined);
         let (flaws, reasons) = (answer.flaws, answer.reasons);
-        let piece = if stream { Piece::End(answer.body.into()) } else { Piece::Whole(answer) };
+        let piece = if stream {
+            Piece::End(answer.body.into())
+        } else {
+            Piece::Whole(answer)
+        };
         attempt.finish().await;
         if self.candidate.refuses(flaws) {
             self.progress.lock().usage = usage;
             return Err(Failure::BrokenCall(flaws.broken_calls));
         }
-        let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, reasons, attempt: None });
-        Ok(Opened { gained, declined, held: Some(held) })
+        let gained = Gained::Whole(WholeAnswer {
+            piece,
+            usage,
+            kept,
+            flaws,
+            reasons,
+            attempt: None,
+        });
+        Ok(Opened {
+            gained,
+            declined,
+            held: Some(held),
+        })
     }
 
     /// Reads the body of a whole answer to its end.
@@ -284,12 +403,27 @@ impl Opening<'_> {
         let stream = self.request.envelope.stream;
         loop {
             // If a stream was asked for, the idle timeout holds, whatever comes instead.
-            let idle: Option<Deadline> =
-                stream.then(|| (Instant::now() + timeouts.idle, (|| Failure::IdleTimeout) as _));
-            let (due, late) = soonest((self.total, || Failure::TotalTimeout), [idle, self.first_token(sent)]);
-            let Some(chunk) = alarm.until(due, pin!(attempt.read())).await.ok_or_else(late)?? else { return Ok(()) };
+            let idle: Option<Deadline> = stream.then(|| {
+                (
+                    Instant::now() + timeouts.idle,
+                    (|| Failure::IdleTimeout) as _,
+                )
+            });
+            let (due, late) = soonest(
+                (self.total, || Failure::TotalTimeout),
+                [idle, self.first_token(sent)],
+            );
+            let Some(chunk) = alarm
+                .until(due, pin!(attempt.read()))
+                .await
+                .ok_or_else(late)??
+            else {
+                return Ok(());
+            };
             if body.len() + chunk.len() > self.shared.server.limits.response_body {
-                return Err(Failure::Nonsense("an answer larger than limits.response_body allows".to_owned()));
+                return Err(Failure::Nonsense(
+                    "an answer larger than limits.response_body allows".to_owned(),
+                ));
             }
             if !held.grow(chunk.len()) {
                 return Err(Failure::NoRoom);
@@ -309,10 +443,16 @@ impl Opening<'_> {
     }
 
     /// Reads the first events of a stream, until one counts.
-    async fn begin(&self, mut reading: Reading, alarm: &mut Alarm) -> Result<Opened, FailedAttempt> {
+    async fn begin(
+        &self,
+        mut reading: Reading,
+        alarm: &mut Alarm,
+    ) -> Result<Opened, FailedAttempt> {
         loop {
             // The writer of the answer may hold a call back until the call is whole.
-            let first = self.first_token(reading.attempt.sent).filter(|_| !reading.stream.opened());
+            let first = self
+                .first_token(reading.attempt.sent)
+                .filter(|_| !reading.stream.opened());
             let fed = reading.feed(soonest(reading.due(), [first]), alarm).await;
             self.progress.lock().usage = reading.stream.usage_so_far();
             if (reading.stream.opened() || fed != Ok(false))
@@ -331,21 +471,43 @@ impl Opening<'_> {
             };
             if reading.stream.opened() && (whole || !reading.out.is_empty()) {
                 let declined = reading.stream.declined();
-                return Ok(Opened { gained: Gained::Stream { reading, whole }, declined, held: None });
+                return Ok(Opened {
+                    gained: Gained::Stream { reading, whole },
+                    declined,
+                    held: None,
+                });
             }
             if whole {
                 // No event counted: the end of the stream makes all of the answer.
                 let ended = reading.stream.finish(&mut reading.out, None);
                 self.progress.lock().usage = reading.stream.usage_so_far();
                 let usage = ended.map_err(failure_of)?;
-                let (kept, flaws, reasons) = (reading.stream.kept(), reading.stream.flaws(), reading.stream.reasons());
+                let (kept, flaws, reasons) = (
+                    reading.stream.kept(),
+                    reading.stream.flaws(),
+                    reading.stream.reasons(),
+                );
                 let piece = Piece::End(std::mem::take(&mut reading.out).into());
                 reading.attempt.finish().await;
-                let gained = Gained::Whole(WholeAnswer { piece, usage, kept, flaws, reasons, attempt: None });
-                return Ok(Opened { gained, declined: false, held: None });
+                let gained = Gained::Whole(WholeAnswer {
+                    piece,
+                    usage,
+                    kept,
+                    flaws,
+                    reasons,
+                    attempt: None,
+                });
+                return Ok(Opened {
+                    gained,
+                    declined: false,
+                    held: None,
+                });
             }
             if reading.out.len() > self.shared.server.limits.event {
-                return Err(Failure::Nonsense("a stream without the beginning of an answer".to_owned()).into());
+                return Err(Failure::Nonsense(
+                    "a stream without the beginning of an answer".to_owned(),
+                )
+                .into());
             }
         }
     }
@@ -353,7 +515,10 @@ impl Opening<'_> {
 
 /// Returns the first of some deadlines.
 fn soonest<const N: usize>(one: Deadline, others: [Option<Deadline>; N]) -> Deadline {
-    others.into_iter().flatten().fold(one, |one, other| if other.0 < one.0 { other } else { one })
+    others
+        .into_iter()
+        .flatten()
+        .fold(one, |one, other| if other.0 < one.0 { other } else { one })
 }
 
 impl Request {
@@ -361,9 +526,10 @@ impl Request {
     fn face_of(&self, candidate: &Candidate) -> Cow<'_, AnswerHeader> {
         match self.face.cost {
             ShowCost::No => Cow::Borrowed(&self.face),
-            ShowCost::At(_) | ShowCost::Sum(_) => {
-                Cow::Owned(AnswerHeader { cost: ShowCost::At(candidate.price), ..AnswerHeader::clone(&self.face) })
-            }
+            ShowCost::At(_) | ShowCost::Sum(_) => Cow::Owned(AnswerHeader {
+                cost: ShowCost::At(candidate.price),
+                ..AnswerHeader::clone(&self.face)
+            }),
         }
     }
 }
@@ -383,8 +549,14 @@ impl ContentKind {
     }
 
     fn of(content_type: Option<&[u8]>) -> ContentKind {
-        let Some(value) = content_type else { return ContentKind::Json };
-        let name = value.split(|b| *b == b';').next().unwrap_or_default().trim_ascii();
+        let Some(value) = content_type else {
+            return ContentKind::Json;
+        };
+        let name = value
+            .split(|b| *b == b';')
+            .next()
+            .unwrap_or_default()
+            .trim_ascii();
         if name.eq_ignore_ascii_case(b"application/json") {
             return ContentKind::Json;
         }

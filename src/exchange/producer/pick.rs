@@ -67,7 +67,9 @@ impl<'x> Producer<'x> {
             return Ok(false);
         }
         // A new request does not overtake those that wait.
-        let after_others = self.search.tries == 0 && self.request.model.queue.is_some() && !demand.queue.is_empty();
+        let after_others = self.search.tries == 0
+            && self.request.model.queue.is_some()
+            && !demand.queue.is_empty();
         if !after_others && let Some(chosen) = self.pick(None)? {
             self.start(chosen, false);
             return Ok(true);
@@ -91,23 +93,43 @@ impl<'x> Producer<'x> {
     /// Returns whether the last look passed over a candidate that will be back, and the request may
     /// wait for it. If slices of it are under way, it may always wait for a place.
     fn may_wait(&self, is_under_way: bool) -> bool {
-        let may_queue = self.request.model.queue.is_some() || (is_under_way && self.search.passed.is_full);
-        may_queue && self.search.passed.count > 0 && self.attempts.not_retried.is_none() && !self.is_for_the_operator()
+        let may_queue =
+            self.request.model.queue.is_some() || (is_under_way && self.search.passed.is_full);
+        may_queue
+            && self.search.passed.count > 0
+            && self.attempts.not_retried.is_none()
+            && !self.is_for_the_operator()
     }
 
     /// Waits in the model's queue until a candidate can be tried. If slices of the request are
     /// under way, it is not turned away while it waits for a place.
     async fn wait(&mut self, is_under_way: bool) -> Result<bool, Refusal> {
         let request: &'x Request = self.request;
-        let queue = request.model.queue.unwrap_or(Queue { length: 0, wait: Duration::ZERO });
+        let queue = request.model.queue.unwrap_or(Queue {
+            length: 0,
+            wait: Duration::ZERO,
+        });
         let is_first = self.search.tries == 0;
-        let line = if is_first { &request.demand.queue } else { &request.demand.again };
-        let ticket = if is_under_way { Some(line.enter_uncounted()) } else { line.enter(queue.length) };
+        let line = if is_first {
+            &request.demand.queue
+        } else {
+            &request.demand.again
+        };
+        let ticket = if is_under_way {
+            Some(line.enter_uncounted())
+        } else {
+            line.enter(queue.length)
+        };
         let Some(mut ticket) = ticket else {
             self.attempts.shed = is_first;
             return Ok(false);
         };
-        let latest = request.candidates.iter().map(|candidate| self.total(candidate)).max().unwrap_or(self.began);
+        let latest = request
+            .candidates
+            .iter()
+            .map(|candidate| self.total(candidate))
+            .max()
+            .unwrap_or(self.began);
         let usual = latest.min(Instant::now() + queue.wait.saturating_sub(self.queued));
         let mut due = if is_under_way { latest } else { usual };
         if self.alarm.until(due, pin!(ticket.turn())).await.is_none() {
@@ -115,8 +137,11 @@ impl<'x> Producer<'x> {
         }
         loop {
             // The listening begins before the look, so that no wake-up is lost.
-            let mut freed: Vec<Pin<Box<Notified<'x>>>> =
-                request.candidates.iter().map(|c| Box::pin(c.place.state.freed.notified())).collect();
+            let mut freed: Vec<Pin<Box<Notified<'x>>>> = request
+                .candidates
+                .iter()
+                .map(|c| Box::pin(c.place.state.freed.notified()))
+                .collect();
             for freed in &mut freed {
                 freed.as_mut().enable();
             }
@@ -127,10 +152,18 @@ impl<'x> Producer<'x> {
             if !self.may_wait(is_under_way) {
                 return Ok(false);
             }
-            due = if is_under_way && self.search.passed.is_full { latest } else { usual };
-            let look = Instant::now() + self.search.passed.soonest.unwrap_or(LATE).clamp(SOON, LATE);
+            due = if is_under_way && self.search.passed.is_full {
+                latest
+            } else {
+                usual
+            };
+            let look =
+                Instant::now() + self.search.passed.soonest.unwrap_or(LATE).clamp(SOON, LATE);
             let any = std::future::poll_fn(|context| {
-                if freed.iter_mut().any(|freed| freed.as_mut().poll(context).is_ready()) {
+                if freed
+                    .iter_mut()
+                    .any(|freed| freed.as_mut().poll(context).is_ready())
+                {
                     Poll::Ready(())
                 } else {
                     Poll::Pending
@@ -145,7 +178,10 @@ impl<'x> Producer<'x> {
 
     /// Picks the next candidate that can be tried, and writes the request for it. If `beside` is
     /// set, the attempt is to run beside the attempt at that candidate, at another account.
-    pub(super) fn pick(&mut self, beside: Option<&'x Candidate>) -> Result<Option<Chosen<'x>>, Refusal> {
+    pub(super) fn pick(
+        &mut self,
+        beside: Option<&'x Candidate>,
+    ) -> Result<Option<Chosen<'x>>, Refusal> {
         self.search.passed = PassedOver::default();
         if self.search.is_exhausted() {
             return Ok(None);
@@ -190,7 +226,10 @@ impl<'x> Producer<'x> {
             }
             let kept = self.kept_for(candidate);
             let seal = request.seal_of(&self.shared.seals, candidate);
-            let thoughts = EarlierThoughts { kept: &kept, sealed: self.sealed(seal.as_ref()) };
+            let thoughts = EarlierThoughts {
+                kept: &kept,
+                sealed: self.sealed(seal.as_ref()),
+            };
             let said = match admission::write(candidate, self.asking(), thoughts) {
                 Ok(said) => said,
                 // Another candidate may be less strict: an upstream that takes the caller's own
@@ -201,10 +240,20 @@ impl<'x> Producer<'x> {
                     continue;
                 }
             };
-            let held = self.memory.request.beside(said.copied).ok_or_else(Refusal::no_room)?;
+            let held = self
+                .memory
+                .request
+                .beside(said.copied)
+                .ok_or_else(Refusal::no_room)?;
             self.search.strike_target(candidate);
             self.attempts.not_retried = None;
-            return Ok(Some(Chosen { candidate, permit, guard, said, held }));
+            return Ok(Some(Chosen {
+                candidate,
+                permit,
+                guard,
+                said,
+                held,
+            }));
         }
         Ok(None)
     }
@@ -220,10 +269,15 @@ impl<'x> Producer<'x> {
         }
         let request: &'x Request = self.request;
         for place in 0..request.candidates.len() {
-            let Some(candidate) = self.search.open_at(place, None) else { continue };
+            let Some(candidate) = self.search.open_at(place, None) else {
+                continue;
+            };
             let kept = self.kept_for(candidate);
             let seal = request.seal_of(&self.shared.seals, candidate);
-            let thoughts = EarlierThoughts { kept: &kept, sealed: self.sealed(seal.as_ref()) };
+            let thoughts = EarlierThoughts {
+                kept: &kept,
+                sealed: self.sealed(seal.as_ref()),
+            };
             if let Some(refused) = admission::unable(candidate, self.asking(), thoughts) {
                 self.search.strike_target(candidate);
                 self.search.unable(refused);
@@ -233,9 +287,18 @@ impl<'x> Producer<'x> {
 
     /// Begins an attempt.
     pub(super) fn start(&mut self, chosen: Chosen<'x>, is_hedge: bool) {
-        let Chosen { candidate, permit, guard, mut said, held } = chosen;
+        let Chosen {
+            candidate,
+            permit,
+            guard,
+            mut said,
+            held,
+        } = chosen;
         if self.search.tries == 0 && self.request.model.queue.is_some() {
-            self.request.demand.queue.admitted(std::time::Instant::now());
+            self.request
+                .demand
+                .queue
+                .admitted(std::time::Instant::now());
         }
         self.search.tries += 1;
         self.asked.get_or_insert(candidate);
@@ -254,24 +317,47 @@ impl<'x> Producer<'x> {
         };
         // The future is boxed: once a stream runs, the memory for its opening is freed.
         let end = Box::pin(opening.open(held));
-        let attempt = Try { candidate, began: Instant::now(), guard, progress, has_failed: false, given_up_ms: 0 };
+        let attempt = Try {
+            candidate,
+            began: Instant::now(),
+            guard,
+            progress,
+            has_failed: false,
+            given_up_ms: 0,
+        };
         if let Some(race) = self.state.race() {
-            race.add(Running { attempt, is_hedge, no_thoughts: self.no_thoughts, losses, end });
+            race.add(Running {
+                attempt,
+                is_hedge,
+                no_thoughts: self.no_thoughts,
+                losses,
+                end,
+            });
         }
     }
 
     /// Returns whether a candidate could be tried now, as far as that can be seen without asking
     /// for a place.
     pub(super) fn is_anybody_left(&self, beside: Option<&'x Candidate>) -> bool {
-        let is_full = |place: &Place| place.account.concurrency.is_some_and(|most| place.state.in_flight() >= most);
-        let is_fit = |one: &Candidate| one.is_fit(self.request.envelope.stream) && !is_full(&one.place);
+        let is_full = |place: &Place| {
+            place
+                .account
+                .concurrency
+                .is_some_and(|most| place.state.in_flight() >= most)
+        };
+        let is_fit =
+            |one: &Candidate| one.is_fit(self.request.envelope.stream) && !is_full(&one.place);
         !self.search.is_exhausted() && self.search.open(beside).any(is_fit)
     }
 
     /// Returns whether there is enough time left for a candidate.
     fn can_finish(&self, candidate: &Candidate) -> bool {
-        let left = self.total(candidate).saturating_duration_since(Instant::now());
-        let expected = candidate.track.expected(self.request.envelope.stream, std::time::Instant::now());
+        let left = self
+            .total(candidate)
+            .saturating_duration_since(Instant::now());
+        let expected = candidate
+            .track
+            .expected(self.request.envelope.stream, std::time::Instant::now());
         left > expected.unwrap_or_default()
     }
 
@@ -297,18 +383,29 @@ impl<'x> Producer<'x> {
         let now = std::time::Instant::now();
         let mut left = self.search.open(None);
         !self.failures.hope
-            && left.all(|candidate| rest(candidate, now).is_some_and(|rest| rest.why.is_for_the_operator()))
+            && left.all(|candidate| {
+                rest(candidate, now).is_some_and(|rest| rest.why.is_for_the_operator())
+            })
     }
 
     /// Returns a function that finds the thoughts that were kept for a candidate, by their call.
     fn kept_for(&self, candidate: &Candidate) -> impl Fn(&str) -> Option<Kept> + use<'x> {
         let (shared, request) = (self.shared, self.request);
         let family = candidate.family();
-        move |call: &str| shared.vault.find(&request.key, family?, call, std::time::Instant::now())
+        move |call: &str| {
+            shared
+                .vault
+                .find(&request.key, family?, call, std::time::Instant::now())
+        }
     }
 }
 
 /// Returns the rest of a candidate's account, or of its target.
 fn rest(candidate: &Candidate, now: std::time::Instant) -> Option<Rest> {
-    candidate.place.state.health.rest(now).or_else(|| candidate.track.rest(now))
+    candidate
+        .place
+        .state
+        .health
+        .rest(now)
+        .or_else(|| candidate.track.rest(now))
 }

@@ -30,7 +30,8 @@ const EVERY: Duration = Duration::from_millis(250);
 /// The longest time for a probe. A target that takes longer for one token is not back.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The request of a probe. The target's name for the model replaces this one, as in every request.
-const BODY: &[u8] = br#"{"model":"probe","messages":[{"role":"user","content":"ping"}],"max_tokens":1}"#;
+const BODY: &[u8] =
+    br#"{"model":"probe","messages":[{"role":"user","content":"ping"}],"max_tokens":1}"#;
 
 /// Makes probes for ever, one at a time at each account. A panic of ours over an answer ends only
 /// that probe.
@@ -50,16 +51,24 @@ pub async fn probe(live: &Live, backends: &Arc<Backends>, memory: &Arc<Budget>, 
             busy.remove(&id);
         }
         let snapshot = live.load_full();
-        for (model, Route { demand, tracks }) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
-            let probed = |(target, _): &(&Target, _)| target.account.enabled && target.account.probe;
+        for (model, Route { demand, tracks }) in
+            snapshot.catalog.models().iter().zip(&snapshot.routes)
+        {
+            let probed =
+                |(target, _): &(&Target, _)| target.account.enabled && target.account.probe;
             let each = model.targets.iter().zip(tracks).filter(probed);
-            for (target, track) in each.flat_map(|(target, tracks)| tracks.iter().map(move |track| (target, track))) {
+            for (target, track) in
+                each.flat_map(|(target, tracks)| tracks.iter().map(move |track| (target, track)))
+            {
                 if busy.values().any(|account| *account == target.account.id) {
                     continue;
                 }
-                let Some((request, trial)) = due(&snapshot, model, demand, target, track) else { continue };
+                let Some((request, trial)) = due(&snapshot, model, demand, target, track) else {
+                    continue;
+                };
                 let (backends, held) = (backends.clone(), memory.open(&Arc::default()));
-                let task = running.spawn(async move { ask(&backends, &request, trial, held).await });
+                let task =
+                    running.spawn(async move { ask(&backends, &request, trial, held).await });
                 busy.insert(task.id(), target.account.id.clone());
             }
         }
@@ -101,7 +110,9 @@ fn due(
 }
 
 async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, held: Held) {
-    let Some(candidate) = request.candidates.first() else { return };
+    let Some(candidate) = request.candidates.first() else {
+        return;
+    };
     let (account, model) = (&candidate.place.account, &candidate.upstream_model);
     let written = candidate.dialect().write(&Translate {
         body: &Bytes::from_static(BODY),
@@ -116,7 +127,9 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         sealed: dialects::neutral::seal::Sealed::Closed,
         other: &|_| dialects::OtherModel::Forbidden,
     });
-    let (Ok(said), Some(permit)) = (written, candidate.place.state.admit()) else { return };
+    let (Ok(said), Some(permit)) = (written, candidate.place.state.admit()) else {
+        return;
+    };
     let (began, name) = (Instant::now(), candidate.track.name(model));
     let opening = Opening {
         shared: backends,
@@ -128,14 +141,20 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         total: began + PATIENCE.min(candidate.timeouts.total),
         progress: Arc::new(Progress::default()),
     };
-    let failure = Box::pin(opening.open(held)).await.err().map(|failed| failed.failure);
+    let failure = Box::pin(opening.open(held))
+        .await
+        .err()
+        .map(|failed| failed.failure);
     let now = std::time::Instant::now();
     match failure {
         None => trial.is_back(now),
         // A target that finds fault with the request works again.
         Some(failure) if failure.class() == Class::Caller => trial.is_back(now),
         Some(failure) => {
-            let class = candidate.place.state.class_of(&failure, candidate.track.endpoint, now);
+            let class = candidate
+                .place
+                .state
+                .class_of(&failure, candidate.track.endpoint, now);
             if class == Class::Credential {
                 let token = candidate.place.state.tokens.present();
                 candidate.place.state.tokens.forget();
@@ -143,11 +162,18 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
                     log::warn!(
                         "account {}: {}",
                         account.id,
-                        advice::on_credential(&failure, account, &candidate.place.secrets(token.as_ref()))
+                        advice::on_credential(
+                            &failure,
+                            account,
+                            &candidate.place.secrets(token.as_ref())
+                        )
                     );
                 }
             }
-            let setback = Setback { class, retry_after: failure.retry_after() };
+            let setback = Setback {
+                class,
+                retry_after: failure.retry_after(),
+            };
             trial.failed(setback, false, began.elapsed(), now);
             log::info!(
                 "account {} still fails for {name}, as its probe found: {}",
@@ -158,5 +184,8 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         }
     }
     candidate.place.state.freed.notify_waiters();
-    log::info!("account {} works again for {name}, as its probe found", account.id);
+    log::info!(
+        "account {} works again for {name}, as its probe found",
+        account.id
+    );
 }

@@ -71,13 +71,20 @@ impl Progress {
     /// it has counted something or begun to answer; `maybe_billed` says that it may in any case.
     pub(super) fn unused(&self, prompt_bytes: u64, maybe_billed: bool) -> Option<Usage> {
         let is_counted = self.lock().usage.source != Source::None;
-        self.spent(prompt_bytes).filter(|_| maybe_billed || is_counted)
+        self.spent(prompt_bytes)
+            .filter(|_| maybe_billed || is_counted)
     }
 
     /// Returns the usage for which the upstream may charge, if the request was sent.
     pub(super) fn spent(&self, prompt_bytes: u64) -> Option<Usage> {
         let facts = self.lock();
         let is_unknown = facts.usage.source == Source::None;
-        facts.sent.then(|| if is_unknown { Usage::estimated(prompt_bytes, 0) } else { facts.usage })
+        facts.sent.then(|| {
+            if is_unknown {
+                Usage::estimated(prompt_bytes, 0)
+            } else {
+                facts.usage
+            }
+        })
     }
 }

@@ -38,19 +38,30 @@ impl<'x> Producer<'x> {
     fn hedge_due(&self) -> Option<Instant> {
         let Hedge { after, .. } = self.request.model.hedge?;
         let first = self.state.alone().filter(|_| self.may_hedge)?;
-        let pace = self.request.demand.pace(self.request.envelope.stream, after, std::time::Instant::now())?;
+        let pace = self.request.demand.pace(
+            self.request.envelope.stream,
+            after,
+            std::time::Instant::now(),
+        )?;
         Some(first.attempt.began + pace)
     }
 
     fn hedge(&mut self) {
         // A second attempt is looked for only once.
         self.may_hedge = false;
-        let (Some(Hedge { at_most, .. }), Some(first)) = (self.request.model.hedge, self.state.alone()) else { return };
+        let (Some(Hedge { at_most, .. }), Some(first)) =
+            (self.request.model.hedge, self.state.alone())
+        else {
+            return;
+        };
         let beside = Some(first.attempt.candidate);
         // A free place is for the requests that wait.
         if self.request.demand.waiting() == 0
             && self.is_anybody_left(beside)
-            && self.request.demand.hedge(at_most, std::time::Instant::now())
+            && self
+                .request
+                .demand
+                .hedge(at_most, std::time::Instant::now())
             && let Ok(Some(chosen)) = self.pick(beside)
         {
             self.attempts.hedge_won = Some(false);
@@ -59,16 +70,30 @@ impl<'x> Producer<'x> {
     }
 
     /// Takes the answer of an attempt that has opened its gate. The other attempts end.
-    fn adopt(&mut self, mut running: Running<'x>, mut opened: Opened) -> Result<Option<Piece>, Refusal> {
+    fn adopt(
+        &mut self,
+        mut running: Running<'x>,
+        mut opened: Opened,
+    ) -> Result<Option<Piece>, Refusal> {
         let stream = self.request.envelope.stream;
         let (now, took) = (std::time::Instant::now(), running.attempt.began.elapsed());
         running.attempt.progress.lock().begun = Some(took);
         // If a stream has ended already, it must be whole before other attempts end.
-        if let Gained::Stream { reading, whole: true } = opened.gained {
+        if let Gained::Stream {
+            reading,
+            whole: true,
+        } = opened.gained
+        {
             opened.gained = match self.conclude(&running.attempt, reading) {
                 Ok(whole) => Gained::Whole(whole),
                 Err((failure, reading)) => {
-                    return self.lose(running, FailedAttempt { failure, salvage: Some(reading) });
+                    return self.lose(
+                        running,
+                        FailedAttempt {
+                            failure,
+                            salvage: Some(reading),
+                        },
+                    );
                 }
             };
         }
@@ -77,13 +102,30 @@ impl<'x> Producer<'x> {
             self.request.demand.took(stream, took, now);
         }
         if change.is_some() {
-            self.report(running.attempt.candidate, Failed { breaker: change, rest: None }, None, None);
+            self.report(
+                running.attempt.candidate,
+                Failed {
+                    breaker: change,
+                    rest: None,
+                },
+                None,
+                None,
+            );
         }
         if opened.declined && self.search.has(Reach::Declined) {
             let noted = self.attempts.trail.len();
-            self.note(&running.attempt, "declined", Some(200), Some(opened.gained.usage()));
+            self.note(
+                &running.attempt,
+                "declined",
+                Some(200),
+                Some(opened.gained.usage()),
+            );
             self.search.reach = Reach::Declined;
-            let mut declined = Box::new(Declined { running, opened, noted });
+            let mut declined = Box::new(Declined {
+                running,
+                opened,
+                noted,
+            });
             declined.release();
             if let Some(reserve) = self.state.reserve() {
                 self.attempts.maybe_billed |= reserve.is_some();
@@ -104,9 +146,18 @@ impl<'x> Producer<'x> {
     }
 
     /// Handles an attempt that failed before its gate was open, or with its first events.
-    fn lose(&mut self, running: Running<'x>, failed: FailedAttempt) -> Result<Option<Piece>, Refusal> {
+    fn lose(
+        &mut self,
+        running: Running<'x>,
+        failed: FailedAttempt,
+    ) -> Result<Option<Piece>, Refusal> {
         let FailedAttempt { failure, salvage } = failed;
-        let Running { mut attempt, losses, no_thoughts, .. } = running;
+        let Running {
+            mut attempt,
+            losses,
+            no_thoughts,
+            ..
+        } = running;
         self.answers(&attempt, losses);
         let mut then = failure.next_step();
         if !no_thoughts && failure.refuses_thoughts() {
@@ -126,7 +177,10 @@ impl<'x> Producer<'x> {
                 (is_of_one && self.state.is_racing(), None)
             }
         };
-        let has_reserve = self.state.reserve().is_some_and(|reserve| reserve.is_some());
+        let has_reserve = self
+            .state
+            .reserve()
+            .is_some_and(|reserve| reserve.is_some());
         if let Some(reading) = salvage.filter(|_| !goes_on && !has_reserve) {
             return self.salvage(attempt, failure, *reading);
         }
@@ -143,7 +197,9 @@ impl<'x> Producer<'x> {
 
     /// Ends the attempts that still run.
     pub(super) fn stop_race(&mut self) {
-        self.state.stop_race().for_each(|other| self.give_up(other, "not_needed"));
+        self.state
+            .stop_race()
+            .for_each(|other| self.give_up(other, "not_needed"));
     }
 
     /// Ends an attempt that is no longer needed.

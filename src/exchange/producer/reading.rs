@@ -40,12 +40,20 @@ impl Reading {
     /// Returns when the next events are due, and the failure if they do not come.
     pub(super) fn due(&self) -> Deadline {
         let idle = Instant::now() + self.idle;
-        if self.total <= idle { (self.total, || Failure::TotalTimeout) } else { (idle, || Failure::IdleTimeout) }
+        if self.total <= idle {
+            (self.total, || Failure::TotalTimeout)
+        } else {
+            (idle, || Failure::IdleTimeout)
+        }
     }
 
     /// Takes in what comes by `due`, and what else has come with it. Returns true if the stream
     /// says that it is at its end.
-    pub(super) async fn feed(&mut self, (due, late): Deadline, alarm: &mut Alarm) -> Result<bool, Failure> {
+    pub(super) async fn feed(
+        &mut self,
+        (due, late): Deadline,
+        alarm: &mut Alarm,
+    ) -> Result<bool, Failure> {
         // What is always ready to be read does not put off the deadline.
         if Instant::now() >= due {
             return Err(late());

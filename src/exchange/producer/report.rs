@@ -20,7 +20,12 @@ use std::time::Duration;
 impl<'x> Producer<'x> {
     /// Returns the trail of attempts and the times of the exchange, for keys that may see them.
     pub fn trail_so_far(&self) -> Option<(String, String)> {
-        self.debug(self.state.streaming().map(|live| (&live.attempt, "running")), self.timing)
+        self.debug(
+            self.state
+                .streaming()
+                .map(|live| (&live.attempt, "running")),
+            self.timing,
+        )
     }
 
     /// Returns the same with an attempt that is not in the trail yet, and its outcome.
@@ -31,9 +36,17 @@ impl<'x> Producer<'x> {
     ) -> Option<(String, String)> {
         let before = self.request.debug?;
         let trail = |tried: &Tried| {
-            let status =
-                tried.status.filter(|status| *status != 200).map_or_else(String::new, |status| format!("({status})"));
-            format!("{};{}{status};{}ms{}", tried.account, tried.outcome, tried.ms, tried.often(";"))
+            let status = tried
+                .status
+                .filter(|status| *status != 200)
+                .map_or_else(String::new, |status| format!("({status})"));
+            format!(
+                "{};{}{status};{}ms{}",
+                tried.account,
+                tried.outcome,
+                tried.ms,
+                tried.often(";")
+            )
         };
         let last = last.map(|(attempt, outcome)| {
             let account = &attempt.candidate.place.account.id;
@@ -50,8 +63,9 @@ impl<'x> Producer<'x> {
             ("first_byte", first_byte),
             ("own", Some(own)),
         ];
-        let parts =
-            parts.into_iter().filter_map(|(name, time)| Some(format!("{name};dur={:.3}", time?.as_secs_f64() * 1e3)));
+        let parts = parts.into_iter().filter_map(|(name, time)| {
+            Some(format!("{name};dur={:.3}", time?.as_secs_f64() * 1e3))
+        });
         Some((attempts.join(", "), parts.collect::<Vec<_>>().join(", ")))
     }
 
@@ -75,7 +89,11 @@ impl<'x> Producer<'x> {
             ),
             Nobody::Overloaded => Refusal::overloaded(),
             Nobody::Busy => Refusal::new(
-                if self.search.passed.is_full { What::NoCapacity } else { What::NobodyFit },
+                if self.search.passed.is_full {
+                    What::NoCapacity
+                } else {
+                    What::NobodyFit
+                },
                 "No upstream account of this model can take the request now. Try again later.",
             ),
         };
@@ -83,9 +101,17 @@ impl<'x> Producer<'x> {
         if self.attempts.shed || !self.queued().is_zero() {
             // A request that was never first in line has not looked at the candidates.
             let limited = self.limited_for();
-            let what = if limited.is_some() { What::AllRateLimited } else { What::NoCapacity };
+            let what = if limited.is_some() {
+                What::AllRateLimited
+            } else {
+                What::NoCapacity
+            };
             let seconds = limited.map_or(seconds, |wait| wait.as_secs() + 1);
-            let wait = self.request.demand.queue.retry_after(std::time::Instant::now());
+            let wait = self
+                .request
+                .demand
+                .queue
+                .retry_after(std::time::Instant::now());
             let message = if self.attempts.shed {
                 "All upstream accounts of this model are busy, and the queue is full. Try again later."
             } else {
@@ -98,16 +124,24 @@ impl<'x> Producer<'x> {
 
     /// Returns the time until the first account is back by itself, if one will be.
     fn soonest(&self) -> Option<Duration> {
-        [self.search.passed.retry_after, self.failures.limited].into_iter().flatten().min()
+        [self.search.passed.retry_after, self.failures.limited]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Returns the refusal after the last account's credential was refused, if another account will
     /// be back by itself: that is no reason for the caller to give up.
     fn somebody_else_later(&self) -> Refusal {
-        let refusal =
-            Refusal::new(What::UpstreamUnavailable, "No upstream account of this model could answer. Try again later.")
-                .retry_after(self.soonest().map_or(failure::UNREACHABLE, seconds_of));
-        Refusal { retry_helps: self.search.tries < 2, ..refusal }
+        let refusal = Refusal::new(
+            What::UpstreamUnavailable,
+            "No upstream account of this model could answer. Try again later.",
+        )
+        .retry_after(self.soonest().map_or(failure::UNREACHABLE, seconds_of));
+        Refusal {
+            retry_helps: self.search.tries < 2,
+            ..refusal
+        }
     }
 
     pub(super) fn refusal(&self, failure: &Failure) -> Refusal {
@@ -117,16 +151,26 @@ impl<'x> Producer<'x> {
                 What::BadUpstreamResponse,
                 "The upstream ended its answer before it was complete. Try again.",
             );
-            return Refusal { retry_helps: self.search.tries < 2, ..refusal };
+            return Refusal {
+                retry_helps: self.search.tries < 2,
+                ..refusal
+            };
         }
         let place = self.candidate().map(|c| &c.place);
         let token = place.and_then(|place| place.state.tokens.present());
-        let secrets = place.map(|place| place.secrets(token.as_ref())).unwrap_or_default();
+        let secrets = place
+            .map(|place| place.secrets(token.as_ref()))
+            .unwrap_or_default();
         let refusal = failure.refusal(self.search.tries, &secrets);
         // Another account may be back sooner than the last one that was tried.
         if let Some(wait) = self.soonest().filter(|_| failure.class() == Class::Rate) {
-            let retry_helps = refusal.retry_helps || (self.search.tries < 2 && wait < failure::MAX_COOL);
-            return Refusal { retry_helps, ..refusal }.retry_after(seconds_of(wait));
+            let retry_helps =
+                refusal.retry_helps || (self.search.tries < 2 && wait < failure::MAX_COOL);
+            return Refusal {
+                retry_helps,
+                ..refusal
+            }
+            .retry_after(seconds_of(wait));
         }
         refusal
     }
@@ -140,12 +184,24 @@ impl<'x> Producer<'x> {
         let (now, stream) = (std::time::Instant::now(), self.request.envelope.stream);
         // An attempt may have had less time than its account allows, since the caller has less or
         // other attempts took it. Then the total timeout is not the account's fault.
-        let given = if stream { candidate.timeouts.total_stream } else { candidate.timeouts.total };
+        let given = if stream {
+            candidate.timeouts.total_stream
+        } else {
+            candidate.timeouts.total
+        };
         let hurried = *failure == Failure::TotalTimeout
-            && self.total(candidate).saturating_duration_since(attempt.began) < given.mul_f64(0.9);
+            && self
+                .total(candidate)
+                .saturating_duration_since(attempt.began)
+                < given.mul_f64(0.9);
         let class = state.class_of(failure, candidate.track.endpoint, now);
         let class = if hurried { Class::Ours } else { class };
-        let mut news = attempt.guard.failed(Setback { class, retry_after }, stream, attempt.began.elapsed(), now);
+        let mut news = attempt.guard.failed(
+            Setback { class, retry_after },
+            stream,
+            attempt.began.elapsed(),
+            now,
+        );
         let token = state.tokens.present();
         if facts.class == Class::Credential {
             state.tokens.forget();
@@ -158,22 +214,47 @@ impl<'x> Producer<'x> {
         }
         if facts.class == Class::Rate {
             let wait = failure::rate_cool(retry_after);
-            self.failures.limited = Some(self.failures.limited.map_or(wait, |sooner| sooner.min(wait)));
+            self.failures.limited = Some(
+                self.failures
+                    .limited
+                    .map_or(wait, |sooner| sooner.min(wait)),
+            );
         }
-        self.failures.hope |=
-            matches!(facts.class, Class::Rate | Class::Overloaded | Class::Refused | Class::Transient);
+        self.failures.hope |= matches!(
+            facts.class,
+            Class::Rate | Class::Overloaded | Class::Refused | Class::Transient
+        );
         let secrets = candidate.place.secrets(token.as_ref());
         let refused = news.rest.is_some_and(|rest| rest.why == Why::Credential);
         let advice = refused.then(|| advice::on_credential(failure, account, &secrets));
-        let detail: Option<String> = failure.detail().map(|d| scrub(&d, &secrets).chars().take(200).collect());
-        self.report(candidate, news, Some(&facts), advice.as_deref().or(detail.as_deref()));
+        let detail: Option<String> = failure
+            .detail()
+            .map(|d| scrub(&d, &secrets).chars().take(200).collect());
+        self.report(
+            candidate,
+            news,
+            Some(&facts),
+            advice.as_deref().or(detail.as_deref()),
+        );
         if !matches!(facts.class, Class::Caller | Class::Ours) {
-            let trouble = Trouble { outcome: facts.name, detail: detail.clone(), at: now };
+            let trouble = Trouble {
+                outcome: facts.name,
+                detail: detail.clone(),
+                at: now,
+            };
             let is_tls = matches!(failure, Failure::Tls { .. });
             let is_told = is_tls || matches!(failure, Failure::Proxy { .. });
             if candidate.track.troubled(trouble) && is_told {
-                let what = if is_tls { "TLS failed for" } else { "no connection for" };
-                let (id, model, why) = (&account.id, &candidate.upstream_model, detail.as_deref().unwrap_or_default());
+                let what = if is_tls {
+                    "TLS failed for"
+                } else {
+                    "no connection for"
+                };
+                let (id, model, why) = (
+                    &account.id,
+                    &candidate.upstream_model,
+                    detail.as_deref().unwrap_or_default(),
+                );
                 log::warn!("account {id}: {what} {model}: {why} (logged once)");
             }
         }
@@ -182,7 +263,9 @@ impl<'x> Producer<'x> {
         if let Failure::BrokenCall(calls) = failure {
             self.served.flaws.broken_calls = *calls;
         }
-        let billed = attempt.progress.unused(self.request.face.prompt_bytes, facts.maybe_billed);
+        let billed = attempt
+            .progress
+            .unused(self.request.face.prompt_bytes, facts.maybe_billed);
         self.attempts.maybe_billed |= facts.maybe_billed || billed.is_some();
         let unused = billed.filter(|_| unused);
         self.note(attempt, facts.name, facts.status, unused);
@@ -192,19 +275,39 @@ impl<'x> Producer<'x> {
     }
 
     /// Logs what begins or ends for a target, after a failure or an answer.
-    pub(super) fn report(&self, candidate: &Candidate, news: Failed, failure: Option<&Facts<'_>>, why: Option<&str>) {
-        let (account, model) = (&candidate.place.account.id, candidate.track.name(&candidate.upstream_model));
+    pub(super) fn report(
+        &self,
+        candidate: &Candidate,
+        news: Failed,
+        failure: Option<&Facts<'_>>,
+        why: Option<&str>,
+    ) {
+        let (account, model) = (
+            &candidate.place.account.id,
+            candidate.track.name(&candidate.upstream_model),
+        );
         let after = failure.map_or("an answer", |failure| failure.name);
-        let status = failure.and_then(|failure| failure.status).map_or_else(|| "-".to_owned(), |s| s.to_string());
+        let status = failure
+            .and_then(|failure| failure.status)
+            .map_or_else(|| "-".to_owned(), |s| s.to_string());
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         if let Some(rest) = news.rest {
-            let seconds = rest.until.saturating_duration_since(std::time::Instant::now()).as_secs() + 1;
+            let seconds = rest
+                .until
+                .saturating_duration_since(std::time::Instant::now())
+                .as_secs()
+                + 1;
             log::warn!(
                 "account {account} rests: it gets no request for {seconds} s ({}) after {after} (HTTP {status}) for {model}{why}",
                 rest.why.name()
             );
         }
-        let hint = |time: Duration| self.shared.store.iter().for_each(|store| store.hint(account, &model, time));
+        let hint = |time: Duration| {
+            self.shared
+                .store
+                .iter()
+                .for_each(|store| store.hint(account, &model, time))
+        };
         match news.breaker {
             Some(BreakerState::Open(until)) => {
                 let wait = until.saturating_duration_since(std::time::Instant::now());
@@ -216,7 +319,9 @@ impl<'x> Producer<'x> {
             }
             Some(BreakerState::Closed) => {
                 hint(Duration::ZERO);
-                log::info!("account {account} works again for {model}: its breaker closed after {after}");
+                log::info!(
+                    "account {account} works again for {model}: its breaker closed after {after}"
+                );
             }
             Some(BreakerState::HalfOpen { .. }) | None => {}
         }
@@ -242,7 +347,8 @@ impl<'x> Producer<'x> {
             );
         }
         // If an attempt has ended and was not in vain, its usage is the exchange's own.
-        let used = Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
+        let used =
+            Some(self.usage).filter(|usage| unused.is_none() && usage.source != Source::None);
         let (connect, first) = attempt.progress.timing();
         let took = attempt.began.elapsed();
         self.count(attempt, unused.unwrap_or(self.usage), first, took);
@@ -250,7 +356,9 @@ impl<'x> Producer<'x> {
         self.attempts.trail.push(Tried {
             account: candidate.place.account.id.clone(),
             model: candidate.upstream_model.clone(),
-            endpoint: Some(candidate.track.endpoint).filter(|kind| *kind != Endpoint::Chat).map(Endpoint::name),
+            endpoint: Some(candidate.track.endpoint)
+                .filter(|kind| *kind != Endpoint::Chat)
+                .map(Endpoint::name),
             outcome,
             times: 1,
             resent,
@@ -268,7 +376,9 @@ impl<'x> Producer<'x> {
             labels,
             parts: Vec::new(),
         });
-        self.request.meter.ended(&attempt.progress, used, &self.attempts.trail);
+        self.request
+            .meter
+            .ended(&attempt.progress, used, &self.attempts.trail);
     }
 
     /// Counts an attempt for its target. `first` is the time until the answer began.
@@ -276,7 +386,11 @@ impl<'x> Producer<'x> {
         // Tokens of which nothing is seen were written at an unknown speed.
         let tokens = if first.is_some() { usage.completion } else { 0 };
         let first = first.filter(|_| self.request.envelope.stream);
-        let writing = if tokens > 0 { took.saturating_sub(first.unwrap_or_default()) } else { Duration::ZERO };
+        let writing = if tokens > 0 {
+            took.saturating_sub(first.unwrap_or_default())
+        } else {
+            Duration::ZERO
+        };
         let sums = Sums {
             requests: 1,
             by_upstream: u32::from(attempt.has_failed),
@@ -286,6 +400,10 @@ impl<'x> Producer<'x> {
             writing_ms: millis(writing),
             ..Sums::default()
         };
-        attempt.candidate.track.series.add(&sums, first, Step::of((attempt.began + took).into_std()));
+        attempt.candidate.track.series.add(
+            &sums,
+            first,
+            Step::of((attempt.began + took).into_std()),
+        );
     }
 }

@@ -83,14 +83,26 @@ impl Request {
     pub fn cut(&self, sent: &Sent) -> Result<Option<Box<Slices>>, Refusal> {
         let most = plan::most_inputs(&self.candidates);
         let cut = dialects::Slices::of(&self.envelope, &sent.body, most);
-        let Some(cut) = cut.map_err(|refused| Refusal::unable(refused, &self.face.model))? else { return Ok(None) };
+        let Some(cut) = cut.map_err(|refused| Refusal::unable(refused, &self.face.model))? else {
+            return Ok(None);
+        };
         let each = size_of::<OnceLock<Request>>() + self.candidates.len() * size_of::<Candidate>();
         // Once a slice is paid for, no other lacks the room for its body.
-        let bodies = SIDE_BY_SIDE.min(cut.count()) * (0..cut.count()).map(|place| cut.size(place)).max().unwrap_or(0);
+        let bodies = SIDE_BY_SIDE.min(cut.count())
+            * (0..cut.count())
+                .map(|place| cut.size(place))
+                .max()
+                .unwrap_or(0);
         let room = cut.count().saturating_mul(each).saturating_add(bodies);
         let held = sent.held.beside(room).ok_or_else(Refusal::no_room)?;
-        let requests = std::iter::repeat_with(OnceLock::new).take(cut.count()).collect();
-        Ok(Some(Box::new(Slices { cut, requests, held })))
+        let requests = std::iter::repeat_with(OnceLock::new)
+            .take(cut.count())
+            .collect();
+        Ok(Some(Box::new(Slices {
+            cut,
+            requests,
+            held,
+        })))
     }
 
     /// Returns the request for a slice with this body.
@@ -98,18 +110,34 @@ impl Request {
         // It is a part of what was read before.
         let read = (self.envelope.front.envelope)(body).map_err(|_| Refusal::no_room())?;
         let Envelope { model, headers, .. } = &self.envelope;
-        let envelope = Envelope { model: model.clone(), headers: headers.clone(), ..read };
+        let envelope = Envelope {
+            model: model.clone(),
+            headers: headers.clone(),
+            ..read
+        };
         // What stands beside the texts counts once.
         let more_bytes = if place == 0 { envelope.more_bytes } else { 0 };
         let prompt_bytes = envelope.prompt_bytes.saturating_add(more_bytes) as u64;
-        let face = AnswerHeader { prompt_bytes, cost: ShowCost::No, ..AnswerHeader::clone(&self.face) };
-        Ok(Request { envelope, face: Arc::new(face), ..self.clone() })
+        let face = AnswerHeader {
+            prompt_bytes,
+            cost: ShowCost::No,
+            ..AnswerHeader::clone(&self.face)
+        };
+        Ok(Request {
+            envelope,
+            face: Arc::new(face),
+            ..self.clone()
+        })
     }
 }
 
 impl<'x> Asker<'x> {
     /// Asks for one slice after another, until none is left.
-    async fn run(self, lane: &mut Option<Producer<'x>>, ended: &Lock<Ended<'x>>) -> Result<(), Refusal> {
+    async fn run(
+        self,
+        lane: &mut Option<Producer<'x>>,
+        ended: &Lock<Ended<'x>>,
+    ) -> Result<(), Refusal> {
         let cut = &self.slices.cut;
         loop {
             let place = ended.lock().begin();
@@ -126,13 +154,27 @@ impl<'x> Asker<'x> {
 
     /// Makes the producer of a slice.
     fn begin(self, place: usize) -> Result<Producer<'x>, Refusal> {
-        let Slices { cut, requests, held } = self.slices;
+        let Slices {
+            cut,
+            requests,
+            held,
+        } = self.slices;
         let held = held.beside(0).ok_or_else(Refusal::no_room)?;
         let body = cut.write(place);
         let request = self.whole.slice(place, &body)?;
-        let request = requests.get(place).ok_or_else(Refusal::no_room)?.get_or_init(|| request);
-        let sent = Sent { body, upload: None, held };
-        Ok(Producer { began: self.began, ..Producer::new(self.shared, request, sent, self.own) })
+        let request = requests
+            .get(place)
+            .ok_or_else(Refusal::no_room)?
+            .get_or_init(|| request);
+        let sent = Sent {
+            body,
+            upload: None,
+            held,
+        };
+        Ok(Producer {
+            began: self.began,
+            ..Producer::new(self.shared, request, sent, self.own)
+        })
     }
 }
 
@@ -153,21 +195,46 @@ impl<'x> Producer<'x> {
         self.memory.body = Bytes::new();
         self.abandon("not_needed");
         let take_answers = |known: &Lock<Ended<'x>>| std::mem::take(&mut known.lock().answers);
-        let mut answers = self.sliced.ended.as_deref().map(take_answers).unwrap_or_default();
+        let mut answers = self
+            .sliced
+            .ended
+            .as_deref()
+            .map(take_answers)
+            .unwrap_or_default();
         ended?;
         answers.sort_by_key(|(place, ..)| *place);
-        let (answers, _held): (Vec<_>, Vec<_>) = answers.into_iter().map(|(_, answer, held)| (answer, held)).unzip();
+        let (answers, _held): (Vec<_>, Vec<_>) = answers
+            .into_iter()
+            .map(|(_, answer, held)| (answer, held))
+            .unzip();
         let request = self.request;
         let cost = match (request.face.cost, self.sliced.cost.flatten()) {
             (ShowCost::No, _) => ShowCost::No,
-            (ShowCost::At(_) | ShowCost::Sum(_), cost) => cost.map_or(ShowCost::At(None), ShowCost::Sum),
+            (ShowCost::At(_) | ShowCost::Sum(_), cost) => {
+                cost.map_or(ShowCost::At(None), ShowCost::Sum)
+            }
         };
-        let face = AnswerHeader { cost, ..AnswerHeader::clone(&request.face) };
+        let face = AnswerHeader {
+            cost,
+            ..AnswerHeader::clone(&request.face)
+        };
         let inputs = request.envelope.places.inputs.clone().unwrap_or_default();
-        let size = answers.iter().map(|answer| answer.body.len()).sum::<usize>() + 64 * inputs.count;
-        let mut held = self.memory.request.beside(size).ok_or_else(Refusal::no_room)?;
-        let joined = dialects::join(request.envelope.front, &inputs, &face, &answers)
-            .map_err(|_| self.refusal(&Failure::Nonsense("vectors that cannot be joined".to_owned())))?;
+        let size = answers
+            .iter()
+            .map(|answer| answer.body.len())
+            .sum::<usize>()
+            + 64 * inputs.count;
+        let mut held = self
+            .memory
+            .request
+            .beside(size)
+            .ok_or_else(Refusal::no_room)?;
+        let joined =
+            dialects::join(request.envelope.front, &inputs, &face, &answers).map_err(|_| {
+                self.refusal(&Failure::Nonsense(
+                    "vectors that cannot be joined".to_owned(),
+                ))
+            })?;
         held.hold(joined.body.len());
         self.memory.answer = Some(held);
         Ok(Piece::Whole(joined))
@@ -176,12 +243,27 @@ impl<'x> Producer<'x> {
     /// Asks for all slices, some side by side, until one has failed or all are answered.
     async fn ask_slices(&mut self, slices: &'x Slices) -> Result<(), Refusal> {
         let most = self.side_by_side().min(slices.cut.count());
-        let Producer { shared, request, own, began, .. } = *self;
-        let asker = Asker { slices, shared, whole: request, own, began };
+        let Producer {
+            shared,
+            request,
+            own,
+            began,
+            ..
+        } = *self;
+        let asker = Asker {
+            slices,
+            shared,
+            whole: request,
+            own,
+            began,
+        };
         let Sliced { lanes, ended, .. } = &mut self.sliced;
         let ended: &Lock<Ended<'x>> = ended.get_or_insert_default();
         lanes.resize_with(most, || None);
-        let mut running: Vec<_> = lanes.iter_mut().map(|lane| Some(Box::pin(asker.run(lane, ended)))).collect();
+        let mut running: Vec<_> = lanes
+            .iter_mut()
+            .map(|lane| Some(Box::pin(asker.run(lane, ended))))
+            .collect();
         let all = std::future::poll_fn(|context| {
             let mut is_over = true;
             for lane in &mut running {
@@ -196,7 +278,11 @@ impl<'x> Producer<'x> {
                     break;
                 }
             }
-            if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
+            if is_over {
+                Poll::Ready(Ok(()))
+            } else {
+                Poll::Pending
+            }
         });
         pin!(all).await
     }
@@ -204,13 +290,19 @@ impl<'x> Producer<'x> {
     /// Returns how many slices may be asked for at a time: a quarter of what the account may have,
     /// so that others find room beside them.
     fn side_by_side(&self) -> usize {
-        let first = self.request.candidates.first().and_then(|one| one.place.account.concurrency);
+        let first = self
+            .request
+            .candidates
+            .first()
+            .and_then(|one| one.place.account.concurrency);
         first.map_or(SIDE_BY_SIDE, |most| (most / 4).clamp(1, SIDE_BY_SIDE))
     }
 
     /// Ends the slices that run, and takes over what is known of all. The answers stay.
     pub(super) fn gather(&mut self, why: &'static str) {
-        let Some(ended) = &self.sliced.ended else { return };
+        let Some(ended) = &self.sliced.ended else {
+            return;
+        };
         let mut ended = ended.lock();
         // One caller leaves, however many slices wait.
         let mut is_told = false;
@@ -247,12 +339,23 @@ impl<'x> Ended<'x> {
         self.queued = self.queued.max(slice.queued());
         self.asked = self.asked.or(slice.asked);
         let (attempts, served) = slice.outcome();
-        attempts.trail.into_iter().for_each(|tried| self.attempts.add(tried));
+        attempts
+            .trail
+            .into_iter()
+            .for_each(|tried| self.attempts.add(tried));
         self.attempts.maybe_billed |= attempts.maybe_billed;
         self.attempts.shed |= attempts.shed;
         self.attempts.not_retried = self.attempts.not_retried.or(attempts.not_retried);
-        served.losses.names().iter().for_each(|name| self.served.losses.add(name.clone()));
-        self.served.upstream_request_id = self.served.upstream_request_id.take().or(served.upstream_request_id);
+        served
+            .losses
+            .names()
+            .iter()
+            .for_each(|name| self.served.losses.add(name.clone()));
+        self.served.upstream_request_id = self
+            .served
+            .upstream_request_id
+            .take()
+            .or(served.upstream_request_id);
         if let Some((place, Piece::Whole(answer))) = answer {
             let mut held = slice.memory.answer.take();
             if let Some(held) = &mut held {
@@ -265,7 +368,14 @@ impl<'x> Ended<'x> {
 
 /// Names the texts in a refusal by their places in the whole request.
 fn in_whole(refusal: Refusal, first: usize) -> Refusal {
-    let param = refusal.param.as_deref().map(|param| dialects::in_whole(param, first));
+    let param = refusal
+        .param
+        .as_deref()
+        .map(|param| dialects::in_whole(param, first));
     let message = dialects::in_whole(&refusal.message, first).into();
-    Refusal { param, message, ..refusal }
+    Refusal {
+        param,
+        message,
+        ..refusal
+    }
 }

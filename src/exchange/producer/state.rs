@@ -98,12 +98,26 @@ pub(super) struct Try<'x> {
 impl<'x> ProducerState<'x> {
     /// Returns whether an attempt runs whose gate is not open.
     pub(super) fn is_racing(&self) -> bool {
-        matches!(self, ProducerState::Asking { race: Race::One(_) | Race::Two(..), .. })
+        matches!(
+            self,
+            ProducerState::Asking {
+                race: Race::One(_) | Race::Two(..),
+                ..
+            }
+        )
     }
 
     /// Returns the attempt that runs alone.
     pub(super) fn alone(&self) -> Option<&Running<'x>> {
-        if let ProducerState::Asking { race: Race::One(alone), .. } = self { Some(alone) } else { None }
+        if let ProducerState::Asking {
+            race: Race::One(alone),
+            ..
+        } = self
+        {
+            Some(alone)
+        } else {
+            None
+        }
     }
 
     /// Returns whether no other candidate will be tried.
@@ -113,22 +127,42 @@ impl<'x> ProducerState<'x> {
 
     /// Returns the stream that runs.
     pub(super) fn streaming(&self) -> Option<&Streaming<'x>> {
-        if let ProducerState::Streaming(live) = self { Some(live) } else { None }
+        if let ProducerState::Streaming(live) = self {
+            Some(live)
+        } else {
+            None
+        }
     }
 
     /// Returns the time since which the request waits in the queue.
     pub(super) fn waiting(&self) -> Option<Instant> {
-        if let ProducerState::Asking { race: Race::Waiting(since), .. } = self { Some(*since) } else { None }
+        if let ProducerState::Asking {
+            race: Race::Waiting(since),
+            ..
+        } = self
+        {
+            Some(*since)
+        } else {
+            None
+        }
     }
 
     /// Returns the race, while no gate is open.
     pub(super) fn race(&mut self) -> Option<&mut Race<'x>> {
-        if let ProducerState::Asking { race, .. } = self { Some(race) } else { None }
+        if let ProducerState::Asking { race, .. } = self {
+            Some(race)
+        } else {
+            None
+        }
     }
 
     /// Returns the place for an answer in reserve, while others may answer.
     pub(super) fn reserve(&mut self) -> Option<&mut Option<Box<Declined<'x>>>> {
-        if let ProducerState::Asking { reserve, .. } = self { Some(reserve) } else { None }
+        if let ProducerState::Asking { reserve, .. } = self {
+            Some(reserve)
+        } else {
+            None
+        }
     }
 
     /// Takes the answer in reserve.
@@ -164,7 +198,10 @@ impl<'x> Race<'x> {
     }
 
     /// Polls the attempts, and takes the one that has ended out of the race.
-    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<(Running<'x>, Result<Opened, FailedAttempt>)> {
+    pub(super) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<(Running<'x>, Result<Opened, FailedAttempt>)> {
         let (end, is_second) = match self {
             Race::Nobody | Race::Waiting(_) => return Poll::Pending,
             Race::One(alone) => (ready!(alone.end.as_mut().poll(context)), false),
@@ -177,7 +214,11 @@ impl<'x> Race<'x> {
             Race::Nobody | Race::Waiting(_) => return Poll::Pending,
             Race::One(alone) => alone,
             Race::Two(first, second) => {
-                let (ended, other) = if is_second { (second, first) } else { (first, second) };
+                let (ended, other) = if is_second {
+                    (second, first)
+                } else {
+                    (first, second)
+                };
                 *self = Race::One(other);
                 ended
             }

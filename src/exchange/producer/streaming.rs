@@ -18,7 +18,9 @@ impl<'x> Producer<'x> {
     /// Returns the next events of the stream. The stream stays in the state during the wait, so
     /// that it is still there if this future is dropped.
     pub(super) async fn advance(&mut self) -> Result<Option<Piece>, Refusal> {
-        let ProducerState::Streaming(Streaming { attempt, reading }) = &mut self.state else { return Ok(None) };
+        let ProducerState::Streaming(Streaming { attempt, reading }) = &mut self.state else {
+            return Ok(None);
+        };
         let fed = reading.feed(reading.due(), &mut self.alarm).await;
         attempt.progress.lock().usage = reading.stream.usage_so_far();
         let failure = match fed {
@@ -30,7 +32,9 @@ impl<'x> Producer<'x> {
             Err(failure) => Some(failure),
         };
         let live = std::mem::replace(&mut self.state, ProducerState::Over(None));
-        let ProducerState::Streaming(Streaming { attempt, reading }) = live else { return Ok(None) };
+        let ProducerState::Streaming(Streaming { attempt, reading }) = live else {
+            return Ok(None);
+        };
         let concluded = match failure {
             None => self.conclude(&attempt, reading),
             Some(failure) => Err((failure, Box::new(reading))),
@@ -50,7 +54,9 @@ impl<'x> Producer<'x> {
         mut reading: Reading,
     ) -> Result<WholeAnswer, (Failure, Box<Reading>)> {
         let trail = self.debug(Some((attempt, "ok")), attempt.progress.timing());
-        let trail = trail.map(|(attempts, timing)| format!(r#""attempts":"{attempts}","server_timing":"{timing}""#));
+        let trail = trail.map(|(attempts, timing)| {
+            format!(r#""attempts":"{attempts}","server_timing":"{timing}""#)
+        });
         let before = reading.out.len();
         let failure = match reading.stream.finish(&mut reading.out, trail.as_deref()) {
             Ok(_) if attempt.candidate.refuses(reading.stream.flaws()) => {
@@ -58,9 +64,20 @@ impl<'x> Producer<'x> {
                 Failure::BrokenCall(reading.stream.flaws().broken_calls)
             }
             Ok(usage) => {
-                let (kept, flaws, reasons) = (reading.stream.kept(), reading.stream.flaws(), reading.stream.reasons());
-                let Reading { mut attempt, mut out, .. } = reading;
-                out.splice(before..before, self.request.envelope.front.late_flaws(flaws).into_bytes());
+                let (kept, flaws, reasons) = (
+                    reading.stream.kept(),
+                    reading.stream.flaws(),
+                    reading.stream.reasons(),
+                );
+                let Reading {
+                    mut attempt,
+                    mut out,
+                    ..
+                } = reading;
+                out.splice(
+                    before..before,
+                    self.request.envelope.front.late_flaws(flaws).into_bytes(),
+                );
                 attempt.release();
                 return Ok(WholeAnswer {
                     piece: Piece::End(out.into()),
@@ -101,8 +118,12 @@ impl<'x> Producer<'x> {
     /// Keeps the connection, once the caller has everything, if the end of the connection's answer
     /// follows at once.
     pub async fn settle(&mut self) {
-        let ProducerState::Over(lingering) = &mut self.state else { return };
-        let Some(mut attempt) = lingering.take() else { return };
+        let ProducerState::Over(lingering) = &mut self.state else {
+            return;
+        };
+        let Some(mut attempt) = lingering.take() else {
+            return;
+        };
         let due = Instant::now() + LINGER;
         while !attempt.is_done() {
             match self.alarm.until(due, pin!(attempt.read())).await {

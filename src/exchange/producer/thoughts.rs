@@ -17,19 +17,28 @@ impl Request {
     /// Returns the seal of the thoughts that the caller carries for a candidate.
     pub(super) fn seal_of(&self, seals: &Arc<Seals>, candidate: &Candidate) -> Option<AccountSeal> {
         let family = candidate.family()?;
-        Some(AccountSeal::new(seals, &self.caller, family, &candidate.place.account))
+        Some(AccountSeal::new(
+            seals,
+            &self.caller,
+            family,
+            &candidate.place.account,
+        ))
     }
 }
 
 impl Producer<'_> {
     /// Keeps the thoughts of an answer.
     pub(super) fn keep(&self, kept: Vec<Kept>) {
-        let Some(family) = self.candidate().and_then(Candidate::family) else { return };
+        let Some(family) = self.candidate().and_then(Candidate::family) else {
+            return;
+        };
         for Kept { call, thoughts } in kept {
             if let Some(store) = &self.shared.store {
                 store.keep(&self.request.key, family, &call, &thoughts);
             }
-            self.shared.vault.put(&self.request.key, (family, &call), thoughts, Instant::now());
+            self.shared
+                .vault
+                .put(&self.request.key, (family, &call), thoughts, Instant::now());
         }
     }
 
@@ -44,17 +53,25 @@ impl Producer<'_> {
 
     /// Fetches the thoughts that belong to calls in the request and are not in the vault.
     pub(super) async fn recall(&mut self) {
-        let Some(store) = &self.shared.store else { return };
+        let Some(store) = &self.shared.store else {
+            return;
+        };
         // Without calls nothing was kept.
         if !(self.request.envelope.front.contents.may_call)(&self.memory.body) {
             return;
         }
         let missing = self.missing();
         // The newest calls come first: the model goes on from them.
-        let calls: Vec<(Family, &str)> = missing.iter().rev().map(|(family, call)| (*family, call.as_str())).collect();
+        let calls: Vec<(Family, &str)> = missing
+            .iter()
+            .rev()
+            .map(|(family, call)| (*family, call.as_str()))
+            .collect();
         for (place, thoughts) in store.find(&self.request.key, &calls).await {
             if let Some(call) = calls.get(place) {
-                self.shared.vault.put(&self.request.key, *call, thoughts, Instant::now());
+                self.shared
+                    .vault
+                    .put(&self.request.key, *call, thoughts, Instant::now());
             }
         }
     }
@@ -64,9 +81,14 @@ impl Producer<'_> {
         let missing = RefCell::new(Vec::new());
         for family in Family::ALL {
             let of_family = |candidate: &&Candidate| candidate.family() == Some(family);
-            let Some(candidate) = self.request.candidates.iter().find(of_family) else { continue };
+            let Some(candidate) = self.request.candidates.iter().find(of_family) else {
+                continue;
+            };
             let kept = |call: &str| {
-                let found = self.shared.vault.find(&self.request.key, family, call, Instant::now());
+                let found = self
+                    .shared
+                    .vault
+                    .find(&self.request.key, family, call, Instant::now());
                 if found.is_none() {
                     missing.borrow_mut().push((family, call.to_owned()));
                 }
@@ -75,7 +97,10 @@ impl Producer<'_> {
             // The candidate writes the request again when its turn comes, and any refusal counts
             // only then.
             let seal = self.request.seal_of(&self.shared.seals, candidate);
-            let thoughts = EarlierThoughts { kept: &kept, sealed: self.sealed(seal.as_ref()) };
+            let thoughts = EarlierThoughts {
+                kept: &kept,
+                sealed: self.sealed(seal.as_ref()),
+            };
             drop(admission::write(candidate, self.asking(), thoughts));
         }
         missing.into_inner()

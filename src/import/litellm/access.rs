@@ -28,7 +28,12 @@ pub(super) struct Known<'k, 'a> {
 
 impl<'k, 'a> Known<'k, 'a> {
     pub(super) fn new(made: &'k Made<'a>, catalog: Option<&'k Catalog>) -> Self {
-        let of_group = |group: &'k GroupDraft<'a>| group.aliases.iter().map(move |alias| (&**alias, &*group.name));
+        let of_group = |group: &'k GroupDraft<'a>| {
+            group
+                .aliases
+                .iter()
+                .map(move |alias| (&**alias, &*group.name))
+        };
         let mut ids: HashMap<&str, &str> = made.groups.iter().flat_map(of_group).collect();
         ids.extend(made.groups.iter().map(|group| (&*group.name, &*group.name)));
         let mut by_budget: HashMap<&str, Vec<&str>> = HashMap::new();
@@ -39,15 +44,34 @@ impl<'k, 'a> Known<'k, 'a> {
         }
         let mut access: HashMap<&str, [Vec<&str>; 2]> = HashMap::new();
         for group in &made.groups {
-            let named: BTreeSet<&str> = group.targets.iter().flat_map(|target| &target.access).map(|s| &**s).collect();
+            let named: BTreeSet<&str> = group
+                .targets
+                .iter()
+                .flat_map(|target| &target.access)
+                .map(|s| &**s)
+                .collect();
             for name in named {
-                let has_all = group.targets.iter().all(|target| target.access.iter().any(|other| other == name));
+                let has_all = group
+                    .targets
+                    .iter()
+                    .all(|target| target.access.iter().any(|other| other == name));
                 let [whole, partial] = access.entry(name).or_default();
                 if has_all { whole } else { partial }.push(&*group.name);
             }
         }
-        let for_each_key = made.groups.iter().filter(|group| !group.of_keys.is_empty()).collect();
-        Self { made, catalog, ids, access, for_each_key, by_budget }
+        let for_each_key = made
+            .groups
+            .iter()
+            .filter(|group| !group.of_keys.is_empty())
+            .collect();
+        Self {
+            made,
+            catalog,
+            ids,
+            access,
+            for_each_key,
+            by_budget,
+        }
     }
 
     /// Returns the id of a model by its id or its alias.
@@ -59,7 +83,10 @@ impl<'k, 'a> Known<'k, 'a> {
     pub(super) fn limited(&self, name: &str) -> BTreeSet<&'k str> {
         match self.id(name) {
             Some(id) => BTreeSet::from([id]),
-            None => self.patterns().filter(|pattern| serves(pattern, name)).collect(),
+            None => self
+                .patterns()
+                .filter(|pattern| serves(pattern, name))
+                .collect(),
         }
     }
 
@@ -72,14 +99,19 @@ impl<'k, 'a> Known<'k, 'a> {
         is_nearer: impl Fn(&str) -> bool,
     ) -> BTreeSet<&'k str> {
         let names = self.by_budget.get(budget).into_iter().flatten();
-        let counted = names.filter(|name| **name == budget || !is_nearer(name)).filter_map(|name| self.id(name));
+        let counted = names
+            .filter(|name| **name == budget || !is_nearer(name))
+            .filter_map(|name| self.id(name));
         let counted = counted.filter(|id| may.iter().all(|globs| globs.matches(id)));
         let may_count = |pattern: &&str| {
             let is_own = self.id(budget).is_some();
-            (!is_own && serves(pattern, budget)) || (!budget.contains('/') && may_end(pattern, budget))
+            (!is_own && serves(pattern, budget))
+                || (!budget.contains('/') && may_end(pattern, budget))
         };
         let patterns = self.patterns().filter(may_count);
-        counted.chain(patterns.filter(|pattern| may.iter().all(|globs| globs.may_match(pattern)))).collect()
+        counted
+            .chain(patterns.filter(|pattern| may.iter().all(|globs| globs.may_match(pattern))))
+            .collect()
     }
 
     fn patterns(&self) -> impl Iterator<Item = &'k str> {
@@ -89,34 +121,58 @@ impl<'k, 'a> Known<'k, 'a> {
     /// Returns the models and patterns of an enabled account without a price. If the catalog has
     /// errors, no price is known.
     pub(super) fn unpriced(&self) -> Vec<&str> {
-        let Some(catalog) = self.catalog else { return self.names().collect() };
-        let lacks = |target: &crate::catalog::Target| target.account.enabled && target.price.is_none();
-        catalog.models().iter().filter(|model| model.targets.iter().any(lacks)).map(|model| &*model.id).collect()
+        let Some(catalog) = self.catalog else {
+            return self.names().collect();
+        };
+        let lacks =
+            |target: &crate::catalog::Target| target.account.enabled && target.price.is_none();
+        catalog
+            .models()
+            .iter()
+            .filter(|model| model.targets.iter().any(lacks))
+            .map(|model| &*model.id)
+            .collect()
     }
 
     /// Returns the models that may stand in for this one, and itself. If the catalog has errors,
     /// this may be any.
     pub(super) fn with_fallbacks(&self, id: &str) -> Vec<&str> {
-        let Some(catalog) = self.catalog else { return self.names().collect() };
+        let Some(catalog) = self.catalog else {
+            return self.names().collect();
+        };
         let model = catalog.models().iter().find(|model| *model.id == *id);
         let others = |model: &'_ std::sync::Arc<crate::catalog::Model>| -> Vec<String> {
             let lists = [&model.fallbacks, &model.on_context, &model.on_refusal];
-            lists.into_iter().flatten().map(|id| id.to_string()).collect()
+            lists
+                .into_iter()
+                .flatten()
+                .map(|id| id.to_string())
+                .collect()
         };
         let names: Vec<String> = model.map(others).unwrap_or_default();
         let is_one = |other: &&str| *other == id || names.iter().any(|name| name == other);
-        catalog.models().iter().map(|model| &*model.id).filter(is_one).collect()
+        catalog
+            .models()
+            .iter()
+            .map(|model| &*model.id)
+            .filter(is_one)
+            .collect()
     }
 
     /// Returns whether a key may use a model that may be of this kind.
     pub(super) fn may_use(&self, kind: ModelKind, may: &[Globs; 2]) -> bool {
         let fits = |of: Option<&str>| of.is_none_or(|of| of == kind.name());
-        let of_target = |target: &TargetDraft<'_>| fits(ModelKind::of_name(&target.model).map(ModelKind::name));
+        let of_target =
+            |target: &TargetDraft<'_>| fits(ModelKind::of_name(&target.model).map(ModelKind::name));
         let is_one = |group: &&GroupDraft<'_>| match group.kind {
             Some(of) => fits(Some(of)),
             None => group.targets.iter().any(of_target),
         };
-        self.made.groups.iter().filter(is_one).any(|group| may.iter().all(|globs| globs.may_match(&group.name)))
+        self.made
+            .groups
+            .iter()
+            .filter(is_one)
+            .any(|group| may.iter().all(|globs| globs.may_match(&group.name)))
     }
 
     fn names(&self) -> impl Iterator<Item = &'k str> {
@@ -170,15 +226,19 @@ impl<'k, 'a> Known<'k, 'a> {
                     globs.push(id.to_owned());
                     match id == name {
                         true => (Grade::Exact, String::new()),
-                        false => {
-                            (Grade::Approximate, "is an alias: the model may be used by its own name, too".to_owned())
-                        }
+                        false => (
+                            Grade::Approximate,
+                            "is an alias: the model may be used by its own name, too".to_owned(),
+                        ),
                     }
                 }
                 (_, None, Some([whole, partial])) => {
                     globs.extend(whole.iter().map(|id| (*id).to_owned()));
                     match partial.first() {
-                        None => (Grade::Exact, "is an access group: its models are written out".to_owned()),
+                        None => (
+                            Grade::Exact,
+                            "is an access group: its models are written out".to_owned(),
+                        ),
                         Some(first) => (Grade::Manual, of_some(first)),
                     }
                 }
@@ -192,7 +252,10 @@ impl<'k, 'a> Known<'k, 'a> {
                 }
                 _ if is_glob(name) && self.patterns().any(|pattern| serves(pattern, name)) => {
                     globs.push(name.to_owned());
-                    (Grade::Approximate, "is a model of a pattern: it is there if the provider lists it".to_owned())
+                    (
+                        Grade::Approximate,
+                        "is a model of a pattern: it is there if the provider lists it".to_owned(),
+                    )
                 }
                 _ => {
                     is_unknown = true;
@@ -217,8 +280,7 @@ impl<'k, 'a> Known<'k, 'a> {
 /// What the report says of a name that may not be used.
 const UNKNOWN: &str = "the key may not use it";
 
-const BESIDE: &str =
-    "does not count beside an access group with only some targets of a model: write the models by hand";
+const BESIDE: &str = "does not count beside an access group with only some targets of a model: write the models by hand";
 
 /// Says that an access group has not all targets of a model.
 fn of_some(model: &str) -> String {
@@ -249,12 +311,18 @@ fn budget_names(model: &str) -> impl Iterator<Item = &str> {
     let last = model.rsplit('/').next().unwrap_or(model);
     // A size may stand at the end, such as `:51k` or `[1m]`.
     let plain = last.split_once('[').map_or(last, |(plain, _)| plain);
-    let of = |name| std::iter::successors(Some(name), |name: &&str| name.split_once('.').map(|(_, rest)| rest)).take(3);
+    let of = |name| {
+        std::iter::successors(Some(name), |name: &&str| {
+            name.split_once('.').map(|(_, rest)| rest)
+        })
+        .take(3)
+    };
     let short = [last, plain].map(|name| match name.rsplit_once(':') {
         Some((short, size)) if size.ends_with('k') => short,
         Some(_) | None => name,
     });
-    let all: BTreeSet<&str> =
-        std::iter::once(model).chain([last, plain].into_iter().chain(short).flat_map(of)).collect();
+    let all: BTreeSet<&str> = std::iter::once(model)
+        .chain([last, plain].into_iter().chain(short).flat_map(of))
+        .collect();
     all.into_iter()
 }

@@ -18,8 +18,13 @@ pub(super) fn of<'a>(
     world: &World<'a>,
     lost: &mut Vec<Finding>,
 ) -> Option<Draft> {
-    let mut draft =
-        Draft { wish: String::new(), fields: Vec::new(), literals: Vec::new(), is_own: false, findings: Vec::new() };
+    let mut draft = Draft {
+        wish: String::new(),
+        fields: Vec::new(),
+        literals: Vec::new(),
+        is_own: false,
+        findings: Vec::new(),
+    };
     for field in UNCARRIED {
         if let Some(at) = params.take(field) {
             const WHAT: &str = "Portcullis has no credential of this kind: the entry is left out";
@@ -50,7 +55,11 @@ pub(super) fn of<'a>(
     headers(params, &mut draft);
     timeouts(params, world, &mut draft);
     if let Some(at) = params.take("max_parallel_requests") {
-        match at.amount().and_then(crate::import::amount::Amount::whole).filter(|most| (1..=1_000_000).contains(most)) {
+        match at
+            .amount()
+            .and_then(crate::import::amount::Amount::whole)
+            .filter(|most| (1..=1_000_000).contains(most))
+        {
             Some(most) => {
                 draft.set("concurrency", New::Number(most.to_string()));
                 draft.is_own = true;
@@ -60,7 +69,11 @@ pub(super) fn of<'a>(
                     "the account of this entry has this `concurrency`; a request over it goes to the next target",
                 );
             }
-            None => draft.note(&at, Grade::Manual, "must be a whole number from 1: write `concurrency` by hand"),
+            None => draft.note(
+                &at,
+                Grade::Manual,
+                "must be a whole number from 1: write `concurrency` by hand",
+            ),
         }
     }
     Some(draft)
@@ -142,13 +155,20 @@ fn shape(
 /// Makes the finding about an entry whose address is neither in the file nor in the environment.
 fn without_address(row: &ProviderRow, entry: &At<'_>) -> Finding {
     let Some(variable) = row.bases.first() else {
-        return entry.finding(Grade::Manual, "", "names no address (`api_base`): the entry is left out");
+        return entry.finding(
+            Grade::Manual,
+            "",
+            "names no address (`api_base`): the entry is left out",
+        );
     };
     let what = format!(
         "names no address (`api_base`), and {} is not set here: set it and run this again; the entry is left out",
         row.bases.join(" or ")
     );
-    Finding { unset: Some((*variable).to_owned()), ..entry.finding(Grade::Manual, "", what) }
+    Finding {
+        unset: Some((*variable).to_owned()),
+        ..entry.finding(Grade::Manual, "", what)
+    }
 }
 
 /// Writes the headers that are sent with each request.
@@ -168,13 +188,24 @@ fn headers(params: &mut Params<'_>, draft: &mut Draft) {
         }
     }
     for list in ["extra_headers", "headers"] {
-        let Some(at) = params.take(list) else { continue };
+        let Some(at) = params.take(list) else {
+            continue;
+        };
         for (header, value) in at.entries() {
             let lower = header.to_ascii_lowercase();
-            let hints = ["key", "token", "secret", "auth", "cookie", "password", "credential"];
-            let is_credential =
-                CREDENTIAL_HEADERS.contains(&lower.as_str()) || hints.iter().any(|hint| lower.contains(hint));
-            let is_name = http::HeaderName::try_from(header).is_ok() && unless_secret(header) == header;
+            let hints = [
+                "key",
+                "token",
+                "secret",
+                "auth",
+                "cookie",
+                "password",
+                "credential",
+            ];
+            let is_credential = CREDENTIAL_HEADERS.contains(&lower.as_str())
+                || hints.iter().any(|hint| lower.contains(hint));
+            let is_name =
+                http::HeaderName::try_from(header).is_ok() && unless_secret(header) == header;
             let text = value.text().filter(|text| {
                 (1..=200).contains(&text.len())
                     && text.bytes().all(|b| b.is_ascii_graphic() || b == b' ')
@@ -182,15 +213,21 @@ fn headers(params: &mut Params<'_>, draft: &mut Draft) {
                     && unless_secret(text) == *text
                     && !text.starts_with(ENVIRON)
             });
-            let is_taken = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(header));
+            let is_taken = headers
+                .iter()
+                .any(|(name, _)| name.eq_ignore_ascii_case(header));
             match text {
-                Some(text) if is_name && !is_credential && !is_taken && !OWN_HEADERS.contains(&lower.as_str()) => {
+                Some(text)
+                    if is_name
+                        && !is_credential
+                        && !is_taken
+                        && !OWN_HEADERS.contains(&lower.as_str()) =>
+                {
                     headers.push((header.to_owned(), New::text(text)));
                     draft.note(&value, Grade::Exact, "");
                 }
                 Some(_) | None => {
-                    const WHAT: &str =
-                        "a header that may hold a secret, or that the gateway writes itself, is not carried";
+                    const WHAT: &str = "a header that may hold a secret, or that the gateway writes itself, is not carried";
                     draft.note(&value, Grade::Manual, WHAT);
                 }
             }
@@ -209,13 +246,27 @@ const LONGEST_STREAM: &str = "3600s";
 fn timeouts<'a>(params: &mut Params<'a>, world: &World<'a>, draft: &mut Draft) {
     const OF_ALL: &str = "is `timeouts.total` of whole answers, for all attempts of a request together, and `first_byte` and `idle` of \
                           streams: LiteLLM counts each read, and does not end a stream that goes on";
-    const OF_WHOLE_ANSWERS: &str =
-        "is `timeouts.total` of whole answers, for all attempts of a request together; streams have `stream_timeout`";
-    const OF_STREAMS: &str = "is `timeouts.first_byte` and `idle`: LiteLLM counts each read of a stream";
-    let of_streams = deadline("stream_timeout", &world.stream_timeout, params, world, draft);
+    const OF_WHOLE_ANSWERS: &str = "is `timeouts.total` of whole answers, for all attempts of a request together; streams have `stream_timeout`";
+    const OF_STREAMS: &str =
+        "is `timeouts.first_byte` and `idle`: LiteLLM counts each read of a stream";
+    let of_streams = deadline(
+        "stream_timeout",
+        &world.stream_timeout,
+        params,
+        world,
+        draft,
+    );
     let of_all = deadline("timeout", &world.timeout, params, world, draft);
     if let Some((at, _)) = &of_all {
-        draft.note(at, Grade::Approximate, if of_streams.is_some() { OF_WHOLE_ANSWERS } else { OF_ALL });
+        draft.note(
+            at,
+            Grade::Approximate,
+            if of_streams.is_some() {
+                OF_WHOLE_ANSWERS
+            } else {
+                OF_ALL
+            },
+        );
     }
     if let Some((at, _)) = &of_streams {
         draft.note(at, Grade::Approximate, OF_STREAMS);
@@ -244,7 +295,11 @@ fn deadline<'a>(
     let at = params.take(field).or_else(|| common.clone())?;
     let span = world.plain(&at).ok().as_deref().and_then(span);
     if span.is_none() {
-        draft.note(&at, Grade::Manual, "must be a number of seconds: write `timeouts` by hand");
+        draft.note(
+            &at,
+            Grade::Manual,
+            "must be a number of seconds: write `timeouts` by hand",
+        );
     }
     Some((at, span?))
 }

@@ -120,30 +120,50 @@ pub(super) fn of_setting(of: &str, key: &str, at: &At<'_>) -> Option<(Whose, Bou
     // What cannot be read may be on.
     let is_on = at.flag() != Some(false);
     let (whose, loosen, why) = match key {
-        "allowed_routes" => (Whose::All, Loosen::Routes, "all keys may call some paths only (`allowed_routes`)"),
-        "admin_only_routes" if at.items().iter().any(|path| !is_of_admins(path)) || !at.is_list() => {
-            (Whose::All, Loosen::Routes, "some paths are for admins alone (`admin_only_routes`)")
+        "allowed_routes" => (
+            Whose::All,
+            Loosen::Routes,
+            "all keys may call some paths only (`allowed_routes`)",
+        ),
+        "admin_only_routes"
+            if at.items().iter().any(|path| !is_of_admins(path)) || !at.is_list() =>
+        {
+            (
+                Whose::All,
+                Loosen::Routes,
+                "some paths are for admins alone (`admin_only_routes`)",
+            )
         }
-        "enforced_params" => {
-            (Whose::All, Loosen::RequiredFields, "all requests must have some fields (`enforced_params`)")
-        }
-        "enforce_user_param" if is_on => {
-            (Whose::All, Loosen::RequiredFields, "all requests must say their user (`enforce_user_param`)")
-        }
+        "enforced_params" => (
+            Whose::All,
+            Loosen::RequiredFields,
+            "all requests must have some fields (`enforced_params`)",
+        ),
+        "enforce_user_param" if is_on => (
+            Whose::All,
+            Loosen::RequiredFields,
+            "all requests must say their user (`enforce_user_param`)",
+        ),
         "service_account_settings" => (
             Whose::ServiceAccount,
             Loosen::RequiredFields,
             "requests of service accounts must have some fields (`service_account_settings`)",
         ),
-        "missing_session_id" if !matches!(at.text(), Some("omit" | "generate")) => {
-            (Whose::All, Loosen::RequiredFields, "all requests must say their session (`missing_session_id`)")
-        }
-        "model_alias_map" if !at.is_empty() => {
-            (Whose::All, Loosen::Aliases, "the file puts other models in the place of some (`model_alias_map`)")
-        }
-        "completion_model" if !at.is_empty() => {
-            (Whose::All, Loosen::Aliases, "one model stands in the place of all others (`completion_model`)")
-        }
+        "missing_session_id" if !matches!(at.text(), Some("omit" | "generate")) => (
+            Whose::All,
+            Loosen::RequiredFields,
+            "all requests must say their session (`missing_session_id`)",
+        ),
+        "model_alias_map" if !at.is_empty() => (
+            Whose::All,
+            Loosen::Aliases,
+            "the file puts other models in the place of some (`model_alias_map`)",
+        ),
+        "completion_model" if !at.is_empty() => (
+            Whose::All,
+            Loosen::Aliases,
+            "one model stands in the place of all others (`completion_model`)",
+        ),
         "image_generation_model" if !at.is_empty() => (
             Whose::OfKind(ModelKind::Image),
             Loosen::Aliases,
@@ -154,43 +174,69 @@ pub(super) fn of_setting(of: &str, key: &str, at: &At<'_>) -> Option<(Whose, Bou
             Loosen::Aliases,
             "one model stands in the place of all others that judge texts (`moderation_model`)",
         ),
-        "guardrails" => (Whose::All, Loosen::Guardrails, "guardrails of the file check requests"),
-        "callbacks" if !is_harmless(at) => (Whose::All, Loosen::Guardrails, "a callback may refuse requests"),
-        "pre_call_rules" | "post_call_rules" => {
-            (Whose::All, Loosen::Guardrails, "rules of your own may refuse requests and answers")
-        }
-        "custom_auth" => (Whose::All, Loosen::Guardrails, "code of your own lets keys in (`custom_auth`)"),
+        "guardrails" => (
+            Whose::All,
+            Loosen::Guardrails,
+            "guardrails of the file check requests",
+        ),
+        "callbacks" if !is_harmless(at) => (
+            Whose::All,
+            Loosen::Guardrails,
+            "a callback may refuse requests",
+        ),
+        "pre_call_rules" | "post_call_rules" => (
+            Whose::All,
+            Loosen::Guardrails,
+            "rules of your own may refuse requests and answers",
+        ),
+        "custom_auth" => (
+            Whose::All,
+            Loosen::Guardrails,
+            "code of your own lets keys in (`custom_auth`)",
+        ),
         "max_end_user_budget" | "max_end_user_budget_id" => {
             (Whose::All, Loosen::EndUsers, "each end user has a budget")
         }
-        "validate_end_user_id_in_db" if is_on => {
-            (Whose::All, Loosen::EndUsers, "end users must be known (`validate_end_user_id_in_db`)")
-        }
-        "max_budget" if of == "litellm_settings" => {
-            (Whose::All, Loosen::ProxyBudget, "the whole proxy has a budget, which Portcullis has not")
-        }
+        "validate_end_user_id_in_db" if is_on => (
+            Whose::All,
+            Loosen::EndUsers,
+            "end users must be known (`validate_end_user_id_in_db`)",
+        ),
+        "max_budget" if of == "litellm_settings" => (
+            Whose::All,
+            Loosen::ProxyBudget,
+            "the whole proxy has a budget, which Portcullis has not",
+        ),
         "global_max_parallel_requests" if !at.is_empty() => (
             Whose::All,
             Loosen::ProxyBudget,
             "all callers together may have so many requests at a time only (`global_max_parallel_requests`)",
         ),
-        "provider_budget_config" if !at.is_empty() => {
-            (Whose::All, Loosen::ProxyBudget, "providers have budgets (`provider_budget_config`)")
-        }
-        "optional_pre_call_checks" if has(at, "enforce_model_rate_limits") => {
-            (Whose::All, Loosen::ProxyBudget, "deployments have limits of their own (`enforce_model_rate_limits`)")
-        }
-        "tag_budget_config" if !at.is_empty() => {
-            (Whose::All, Loosen::Tags, "tags of requests have budgets (`tag_budget_config`)")
-        }
+        "provider_budget_config" if !at.is_empty() => (
+            Whose::All,
+            Loosen::ProxyBudget,
+            "providers have budgets (`provider_budget_config`)",
+        ),
+        "optional_pre_call_checks" if has(at, "enforce_model_rate_limits") => (
+            Whose::All,
+            Loosen::ProxyBudget,
+            "deployments have limits of their own (`enforce_model_rate_limits`)",
+        ),
+        "tag_budget_config" if !at.is_empty() => (
+            Whose::All,
+            Loosen::Tags,
+            "tags of requests have budgets (`tag_budget_config`)",
+        ),
         "cost_margin_config" if !at.is_empty() => (
             Whose::WithBudget,
             Loosen::Prices,
             "its budget counts more than the price of each request (`cost_margin_config`)",
         ),
-        "plugins" if of == "router_settings" && !at.is_empty() => {
-            (Whose::All, Loosen::Guardrails, "code of your own chooses targets and may refuse requests (`plugins`)")
-        }
+        "plugins" if of == "router_settings" && !at.is_empty() => (
+            Whose::All,
+            Loosen::Guardrails,
+            "code of your own chooses targets and may refuse requests (`plugins`)",
+        ),
         "personal_key_model_access_from_teams" if is_on => (
             Whose::WithoutTeam,
             Loosen::Teams,
@@ -234,15 +280,24 @@ pub(super) fn told(key: &str, whose: Whose, loosen: Option<Loosen>) -> String {
 
 /// Returns whether a list has a word, or cannot be read.
 fn has(at: &At<'_>, word: &str) -> bool {
-    !at.is_list() || at.items().iter().any(|item| item.text().is_none_or(|text| text == word))
+    !at.is_list()
+        || at
+            .items()
+            .iter()
+            .any(|item| item.text().is_none_or(|text| text == word))
 }
 
 /// Returns whether no callback of a list refuses requests.
 fn is_harmless(at: &At<'_>) -> bool {
     at.is_empty()
-        || (at.is_list() && at.items().iter().all(|name| name.text().is_some_and(|name| HARMLESS.contains(&name))))
+        || (at.is_list()
+            && at
+                .items()
+                .iter()
+                .all(|name| name.text().is_some_and(|name| HARMLESS.contains(&name))))
 }
 
 fn is_of_admins(path: &At<'_>) -> bool {
-    path.text().is_some_and(|path| OF_ADMINS.iter().any(|begin| path.starts_with(begin)))
+    path.text()
+        .is_some_and(|path| OF_ADMINS.iter().any(|begin| path.starts_with(begin)))
 }

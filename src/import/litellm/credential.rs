@@ -8,11 +8,18 @@ use crate::conf::yaml::edit::New;
 use crate::import::notes::{Finding, Grade};
 
 /// Writes Azure's `api_version`.
-pub(super) fn version(params: &mut Params<'_>, world: &World<'_>, entry: &At<'_>, draft: &mut Draft) {
+pub(super) fn version(
+    params: &mut Params<'_>,
+    world: &World<'_>,
+    entry: &At<'_>,
+    draft: &mut Draft,
+) {
     /// The version that LiteLLM asks for if none is written.
     const DEFAULT: &str = "2025-02-01-preview";
     let Some(at) = params.take("api_version") else {
-        let of_environment = world.variable("AZURE_API_VERSION").filter(|version| is_word(version));
+        let of_environment = world
+            .variable("AZURE_API_VERSION")
+            .filter(|version| is_word(version));
         let version = of_environment.unwrap_or_else(|| DEFAULT.to_owned());
         let what = format!("no `api_version` is written: {version}, as LiteLLM uses");
         draft.note(entry, Grade::Approximate, what);
@@ -21,7 +28,9 @@ pub(super) fn version(params: &mut Params<'_>, world: &World<'_>, entry: &At<'_>
     };
     match world.word(&at) {
         // These words stand for the path without a version.
-        Ok(version) if ["v1", "latest", "preview"].contains(&version.as_str()) => draft.note(&at, Grade::Exact, ""),
+        Ok(version) if ["v1", "latest", "preview"].contains(&version.as_str()) => {
+            draft.note(&at, Grade::Exact, "")
+        }
         Ok(version) => {
             draft.set("api_version", New::text(version));
             draft.note(&at, Grade::Exact, "");
@@ -31,7 +40,13 @@ pub(super) fn version(params: &mut Params<'_>, world: &World<'_>, entry: &At<'_>
 }
 
 /// Writes the credential of accounts that have one key.
-pub(super) fn key(row: &ProviderRow, entry: &At<'_>, params: &mut Params<'_>, world: &World<'_>, draft: &mut Draft) {
+pub(super) fn key(
+    row: &ProviderRow,
+    entry: &At<'_>,
+    params: &mut Params<'_>,
+    world: &World<'_>,
+    draft: &mut Draft,
+) {
     let written = params.take("api_key").filter(|at| !at.is_empty());
     match written {
         Some(at) => {
@@ -39,10 +54,17 @@ pub(super) fn key(row: &ProviderRow, entry: &At<'_>, params: &mut Params<'_>, wo
             draft.set("key", value);
         }
         None => {
-            let Some(first) = row.keys.first() else { return };
-            let set = row.keys.iter().find(|name| world.is_set(name)).unwrap_or(first);
+            let Some(first) = row.keys.first() else {
+                return;
+            };
+            let set = row
+                .keys
+                .iter()
+                .find(|name| world.is_set(name))
+                .unwrap_or(first);
             draft.set("key", New::map([("env", New::text(*set))]));
-            let what = format!("no `api_key` is written: {set} of the environment, as LiteLLM does");
+            let what =
+                format!("no `api_key` is written: {set} of the environment, as LiteLLM does");
             draft.note(entry, Grade::Approximate, what);
         }
     }
@@ -55,8 +77,14 @@ fn secret(at: &At<'_>, end: &str, draft: &mut Draft) -> New {
         draft.note(at, Grade::Exact, "");
         return New::map([("env", New::text(name))]);
     }
-    draft.literals.push(at.text().unwrap_or_default().to_owned());
-    draft.note(at, Grade::Manual, "the secret stands in the file itself: write it into the file that is named here");
+    draft
+        .literals
+        .push(at.text().unwrap_or_default().to_owned());
+    draft.note(
+        at,
+        Grade::Manual,
+        "the secret stands in the file itself: write it into the file that is named here",
+    );
     New::map([("file", New::text(format!("{SECRET_FILE}{end}")))])
 }
 
@@ -70,7 +98,10 @@ pub(super) fn bedrock(
 ) -> Option<()> {
     /// The region that LiteLLM takes if none is written.
     const DEFAULT: &str = "us-west-2";
-    let region = match params.take("aws_region_name").or_else(|| params.take("region_name")) {
+    let region = match params
+        .take("aws_region_name")
+        .or_else(|| params.take("region_name"))
+    {
         Some(at) => match world.region(&at) {
             Ok(region) => {
                 draft.note(&at, Grade::Exact, "");
@@ -83,9 +114,16 @@ pub(super) fn bedrock(
         },
         None => {
             let names = ["AWS_REGION_NAME", "AWS_REGION", "AWS_DEFAULT_REGION"];
-            let set = names.iter().find_map(|name| world.variable(name)).filter(|region| is_region(region));
+            let set = names
+                .iter()
+                .find_map(|name| world.variable(name))
+                .filter(|region| is_region(region));
             let region = set.unwrap_or_else(|| DEFAULT.to_owned());
-            draft.note(entry, Grade::Approximate, format!("no region is written: {region}, as LiteLLM takes now"));
+            draft.note(
+                entry,
+                Grade::Approximate,
+                format!("no region is written: {region}, as LiteLLM takes now"),
+            );
             region
         }
     };
@@ -98,17 +136,26 @@ pub(super) fn bedrock(
         draft.set("key", value);
         return Some(());
     }
-    let (id, key) = (params.take("aws_access_key_id"), params.take("aws_secret_access_key"));
+    let (id, key) = (
+        params.take("aws_access_key_id"),
+        params.take("aws_secret_access_key"),
+    );
     let token = params.take("aws_session_token");
     let mut fields = Vec::new();
     match (id, key) {
         (Some(id), Some(key)) => {
             fields.push(("access_key_id".to_owned(), secret(&id, "-id", draft)));
-            fields.push(("secret_access_key".to_owned(), secret(&key, "-secret", draft)));
+            fields.push((
+                "secret_access_key".to_owned(),
+                secret(&key, "-secret", draft),
+            ));
         }
         (id, key) => {
             if world.is_set("AWS_BEARER_TOKEN_BEDROCK") {
-                draft.set("key", New::map([("env", New::text("AWS_BEARER_TOKEN_BEDROCK"))]));
+                draft.set(
+                    "key",
+                    New::map([("env", New::text("AWS_BEARER_TOKEN_BEDROCK"))]),
+                );
                 draft.note(
                     entry,
                     Grade::Approximate,
@@ -125,7 +172,11 @@ pub(super) fn bedrock(
             const WHAT: &str = "no keys of AWS are written: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of the environment; \
                                 profiles and roles of the machine are not used";
             for at in id.iter().chain(&key) {
-                draft.note(at, Grade::Manual, "one of the two keys is missing: write both by hand");
+                draft.note(
+                    at,
+                    Grade::Manual,
+                    "one of the two keys is missing: write both by hand",
+                );
             }
             draft.note(entry, Grade::Approximate, WHAT);
         }
@@ -146,7 +197,12 @@ pub(super) fn vertex(
     lost: &mut Vec<Finding>,
 ) -> Option<()> {
     for (names, field, variables, default) in [
-        (["vertex_project", "vertex_ai_project"], "project", ["VERTEXAI_PROJECT", "GOOGLE_CLOUD_PROJECT"], None),
+        (
+            ["vertex_project", "vertex_ai_project"],
+            "project",
+            ["VERTEXAI_PROJECT", "GOOGLE_CLOUD_PROJECT"],
+            None,
+        ),
         (
             ["vertex_location", "vertex_ai_location"],
             "location",
@@ -157,20 +213,32 @@ pub(super) fn vertex(
         let written = names.iter().find_map(|name| params.take(name));
         let value = match &written {
             Some(at) => {
-                let read = if field == "location" { world.region(at) } else { world.word(at) };
+                let read = if field == "location" {
+                    world.region(at)
+                } else {
+                    world.word(at)
+                };
                 read.map_err(|unread| unread.leaves_out(at))
             }
             None => {
                 let set = variables
                     .iter()
                     .find_map(|name| world.variable(name))
-                    .filter(|word| if field == "location" { is_region(word) } else { is_word(word) });
+                    .filter(|word| {
+                        if field == "location" {
+                            is_region(word)
+                        } else {
+                            is_word(word)
+                        }
+                    });
                 let word = set.or_else(|| default.map(str::to_owned));
                 word.ok_or_else(|| {
                     entry.finding(
                         Grade::Manual,
                         "",
-                        format!("names no {field}, nor does the environment: the entry is left out"),
+                        format!(
+                            "names no {field}, nor does the environment: the entry is left out"
+                        ),
                     )
                 })
             }
@@ -196,7 +264,10 @@ pub(super) fn vertex(
             }
         }
     }
-    match ["vertex_credentials", "vertex_ai_credentials"].iter().find_map(|name| params.take(name)) {
+    match ["vertex_credentials", "vertex_ai_credentials"]
+        .iter()
+        .find_map(|name| params.take(name))
+    {
         Some(at) if at.text().and_then(variable_of).is_some() => {
             let name = at.text().and_then(variable_of).unwrap_or_default();
             const WHAT: &str = "the variable must hold the JSON key itself, not the name of a file";
@@ -204,16 +275,25 @@ pub(super) fn vertex(
             draft.set("service_account", New::map([("env", New::text(name))]));
         }
         Some(at) => {
-            draft.literals.push(at.text().unwrap_or_default().to_owned());
-            const WHAT: &str = "put the service account's JSON key into the file that is named here";
+            draft
+                .literals
+                .push(at.text().unwrap_or_default().to_owned());
+            const WHAT: &str =
+                "put the service account's JSON key into the file that is named here";
             draft.note(&at, Grade::Manual, WHAT);
-            draft.set("service_account", New::map([("file", New::text(format!("{SECRET_FILE}.json")))]));
+            draft.set(
+                "service_account",
+                New::map([("file", New::text(format!("{SECRET_FILE}.json")))]),
+            );
         }
         None => {
             const WHAT: &str = "no credentials are written, and Portcullis does not use those of the machine: put a service account's \
                                 JSON key into the file that is named here";
             draft.note(entry, Grade::Manual, WHAT);
-            draft.set("service_account", New::map([("file", New::text(format!("{SECRET_FILE}.json")))]));
+            draft.set(
+                "service_account",
+                New::map([("file", New::text(format!("{SECRET_FILE}.json")))]),
+            );
         }
     }
     Some(())

@@ -36,7 +36,12 @@ impl Draft {
     pub(super) fn text(&self, wanted: &str) -> Option<&str> {
         self.fields.iter().find_map(|(field, value)| match value {
             New::Text(text) if *field == wanted => Some(text.as_str()),
-            New::Text(_) | New::Number(_) | New::Bool(_) | New::List(_) | New::Map(_) | New::Noted(..) => None,
+            New::Text(_)
+            | New::Number(_)
+            | New::Bool(_)
+            | New::List(_)
+            | New::Map(_)
+            | New::Noted(..) => None,
         })
     }
 }
@@ -44,19 +49,27 @@ impl Draft {
 /// Returns whether a text may be a region, a version, a project: something that is no secret.
 pub(super) fn is_word(text: &str) -> bool {
     (1..=64).contains(&text.len())
-        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-._:".contains(&b))
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-._:".contains(&b))
         && unless_secret(text) == text
 }
 
 /// Returns whether a text may be a region: it becomes a part of a host name.
 pub(super) fn is_region(text: &str) -> bool {
-    is_word(text) && !text.contains(['.', '_', ':']) && !text.starts_with('-') && !text.ends_with('-')
+    is_word(text)
+        && !text.contains(['.', '_', ':'])
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }
 
 /// Puts the names of files into an account that has its name now. Returns the secrets that it
 /// needs.
 pub(super) fn named(fields: &mut [(&'static str, New)], account: &str) -> Vec<String> {
-    debug_assert!(name::of_entry(account).is_ok(), "names are made to be right");
+    debug_assert!(
+        name::of_entry(account).is_ok(),
+        "names are made to be right"
+    );
     let mut needed = Vec::new();
     for (_, value) in fields {
         name_files(value, account, &mut needed);

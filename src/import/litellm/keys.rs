@@ -68,7 +68,8 @@ pub(super) fn import(
 ) -> String {
     let known = Known::new(made, catalog);
     let all = known.unpriced().into_iter().map(str::to_owned);
-    let (unpriced_patterns, names): (Vec<String>, Vec<String>) = all.partition(|name| name.contains('*'));
+    let (unpriced_patterns, names): (Vec<String>, Vec<String>) =
+        all.partition(|name| name.contains('*'));
     let mut importer = Importer {
         rows,
         known,
@@ -108,12 +109,21 @@ pub(super) fn import(
     fields::summary(rows, inputs.spent_at.is_some(), &mut imported.findings);
     let begins = match inputs.spent_at {
         Some(_) => "What was spent from `max_budget` is in the ledger that the import made.",
-        None => "Budgets begin at zero: what was spent in LiteLLM is not known to Portcullis' ledger.",
+        None => {
+            "Budgets begin at zero: what was spent in LiteLLM is not known to Portcullis' ledger."
+        }
     };
     let head = &format!(
         "Keys from LiteLLM, with their hashes, so that no key changes. `portcullis key` changes them here.\n{begins}"
     );
-    file(head, &[Section { name: "callers", entries: &callers }], &imported.findings)
+    file(
+        head,
+        &[Section {
+            name: "callers",
+            entries: &callers,
+        }],
+        &imported.findings,
+    )
 }
 
 /// Whom a key belongs to.
@@ -125,7 +135,11 @@ enum Owner {
 
 impl Owner {
     fn of(row: &At<'_>) -> Self {
-        let id = |field: &str| row.get(field).filter(|at| !at.is_empty()).and_then(|at| at.text().map(str::to_owned));
+        let id = |field: &str| {
+            row.get(field)
+                .filter(|at| !at.is_empty())
+                .and_then(|at| at.text().map(str::to_owned))
+        };
         match (id("team_id"), id("user_id")) {
             (Some(team), _) => Self::Team(team),
             (None, Some(user)) => Self::User(user),
@@ -151,17 +165,31 @@ impl Importer<'_, '_> {
             Owner::Nobody => ("litellm", "", RowKind::User),
         };
         let row = row.map(super::rows::RowIn::at);
-        let alias = row.as_ref().and_then(|row| row.get(alias)).and_then(|at| entry_name(at.text()?, 50));
+        let alias = row
+            .as_ref()
+            .and_then(|row| row.get(alias))
+            .and_then(|at| entry_name(at.text()?, 50));
         let wish = alias.or_else(|| entry_name(id, 50)).unwrap_or_else(|| {
             let digits = Digest(digest(id)).to_string();
-            let what = if matches!(owner, Owner::Team(_)) { "team" } else { "user" };
-            format!("{what}-{}", digits.trim_start_matches("sha256:").chars().take(8).collect::<String>())
+            let what = if matches!(owner, Owner::Team(_)) {
+                "team"
+            } else {
+                "user"
+            };
+            format!(
+                "{what}-{}",
+                digits
+                    .trim_start_matches("sha256:")
+                    .chars()
+                    .take(8)
+                    .collect::<String>()
+            )
         });
         let name = self.taken.give(&wish);
         let mut caller = CallerDraft {
-            from: row
-                .as_ref()
-                .map_or_else(String::new, |row| crate::import::notes::place(row.file, row.line, &row.path)),
+            from: row.as_ref().map_or_else(String::new, |row| {
+                crate::import::notes::place(row.file, row.line, &row.path)
+            }),
             name,
             is_blocked: false,
             models: None,
@@ -173,12 +201,15 @@ impl Importer<'_, '_> {
         match (&row, owner) {
             (Some(row), _) => self.owner(row, kind, &mut caller, findings),
             (None, Owner::Team(_)) => {
-                caller
-                    .limits
-                    .stop(Bound::new(Loosen::Teams, "the files do not say what its team may use: save /team/list"));
+                caller.limits.stop(Bound::new(
+                    Loosen::Teams,
+                    "the files do not say what its team may use: save /team/list",
+                ));
             }
             (None, Owner::User(_)) => {
-                caller.limits.stop(Bound::new(Loosen::Users, self.rows.no_user()));
+                caller
+                    .limits
+                    .stop(Bound::new(Loosen::Users, self.rows.no_user()));
             }
             (None, Owner::Nobody) => {}
         }
@@ -188,13 +219,27 @@ impl Importer<'_, '_> {
     }
 
     /// Reads the row of a team or a user.
-    fn owner(&self, row: &At<'_>, kind: RowKind, caller: &mut CallerDraft, findings: &mut Vec<Finding>) {
+    fn owner(
+        &self,
+        row: &At<'_>,
+        kind: RowKind,
+        caller: &mut CallerDraft,
+        findings: &mut Vec<Finding>,
+    ) {
         let became = &format!("callers.{}", caller.name);
         caller.limits = LimitsOut::of(
-            &LimitRow { row: row.clone(), budget: None, became: became.to_owned(), spent_at: self.inputs.spent_at },
+            &LimitRow {
+                row: row.clone(),
+                budget: None,
+                became: became.to_owned(),
+                spent_at: self.inputs.spent_at,
+            },
             findings,
         );
-        match self.known.globs(row.get("models").as_ref(), (kind, became), findings) {
+        match self
+            .known
+            .globs(row.get("models").as_ref(), (kind, became), findings)
+        {
             Ok(models) => caller.models = models,
             Err(()) => caller.limits.stop(Bound::unreadable("models")),
         }
@@ -208,10 +253,15 @@ impl Importer<'_, '_> {
         }
         // Callers have no limits of single models.
         if caller.limits.models_out().is_some() {
-            let loosen = if kind == RowKind::Team { Loosen::Teams } else { Loosen::Users };
-            caller
-                .limits
-                .stop(Bound::new(loosen, "its team or user has limits of single models, and callers have none"));
+            let loosen = if kind == RowKind::Team {
+                Loosen::Teams
+            } else {
+                Loosen::Users
+            };
+            caller.limits.stop(Bound::new(
+                loosen,
+                "its team or user has limits of single models, and callers have none",
+            ));
         }
     }
 
@@ -227,25 +277,45 @@ impl Importer<'_, '_> {
         };
         let owner = Owner::of(row);
         let index = self.caller(&owner, findings);
-        let Some(caller) = self.callers.get_mut(index) else { return };
+        let Some(caller) = self.callers.get_mut(index) else {
+            return;
+        };
         let end: String = hash.trim_start_matches("sha256:").chars().take(8).collect();
-        let alias = row.get("key_alias").and_then(|at| entry_name(at.text()?, 50));
-        let name = caller.taken.give(&alias.unwrap_or_else(|| format!("key-{end}")));
+        let alias = row
+            .get("key_alias")
+            .and_then(|at| entry_name(at.text()?, 50));
+        let name = caller
+            .taken
+            .give(&alias.unwrap_or_else(|| format!("key-{end}")));
         let became = format!("callers.{}.keys.{name}", caller.name);
         let mut fields = vec![("hash", New::text(hash))];
-        findings.extend(token_at.iter().map(|at| at.finding(Grade::Exact, &became, "")));
+        findings.extend(
+            token_at
+                .iter()
+                .map(|at| at.finding(Grade::Exact, &became, "")),
+        );
         for field in ["key_alias", "team_id", "user_id"] {
             if let Some(at) = row.get(field).filter(|at| !at.is_empty()) {
                 findings.push(at.finding(Grade::Exact, &became, ""));
             }
         }
-        let budget = self.rows.budgets.get(row.get("budget_id").as_ref().and_then(At::text).unwrap_or_default());
+        let budget = self.rows.budgets.get(
+            row.get("budget_id")
+                .as_ref()
+                .and_then(At::text)
+                .unwrap_or_default(),
+        );
         let budget = row
             .get("litellm_budget_table")
             .filter(|at| at.is_map() && !at.is_empty())
             .or_else(|| budget.map(super::rows::RowIn::at));
         let has_budget = row.get("budget_id").is_some_and(|at| !at.is_empty());
-        let source = LimitRow { row: row.clone(), budget, became: became.clone(), spent_at: self.inputs.spent_at };
+        let source = LimitRow {
+            row: row.clone(),
+            budget,
+            became: became.clone(),
+            spent_at: self.inputs.spent_at,
+        };
         let mut limits = LimitsOut::of(&source, findings);
         if let Some(budget) = &source.budget {
             fields::of_budget(budget, &became, &mut limits, findings);
@@ -256,7 +326,11 @@ impl Importer<'_, '_> {
                 "`budget_id` names a budget that is not in the files: save /budget/list too",
             ));
         }
-        let models = match self.known.globs(row.get("models").as_ref(), (RowKind::Key, &became), findings) {
+        let models = match self.known.globs(
+            row.get("models").as_ref(),
+            (RowKind::Key, &became),
+            findings,
+        ) {
             Ok(models) => models,
             Err(()) => {
                 limits.stop(Bound::unreadable("models"));
@@ -279,7 +353,10 @@ impl Importer<'_, '_> {
         if let Some(at) = &expires {
             match at.time() {
                 Some(seconds) => {
-                    fields.push(("expires", New::text(crate::base::calendar::time(seconds.saturating_mul(1000)))));
+                    fields.push((
+                        "expires",
+                        New::text(crate::base::calendar::time(seconds.saturating_mul(1000))),
+                    ));
                     findings.push(at.finding(Grade::Exact, &became, ""));
                 }
                 None => limits.stop(Bound::unreadable("expires")),
@@ -291,33 +368,52 @@ impl Importer<'_, '_> {
         });
         limits.of_groups(&self.known, &globs);
         if limits.place(&self.known, &globs) {
-            const WHAT: &str = "limits of models that are not here are left out: the key cannot use those models";
+            const WHAT: &str =
+                "limits of models that are not here are left out: the key cannot use those models";
             findings.push(row.finding(Grade::Approximate, &became, WHAT));
         }
         // Money cannot be counted where a price is unknown.
         let may = |id: &str| globs.iter().all(|globs| globs.matches(id));
         let may_match = |pattern: &str| globs.iter().all(|globs| globs.may_match(pattern));
         let has_money = limits.has_money() || caller.limits.has_money();
-        let are_prices_needed = self.common.bounds.iter().any(|(whose, _)| *whose == Whose::WithoutPrice);
+        let are_prices_needed = self
+            .common
+            .bounds
+            .iter()
+            .any(|(whose, _)| *whose == Whose::WithoutPrice);
         let lacks = if has_money || are_prices_needed {
             // Many keys may use the same models.
             let find = || self.unpriced.iter().find(|id| may(id)).cloned();
-            self.lacking.entry((caller.models.clone(), models.clone())).or_insert_with(find).clone()
+            self.lacking
+                .entry((caller.models.clone(), models.clone()))
+                .or_insert_with(find)
+                .clone()
         } else {
             None
         };
-        let is_service = row.get("metadata").is_some_and(|metadata| metadata.get("service_account_id").is_some());
+        let is_service = row
+            .get("metadata")
+            .is_some_and(|metadata| metadata.get("service_account_id").is_some());
         let bounds_it = |whose: Whose| match whose {
             Whose::All => true,
             Whose::WithoutTeam => !matches!(owner, Owner::Team(_)),
             Whose::ServiceAccount => is_service,
-            Whose::WithoutPrice => lacks.is_some() || self.unpriced_patterns.iter().any(|name| may_match(name)),
+            Whose::WithoutPrice => {
+                lacks.is_some() || self.unpriced_patterns.iter().any(|name| may_match(name))
+            }
             Whose::WithBudget => has_money || limits.money_models().next().is_some(),
             Whose::OfKind(kind) => self.known.may_use(kind, &globs),
         };
-        let of_file = self.common.bounds.iter().filter(|(whose, _)| bounds_it(*whose)).map(|(_, bound)| bound);
+        let of_file = self
+            .common
+            .bounds
+            .iter()
+            .filter(|(whose, _)| bounds_it(*whose))
+            .map(|(_, bound)| bound);
         let of_file: Vec<&Bound> = of_file.collect();
-        let mut of_models = limits.money_models().flat_map(|model| self.known.with_fallbacks(model));
+        let mut of_models = limits
+            .money_models()
+            .flat_map(|model| self.known.with_fallbacks(model));
         let in_models = of_models.any(|id| self.unpriced.contains(id) && may(id));
         drop(of_models);
         let is_loose = self.inputs.loosened.contains(&Loosen::Prices);
@@ -330,22 +426,41 @@ impl Importer<'_, '_> {
                 }
                 caller.has_unpriced |= of_caller;
             } else {
-                let first = lacks.as_ref().map(|id| crate::base::problem::shown(id)).unwrap_or_default();
+                let first = lacks
+                    .as_ref()
+                    .map(|id| crate::base::problem::shown(id))
+                    .unwrap_or_default();
                 let why = format!(
                     "has a budget, and the price of a model that it may use is unknown ({first}): write `price` at the model"
                 );
                 limits.stop(Bound::new(Loosen::Prices, why));
             }
         }
-        let all = of_file.into_iter().chain(&caller.limits.bounds).chain(&limits.bounds);
-        let left: Vec<&Bound> =
-            all.filter(|bound| !bound.loosen.is_some_and(|loosen| self.inputs.loosened.contains(&loosen))).collect();
+        let all = of_file
+            .into_iter()
+            .chain(&caller.limits.bounds)
+            .chain(&limits.bounds);
+        let left: Vec<&Bound> = all
+            .filter(|bound| {
+                !bound
+                    .loosen
+                    .is_some_and(|loosen| self.inputs.loosened.contains(&loosen))
+            })
+            .collect();
         for bound in &left {
             let key = format!("{}/{name}", caller.name);
-            imported.stopped.push(Stopped { key, bound: bound.loosen.map(Loosen::name), why: bound.why.clone() });
+            imported.stopped.push(Stopped {
+                key,
+                bound: bound.loosen.map(Loosen::name),
+                why: bound.why.clone(),
+            });
             let what = match bound.loosen {
                 Some(loosen) => {
-                    format!("is switched off: {} (`--loosen {}` drops this bound)", bound.why, loosen.name())
+                    format!(
+                        "is switched off: {} (`--loosen {}` drops this bound)",
+                        bound.why,
+                        loosen.name()
+                    )
                 }
                 None => format!("is switched off: {}", bound.why),
             };
@@ -361,21 +476,37 @@ impl Importer<'_, '_> {
         fields.extend(limits.out().map(|limits| ("limits", limits)));
         fields.extend(limits.models_out().map(|limits| ("model_limits", limits)));
         if !self.common.addresses.is_empty() {
-            fields.push(("allow_ips", New::List(self.common.addresses.iter().map(New::text).collect())));
+            fields.push((
+                "allow_ips",
+                New::List(self.common.addresses.iter().map(New::text).collect()),
+            ));
         }
         if let Some((at, usd)) = limits.carried(findings) {
-            imported.spent.push(Spent { caller: caller.name.clone(), key: name.clone(), at, usd });
+            imported.spent.push(Spent {
+                caller: caller.name.clone(),
+                key: name.clone(),
+                at,
+                usd,
+            });
         }
         imported.keys.1 += usize::from(works && !caller.is_blocked);
         let from = crate::import::notes::place(row.file, row.line, &row.path);
-        caller.keys.push(EntryOut { name, from, fields, below: None });
+        caller.keys.push(EntryOut {
+            name,
+            from,
+            fields,
+            below: None,
+        });
     }
 
     /// Writes all callers.
     fn finish(self, spent: &mut Vec<Spent>, findings: &mut Vec<Finding>) -> Vec<EntryOut> {
         let mut by_keys: HashMap<String, Vec<(u64, u64)>> = HashMap::new();
         for key in &*spent {
-            by_keys.entry(key.caller.clone()).or_default().push((key.at, key.usd.0));
+            by_keys
+                .entry(key.caller.clone())
+                .or_default()
+                .push((key.at, key.usd.0));
         }
         let one = |mut caller: CallerDraft| {
             if caller.has_unpriced {
@@ -383,10 +514,19 @@ impl Importer<'_, '_> {
             }
             if let Some((at, Usd(usd))) = caller.limits.carried(findings) {
                 // What is counted for its keys counts for the caller, too.
-                let by_keys = by_keys.get(&caller.name).into_iter().flatten().filter(|(since, _)| *since >= at);
+                let by_keys = by_keys
+                    .get(&caller.name)
+                    .into_iter()
+                    .flatten()
+                    .filter(|(since, _)| *since >= at);
                 let rest = by_keys.fold(usd, |rest, (_, of_key)| rest.saturating_sub(*of_key));
                 if rest > 0 {
-                    spent.push(Spent { caller: caller.name.clone(), key: String::new(), at, usd: Usd(rest) });
+                    spent.push(Spent {
+                        caller: caller.name.clone(),
+                        key: String::new(),
+                        at,
+                        usd: Usd(rest),
+                    });
                 }
             }
             let mut fields = Vec::new();
@@ -397,7 +537,12 @@ impl Importer<'_, '_> {
                 fields.push(("models", New::List(models.iter().map(New::text).collect())));
             }
             fields.extend(caller.limits.out().map(|limits| ("limits", limits)));
-            EntryOut { name: caller.name, from: caller.from, fields, below: Some(("keys", caller.keys)) }
+            EntryOut {
+                name: caller.name,
+                from: caller.from,
+                fields,
+                below: Some(("keys", caller.keys)),
+            }
         };
         self.callers.into_iter().map(one).collect()
     }
@@ -408,5 +553,7 @@ fn hash_of(token: &str) -> Option<String> {
     if token.len() == 64 && token.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Some(format!("sha256:{}", token.to_ascii_lowercase()));
     }
-    token.starts_with("sk-").then(|| Digest(digest(token)).to_string())
+    token
+        .starts_with("sk-")
+        .then(|| Digest(digest(token)).to_string())
 }

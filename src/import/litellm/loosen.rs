@@ -85,7 +85,9 @@ impl Loosen {
     /// Returns what is dropped.
     pub fn about(self) -> &'static str {
         match self {
-            Self::Budgets => "budgets for life, for another time than a day or a month, or of several models together",
+            Self::Budgets => {
+                "budgets for life, for another time than a day or a month, or of several models together"
+            }
             Self::Prices => {
                 "budgets of keys that may use a model without a known price, `block_requests_for_models_without_pricing`, and \
                  `cost_margin_config`"
@@ -104,14 +106,20 @@ impl Loosen {
             Self::Agents => "what an agent may use",
             Self::EndUsers => "what an end user may use: somebody whom the requests of a key name",
             Self::Routes => "`allowed_routes` of keys and of the file, and `admin_only_routes`",
-            Self::Guardrails => "guardrails, policies, and code of your own that may refuse requests",
-            Self::Tags => "tags, which can have budgets (`tag_budget_config`) and choose deployments",
+            Self::Guardrails => {
+                "guardrails, policies, and code of your own that may refuse requests"
+            }
+            Self::Tags => {
+                "tags, which can have budgets (`tag_budget_config`) and choose deployments"
+            }
             Self::RequiredFields => "fields that each request must have, such as `enforced_params`",
             Self::Aliases => {
                 "other names of models for one key or team, and what puts another model in the place of one: `model_alias_map`, \
                  `completion_model`, `image_generation_model`, `moderation_model`"
             }
-            Self::UnknownFields => "fields of keys, teams, users and budgets that Portcullis does not know",
+            Self::UnknownFields => {
+                "fields of keys, teams, users and budgets that Portcullis does not know"
+            }
         }
     }
 
@@ -132,11 +140,17 @@ pub(super) struct Bound {
 
 impl Bound {
     pub(super) fn new(loosen: Loosen, why: impl Into<String>) -> Self {
-        Self { loosen: Some(loosen), why: why.into() }
+        Self {
+            loosen: Some(loosen),
+            why: why.into(),
+        }
     }
 
     /// Makes a bound that cannot be read, so that nothing can say what it means.
     pub(super) fn unreadable(field: &str) -> Self {
-        Self { loosen: None, why: format!("`{field}` cannot be read") }
+        Self {
+            loosen: None,
+            why: format!("`{field}` cannot be read"),
+        }
     }
 }

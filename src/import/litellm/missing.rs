@@ -29,20 +29,37 @@ impl Missing {
 
     /// Makes the finding about a name that is no model, with what follows from it.
     pub(super) fn finding(&self, at: &At<'_>, grade: Grade, became: &str, then: &str) -> Finding {
-        self.finding_of(at.text().unwrap_or_default(), at.finding(grade, became, then))
+        self.finding_of(
+            at.text().unwrap_or_default(),
+            at.finding(grade, became, then),
+        )
     }
 
     /// Puts the reason why a name is no model before what a finding says.
     pub(super) fn finding_of(&self, name: &str, finding: Finding) -> Finding {
-        let of_pattern = || self.0.iter().find(|(pattern, _)| serves(pattern, name)).map(|(_, unset)| unset);
+        let of_pattern = || {
+            self.0
+                .iter()
+                .find(|(pattern, _)| serves(pattern, name))
+                .map(|(_, unset)| unset)
+        };
         let (why, after) = match self.0.get(name).or_else(of_pattern) {
             None => ("there is no such model here".to_owned(), None),
-            Some(None) => ("there is no such model here, since its entry is left out".to_owned(), None),
+            Some(None) => (
+                "there is no such model here, since its entry is left out".to_owned(),
+                None,
+            ),
             Some(Some(variable)) => (
-                format!("there is no such model here, since its entry is left out (set {variable} first)"),
+                format!(
+                    "there is no such model here, since its entry is left out (set {variable} first)"
+                ),
                 Some(variable.clone()),
             ),
         };
-        Finding { what: format!("{why}: {}", finding.what), after, ..finding }
+        Finding {
+            what: format!("{why}: {}", finding.what),
+            after,
+            ..finding
+        }
     }
 }

@@ -61,7 +61,11 @@ impl ImportFrom for LiteLlm {
         let trees = files.iter().map(tree).collect::<Result<Vec<_>, _>>()?;
         let rows = rows::read(&inputs.keys)?;
         let mut findings = Vec::new();
-        let roots: Vec<At<'_>> = files.iter().zip(&trees).map(|(file, tree)| At::root(&file.name, tree)).collect();
+        let roots: Vec<At<'_>> = files
+            .iter()
+            .zip(&trees)
+            .map(|(file, tree)| At::root(&file.name, tree))
+            .collect();
         let (lists, sections) = sections(&roots, &mut findings);
         let world = world(&lists, &sections, inputs, &mut findings);
         let mut made = Made::default();
@@ -79,9 +83,18 @@ impl ImportFrom for LiteLlm {
         let models = common.rules.finish(&made, &mut findings);
         let catalog = |findings: &[Finding]| {
             let sections = [
-                Section { name: "accounts", entries: &made.accounts },
-                Section { name: "models", entries: &models },
-                Section { name: "callers", entries: &[] },
+                Section {
+                    name: "accounts",
+                    entries: &made.accounts,
+                },
+                Section {
+                    name: "models",
+                    entries: &models,
+                },
+                Section {
+                    name: "callers",
+                    entries: &[],
+                },
             ];
             file(&head(&inputs.config.name), &sections, findings)
         };
@@ -97,23 +110,43 @@ impl ImportFrom for LiteLlm {
         // What the keys may use is known from the catalog itself.
         let alone = resolve(&imported.files, &mut assume).ok();
         if !inputs.keys.is_empty() {
-            let text = keys::import(&rows, &made, alone.as_ref(), (&common, inputs), &mut imported);
+            let text = keys::import(
+                &rows,
+                &made,
+                alone.as_ref(),
+                (&common, inputs),
+                &mut imported,
+            );
             imported.files.push((KEYS.to_owned(), text));
         }
         let mut seen = HashSet::new();
-        imported.findings.retain(|finding| seen.insert(finding.clone()));
+        imported
+            .findings
+            .retain(|finding| seen.insert(finding.clone()));
         // Where no lines are known, the order of the file is that of the findings.
-        imported.findings.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+        imported
+            .findings
+            .sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
         let mut text = catalog(&imported.findings);
-        let of_config =
-            |finding: &&Finding| finding.became.is_empty() && files.iter().any(|file| file.name == finding.file);
-        rest(&mut text, imported.findings.iter().filter(of_config).filter(|finding| finding.grade != Grade::Exact));
+        let of_config = |finding: &&Finding| {
+            finding.became.is_empty() && files.iter().any(|file| file.name == finding.file)
+        };
+        rest(
+            &mut text,
+            imported
+                .findings
+                .iter()
+                .filter(of_config)
+                .filter(|finding| finding.grade != Grade::Exact),
+        );
         if let Some((_, catalog)) = imported.files.first_mut() {
             *catalog = text;
         }
         if let Some(redis) = &common.redis {
-            let text =
-                format!("# Several gateways share limits through this store.\nstore:\n  redis: {}\n", redis.flow());
+            let text = format!(
+                "# Several gateways share limits through this store.\nstore:\n  redis: {}\n",
+                redis.flow()
+            );
             imported.files.push(("server.yaml".to_owned(), text));
         }
         imported.secrets = made.secrets;
@@ -141,9 +174,14 @@ fn included(inputs: &Inputs<'_>) -> Result<Vec<Given>, Problem> {
         let tree = tree(&file)?;
         let root = At::root(&file.name, &tree);
         for (index, item) in root.get("include").iter().flat_map(At::items).enumerate() {
-            let name = item.text().ok_or_else(|| item.problem("must be the name of a file"))?;
-            let given = (inputs.include)(name, &file.name)
-                .map_err(|why| root.problem(format!("the file of include[{index}] cannot be read: {why}")))?;
+            let name = item
+                .text()
+                .ok_or_else(|| item.problem("must be the name of a file"))?;
+            let given = (inputs.include)(name, &file.name).map_err(|why| {
+                root.problem(format!(
+                    "the file of include[{index}] cannot be read: {why}"
+                ))
+            })?;
             // A file counts once, also if two include each other.
             if files.iter().any(|known| known.name == given.name) {
                 continue;
@@ -159,14 +197,20 @@ fn included(inputs: &Inputs<'_>) -> Result<Vec<Given>, Problem> {
 
 /// Reads the YAML of a file. No error shows a value.
 fn tree(file: &Given) -> Result<Node<'_>, Problem> {
-    let in_file = |problem: Problem| Problem { file: file.name.clone(), ..problem };
-    let (tree, faults) = yaml::parse_as(&file.text, |_, key| is_word_of_theirs(key)).map_err(in_file)?;
+    let in_file = |problem: Problem| Problem {
+        file: file.name.clone(),
+        ..problem
+    };
+    let (tree, faults) =
+        yaml::parse_as(&file.text, |_, key| is_word_of_theirs(key)).map_err(in_file)?;
     match faults.into_iter().next() {
         Some(fault) => Err(in_file(fault)),
         None if At::root("", &tree).is_map() => Ok(tree),
-        None => {
-            Err(in_file(Problem::in_text(1, String::new(), "must be a map, as LiteLLM's config.yaml is".to_owned())))
-        }
+        None => Err(in_file(Problem::in_text(
+            1,
+            String::new(),
+            "must be a map, as LiteLLM's config.yaml is".to_owned(),
+        ))),
     }
 }
 
@@ -181,7 +225,10 @@ type Lists<'a> = BTreeMap<&'a str, Vec<At<'a>>>;
 
 /// Puts the files together as LiteLLM does: lists are joined, and of anything else the last one
 /// counts.
-fn sections<'a>(roots: &[At<'a>], findings: &mut Vec<Finding>) -> (Lists<'a>, settings::Sections<'a>) {
+fn sections<'a>(
+    roots: &[At<'a>],
+    findings: &mut Vec<Finding>,
+) -> (Lists<'a>, settings::Sections<'a>) {
     let (mut lists, mut sections): (Lists<'_>, settings::Sections<'_>) = Default::default();
     for (key, at) in roots.iter().flat_map(At::entries) {
         match key {
@@ -189,7 +236,10 @@ fn sections<'a>(roots: &[At<'a>], findings: &mut Vec<Finding>) -> (Lists<'a>, se
             "model_list" | "credential_list" | "guardrails" if at.is_list() => {
                 lists.entry(key).or_default().extend(at.items())
             }
-            "litellm_settings" | "router_settings" | "general_settings" | "environment_variables" => {
+            "litellm_settings"
+            | "router_settings"
+            | "general_settings"
+            | "environment_variables" => {
                 if let Some(before) = sections.insert(key, at) {
                     findings.push(before.finding(
                         Grade::Unsupported,
@@ -211,36 +261,51 @@ fn world<'a>(
     inputs: &'a Inputs<'_>,
     findings: &mut Vec<Finding>,
 ) -> World<'a> {
-    let variables: BTreeMap<&str, At<'_>> =
-        sections.get("environment_variables").into_iter().flat_map(At::entries).collect();
+    let variables: BTreeMap<&str, At<'_>> = sections
+        .get("environment_variables")
+        .into_iter()
+        .flat_map(At::entries)
+        .collect();
     for at in variables.values() {
-        const WHAT: &str = "set this variable in the environment of the gateway if a secret is read from it";
+        const WHAT: &str =
+            "set this variable in the environment of the gateway if a secret is read from it";
         findings.push(at.finding(Grade::Manual, "", WHAT));
     }
     let mut credentials = BTreeMap::new();
     for at in lists.get("credential_list").into_iter().flatten() {
-        match (at.get("credential_name").as_ref().and_then(At::text), at.get("credential_values")) {
+        match (
+            at.get("credential_name").as_ref().and_then(At::text),
+            at.get("credential_values"),
+        ) {
             (Some(name), Some(values)) => {
-                findings.push(at.finding(Grade::Exact, "", "is written out at each entry that names it"));
+                findings.push(at.finding(
+                    Grade::Exact,
+                    "",
+                    "is written out at each entry that names it",
+                ));
                 credentials.insert(name, values);
             }
-            (_, _) => {
-                findings.push(at.finding(Grade::Manual, "", "has no `credential_name` or no `credential_values`"))
-            }
+            (_, _) => findings.push(at.finding(
+                Grade::Manual,
+                "",
+                "has no `credential_name` or no `credential_values`",
+            )),
         }
     }
     let setting = |section: &str, key: &str| sections.get(section).and_then(|at| at.get(key));
     let aliases = setting("router_settings", "model_group_alias");
     let aliases = aliases.iter().flat_map(At::entries);
     // A name that stands for itself hides nothing.
-    let hides = |(alias, at): &(&str, At<'_>)| at.get("model").as_ref().unwrap_or(at).text() != Some(alias);
+    let hides =
+        |(alias, at): &(&str, At<'_>)| at.get("model").as_ref().unwrap_or(at).text() != Some(alias);
     World {
         environment: inputs.variable,
         has_keys: !inputs.keys.is_empty(),
         variables,
         credentials,
         aliases: aliases.filter(hides).map(|(alias, _)| alias).collect(),
-        timeout: setting("litellm_settings", "request_timeout").or_else(|| setting("router_settings", "timeout")),
+        timeout: setting("litellm_settings", "request_timeout")
+            .or_else(|| setting("router_settings", "timeout")),
         stream_timeout: setting("router_settings", "stream_timeout"),
     }
 }
@@ -250,11 +315,16 @@ fn guardrails(lists: &Lists<'_>, common: &mut Common, findings: &mut Vec<Finding
     let mut are_on = false;
     for at in lists.get("guardrails").into_iter().flatten() {
         findings.push(at.finding(Grade::Unsupported, "", settings::section("guardrails")));
-        let always = at.get("litellm_params").and_then(|params| params.get("default_on"));
+        let always = at
+            .get("litellm_params")
+            .and_then(|params| params.get("default_on"));
         are_on |= always.is_some_and(|always| always.flag() != Some(false));
     }
     if are_on {
-        let bound = Bound::new(Loosen::Guardrails, "a guardrail of the file checks every request");
+        let bound = Bound::new(
+            Loosen::Guardrails,
+            "a guardrail of the file checks every request",
+        );
         common.bounds.push((Whose::All, bound));
     }
 }
@@ -274,7 +344,10 @@ fn check(files: &[(String, String)]) -> Checked {
         checked.errors.extend(problems.0);
         checked.warnings.extend(problems.1);
     };
-    let (server, catalog): (Vec<_>, Vec<_>) = files.iter().cloned().partition(|(name, _)| name == "server.yaml");
+    let (server, catalog): (Vec<_>, Vec<_>) = files
+        .iter()
+        .cloned()
+        .partition(|(name, _)| name == "server.yaml");
     for (name, text) in &server {
         match config::read(name, text, &mut assume) {
             Ok(server) => take(Problems(Vec::new(), server.warnings)),

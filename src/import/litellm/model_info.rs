@@ -9,8 +9,7 @@ use crate::import::notes::{Finding, Grade};
 /// Returns why an entry may not be used by all, or not at all.
 pub(super) fn reserved(info: &BTreeMap<&str, At<'_>>, world: &World<'_>) -> Option<Finding> {
     const TEAM: &str = "only this team may use the entry, which the catalog says at callers: the entry is left out";
-    const WINDOWS: &str =
-        "other teams may not use the entry at these hours, which the catalog cannot say: the entry is left out";
+    const WINDOWS: &str = "other teams may not use the entry at these hours, which the catalog cannot say: the entry is left out";
     const BLOCKED: &str = "LiteLLM does not use this entry: it is left out";
     const ELSEWHERE: &str = "LITELLM_ENVIRONMENT is none of these: the entry is left out";
     let written = |key| info.get(key).filter(|at| !at.is_empty());
@@ -23,23 +22,43 @@ pub(super) fn reserved(info: &BTreeMap<&str, At<'_>>, world: &World<'_>) -> Opti
     if let Some(at) = written("blocked").filter(|at| at.flag() != Some(false)) {
         return Some(at.finding(Grade::Unsupported, "", BLOCKED));
     }
-    elsewhere(info, world).map(|environments| environments.finding(Grade::Unsupported, "", ELSEWHERE))
+    elsewhere(info, world)
+        .map(|environments| environments.finding(Grade::Unsupported, "", ELSEWHERE))
 }
 
 /// Returns the environments of an entry, if this is none of them.
-pub(super) fn elsewhere<'i, 'a>(info: &'i BTreeMap<&str, At<'a>>, world: &World<'_>) -> Option<&'i At<'a>> {
-    let environments = info.get("supported_environments").filter(|at| !at.is_empty())?;
+pub(super) fn elsewhere<'i, 'a>(
+    info: &'i BTreeMap<&str, At<'a>>,
+    world: &World<'_>,
+) -> Option<&'i At<'a>> {
+    let environments = info
+        .get("supported_environments")
+        .filter(|at| !at.is_empty())?;
     let here = world.variable("LITELLM_ENVIRONMENT");
-    let is_here = environments.items().iter().any(|at| at.text().is_some() && at.text() == here.as_deref());
+    let is_here = environments
+        .items()
+        .iter()
+        .any(|at| at.text().is_some() && at.text() == here.as_deref());
     (!is_here).then_some(environments)
 }
 
 /// Reads the access groups of an entry.
-pub(super) fn access(info: &mut BTreeMap<&str, At<'_>>, became: &str, findings: &mut Vec<Finding>) -> Vec<String> {
-    let Some(groups) = info.remove("access_groups") else { return Vec::new() };
+pub(super) fn access(
+    info: &mut BTreeMap<&str, At<'_>>,
+    became: &str,
+    findings: &mut Vec<Finding>,
+) -> Vec<String> {
+    let Some(groups) = info.remove("access_groups") else {
+        return Vec::new();
+    };
     const WHAT: &str = "keys that name the group get its models by name";
     findings.push(groups.finding(Grade::Exact, became, WHAT));
-    groups.items().iter().filter_map(At::text).map(str::to_owned).collect()
+    groups
+        .items()
+        .iter()
+        .filter_map(At::text)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns the kind of a model by LiteLLM's word.

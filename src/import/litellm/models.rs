@@ -84,12 +84,19 @@ impl<'a> Made<'a> {
         let (Some(name), Some(params)) = (name, params) else {
             const WHAT: &str = "has no `model_name` or no `litellm_params`: the entry is left out";
             findings.push(at.finding(Grade::Unsupported, "", WHAT));
-            findings.extend(info.values().map(|at| at.finding(Grade::Unsupported, "", LEFT_OUT)));
+            findings.extend(
+                info.values()
+                    .map(|at| at.finding(Grade::Unsupported, "", LEFT_OUT)),
+            );
             return;
         };
         // If the entry is left out, each of its places is reported all the same.
-        let places: Vec<At<'_>> =
-            params.entries().into_iter().map(|(_, at)| at).chain(info.values().cloned()).collect();
+        let places: Vec<At<'_>> = params
+            .entries()
+            .into_iter()
+            .map(|(_, at)| at)
+            .chain(info.values().cloned())
+            .collect();
         let mut of_credential = Vec::new();
         let mut params = Params::of(params, world, &mut of_credential);
         self.has_tags |= ["tags", "tag_regex"].iter().any(|key| params.has(key));
@@ -97,7 +104,12 @@ impl<'a> Made<'a> {
         let is_loaded = elsewhere(&info, world).is_none();
         let is_reserved = reserved(&info, world).is_some();
         let mut terms = is_loaded.then(|| Terms::of(&name, &mut params, &mut info));
-        let made = self.target(&name, (&mut params, &mut info), world, (findings, &mut lost));
+        let made = self.target(
+            &name,
+            (&mut params, &mut info),
+            world,
+            (findings, &mut lost),
+        );
         let became = made.clone().unwrap_or_default();
         match made {
             Some(_) => {
@@ -108,13 +120,20 @@ impl<'a> Made<'a> {
                 }
             }
             None => {
-                let told: HashSet<String> = lost.iter().map(|finding| finding.path.clone()).collect();
+                let told: HashSet<String> =
+                    lost.iter().map(|finding| finding.path.clone()).collect();
                 let is_kept = |at: &At<'_>| terms.as_ref().is_some_and(|terms| terms.has(&at.path));
-                let rest = places.iter().chain([&name]).filter(|at| !told.contains(&at.path) && !is_kept(at));
+                let rest = places
+                    .iter()
+                    .chain([&name])
+                    .filter(|at| !told.contains(&at.path) && !is_kept(at));
                 lost.extend(rest.map(|at| at.finding(Grade::Unsupported, "", LEFT_OUT)));
                 let groups = info.get("access_groups").into_iter().flat_map(At::items);
-                let names = groups.chain([name.clone()]).filter_map(|at| at.text().map(str::to_owned));
-                self.missing.add(names, lost.iter().find_map(|finding| finding.unset.clone()));
+                let names = groups
+                    .chain([name.clone()])
+                    .filter_map(|at| at.text().map(str::to_owned));
+                self.missing
+                    .add(names, lost.iter().find_map(|finding| finding.unset.clone()));
                 findings.append(&mut lost);
             }
         }
@@ -130,16 +149,23 @@ impl<'a> Made<'a> {
     pub(super) fn settle(&mut self, findings: &mut Vec<Finding>) {
         for terms in std::mem::take(&mut self.terms) {
             for index in self.reached(terms.name) {
-                let Some(group) = self.groups.get_mut(index) else { continue };
+                let Some(group) = self.groups.get_mut(index) else {
+                    continue;
+                };
                 terms.reserve(&group.name, &mut group.of_keys);
             }
             for (field, at, names) in terms.fields() {
-                let reached: BTreeSet<usize> = names.into_iter().flat_map(|name| self.reached(name)).collect();
+                let reached: BTreeSet<usize> = names
+                    .into_iter()
+                    .flat_map(|name| self.reached(name))
+                    .collect();
                 if reached.is_empty() {
                     findings.push(at.finding(Grade::Unsupported, "", LEFT_OUT));
                 }
                 for index in reached {
-                    let Some(group) = self.groups.get_mut(index) else { continue };
+                    let Some(group) = self.groups.get_mut(index) else {
+                        continue;
+                    };
                     let became = format!("models.{}", group.name);
                     findings.push(terms.add((field, at), &became, &mut group.of_keys));
                 }
@@ -152,9 +178,16 @@ impl<'a> Made<'a> {
         let all = || self.groups.iter().enumerate();
         let is_alias = |group: &GroupDraft<'_>| group.aliases.iter().any(|alias| alias == name);
         let one = self.by_name.get(name).copied();
-        match one.or_else(|| all().find(|(_, group)| is_alias(group)).map(|(index, _)| index)) {
+        match one.or_else(|| {
+            all()
+                .find(|(_, group)| is_alias(group))
+                .map(|(index, _)| index)
+        }) {
             Some(index) => vec![index],
-            None => all().filter(|(_, group)| serves(&group.name, name)).map(|(index, _)| index).collect(),
+            None => all()
+                .filter(|(_, group)| serves(&group.name, name))
+                .map(|(index, _)| index)
+                .collect(),
         }
     }
 
@@ -170,11 +203,16 @@ impl<'a> Made<'a> {
         let is_pattern = name::of_pattern(id).is_ok();
         if (!is_pattern && name::of_model(id).is_err()) || unless_secret(id) != id {
             let why = name::of_model(id).err().unwrap_or("it may be a secret");
-            lost.push(name.finding(Grade::Manual, "", format!("cannot be an id here: {why}. The entry is left out")));
+            lost.push(name.finding(
+                Grade::Manual,
+                "",
+                format!("cannot be an id here: {why}. The entry is left out"),
+            ));
             return None;
         }
         if world.aliases.contains(id) {
-            const WHAT: &str = "LiteLLM takes the alias of this name (`model_group_alias`): the entry is left out";
+            const WHAT: &str =
+                "LiteLLM takes the alias of this name (`model_group_alias`): the entry is left out";
             lost.push(name.finding(Grade::Unsupported, "", WHAT));
             return None;
         }
@@ -182,7 +220,10 @@ impl<'a> Made<'a> {
             lost.push(finding);
             return None;
         }
-        let kind = match info.remove("mode").map(|at| (kind_of(at.text().unwrap_or_default()), at)) {
+        let kind = match info
+            .remove("mode")
+            .map(|at| (kind_of(at.text().unwrap_or_default()), at))
+        {
             None => None,
             Some((Some(kind), at)) => Some((kind, at)),
             Some((None, at)) => {
@@ -200,11 +241,22 @@ impl<'a> Made<'a> {
             lost.push(name.finding(Grade::Manual, "", why));
             return None;
         }
-        let base_model = params.take("base_model").or_else(|| info.remove("base_model"));
-        let in_list = listed::price(&draft, &model, (name, base_model.as_ref()), &became, findings);
+        let base_model = params
+            .take("base_model")
+            .or_else(|| info.remove("base_model"));
+        let in_list = listed::price(
+            &draft,
+            &model,
+            (name, base_model.as_ref()),
+            &became,
+            findings,
+        );
         let account = self.account(draft, name, findings);
         findings.push(name.finding(Grade::Exact, &became, ""));
-        findings.extend(kind.iter().map(|(_, at)| at.finding(Grade::Exact, &became, "")));
+        findings.extend(
+            kind.iter()
+                .map(|(_, at)| at.finding(Grade::Exact, &became, "")),
+        );
         let price = {
             let mut take = |field: &str| {
                 let of_info = info.remove(field);
@@ -223,10 +275,14 @@ impl<'a> Made<'a> {
                 .and_then(crate::import::amount::Amount::whole)
                 .filter(|most| (1..=u64::from(u32::MAX)).contains(most));
             let (grade, what) = match (most, group.max_tokens) {
-                (None, _) => (Grade::Manual, "must be a whole number: write `defaults.max_tokens` by hand"),
-                (Some(most), Some(first)) if first != most => {
-                    (Grade::Approximate, "another entry of this model has another value, which counts")
-                }
+                (None, _) => (
+                    Grade::Manual,
+                    "must be a whole number: write `defaults.max_tokens` by hand",
+                ),
+                (Some(most), Some(first)) if first != most => (
+                    Grade::Approximate,
+                    "another entry of this model has another value, which counts",
+                ),
                 (Some(_), Some(_)) => (Grade::Exact, ""),
                 (Some(most), None) => {
                     group.max_tokens = Some(most);
@@ -241,19 +297,37 @@ impl<'a> Made<'a> {
                     group.on_loss = Some(if drop { "drop" } else { "refuse" });
                     (Grade::Exact, "")
                 }
-                None => (Grade::Manual, "must be true or false: write `on_loss` by hand"),
+                None => (
+                    Grade::Manual,
+                    "must be true or false: write `on_loss` by hand",
+                ),
             };
             findings.push(at.finding(grade, &became, what));
         }
-        let known = group.targets.iter_mut().find(|target| target.account == account && target.model == model);
+        let known = group
+            .targets
+            .iter_mut()
+            .find(|target| target.account == account && target.model == model);
         if let Some(known) = known {
-            const WHAT: &str = "has the same account and model as an entry before it: they are one target";
+            const WHAT: &str =
+                "has the same account and model as an entry before it: they are one target";
             findings.push(params.at.finding(Grade::Approximate, &became, WHAT));
             let left = shares.iter().flatten().chain(&order);
-            findings.extend(left.map(|at| at.finding(Grade::Approximate, &became, "is left out with its entry")));
+            findings.extend(
+                left.map(|at| {
+                    at.finding(Grade::Approximate, &became, "is left out with its entry")
+                }),
+            );
             known.access.extend(access);
         } else {
-            group.targets.push(TargetDraft { account, model, price, shares, order, access });
+            group.targets.push(TargetDraft {
+                account,
+                model,
+                price,
+                shares,
+                order,
+                access,
+            });
         }
         Some(became)
     }
@@ -270,18 +344,32 @@ impl<'a> Made<'a> {
             let fields = vec![("dialect", New::text("demo"))];
             let what = "the demo account answers, with a text of its own";
             let findings = vec![at.finding(Grade::Approximate, "", what)];
-            let draft = Draft { wish: "demo".to_owned(), fields, literals: Vec::new(), is_own: false, findings };
+            let draft = Draft {
+                wish: "demo".to_owned(),
+                fields,
+                literals: Vec::new(),
+                is_own: false,
+                findings,
+            };
             return Some((draft, name.text().unwrap_or_default().to_owned()));
         }
         let Some(model_at) = params.take("model") else {
-            lost.push(params.at.finding(Grade::Manual, "", "names no `model`: the entry is left out"));
+            lost.push(params.at.finding(
+                Grade::Manual,
+                "",
+                "names no `model`: the entry is left out",
+            ));
             return None;
         };
         let custom = params.take("custom_llm_provider");
         let written = match world.plain(&model_at) {
             Ok(written) if unless_secret(&written) == written && written.len() <= 512 => written,
             Ok(_) => {
-                lost.push(model_at.finding(Grade::Manual, "", "is no name of a model: the entry is left out"));
+                lost.push(model_at.finding(
+                    Grade::Manual,
+                    "",
+                    "is no name of a model: the entry is left out",
+                ));
                 return None;
             }
             Err(unread) => {
@@ -291,17 +379,32 @@ impl<'a> Made<'a> {
         };
         let (row, model, guessed): (&'static ProviderRow, String, bool) =
             match of_model(&written, custom.as_ref().and_then(At::text)) {
-                ProviderOf::Known { row, model, guessed } => (row, model.to_owned(), guessed),
+                ProviderOf::Known {
+                    row,
+                    model,
+                    guessed,
+                } => (row, model.to_owned(), guessed),
                 ProviderOf::Other(why) => {
                     lost.push(model_at.finding(Grade::Unsupported, "", why));
                     return None;
                 }
             };
         let mut draft = account::of(row, name, params, world, lost)?;
-        let what = format!("the name says no provider: `{}`, as LiteLLM knows it", row.name);
-        let grade = if guessed { Grade::Approximate } else { Grade::Exact };
-        draft.findings.push(model_at.finding(grade, "", if guessed { what.as_str() } else { "" }));
-        draft.findings.extend(custom.iter().map(|at| at.finding(Grade::Exact, "", "")));
+        let what = format!(
+            "the name says no provider: `{}`, as LiteLLM knows it",
+            row.name
+        );
+        let grade = if guessed {
+            Grade::Approximate
+        } else {
+            Grade::Exact
+        };
+        draft
+            .findings
+            .push(model_at.finding(grade, "", if guessed { what.as_str() } else { "" }));
+        draft
+            .findings
+            .extend(custom.iter().map(|at| at.finding(Grade::Exact, "", "")));
         Some((draft, model))
     }
 
@@ -309,7 +412,9 @@ impl<'a> Made<'a> {
     fn account(&mut self, mut draft: Draft, entry: &At<'_>, findings: &mut Vec<Finding>) -> String {
         let same = (!draft.is_own).then(|| {
             let list = self.known.get(&identity(&draft))?;
-            list.iter().find(|(literals, _)| *literals == draft.literals).map(|(_, name)| name.clone())
+            list.iter()
+                .find(|(literals, _)| *literals == draft.literals)
+                .map(|(_, name)| name.clone())
         });
         let found = std::mem::take(&mut draft.findings);
         let name = same.flatten().unwrap_or_else(|| {
@@ -317,20 +422,34 @@ impl<'a> Made<'a> {
             let name = self.taken.give(&wish);
             if !draft.is_own {
                 let literals = std::mem::take(&mut draft.literals);
-                self.known.entry(identity(&draft)).or_default().push((literals, name.clone()));
+                self.known
+                    .entry(identity(&draft))
+                    .or_default()
+                    .push((literals, name.clone()));
             }
             self.secrets.extend(draft::named(&mut draft.fields, &name));
             let from = place_of(entry);
-            self.accounts.push(EntryOut { name: name.clone(), from, fields: draft.fields, below: None });
+            self.accounts.push(EntryOut {
+                name: name.clone(),
+                from,
+                fields: draft.fields,
+                below: None,
+            });
             name
         });
         let became = format!("accounts.{name}");
-        findings.extend(found.into_iter().map(|finding| Finding { became: became.clone(), ..finding }));
+        findings.extend(found.into_iter().map(|finding| Finding {
+            became: became.clone(),
+            ..finding
+        }));
         name
     }
 
     fn group(&mut self, id: &str, at: &At<'a>) -> Option<&mut GroupDraft<'a>> {
-        let index = *self.by_name.entry(id.to_owned()).or_insert(self.groups.len());
+        let index = *self
+            .by_name
+            .entry(id.to_owned())
+            .or_insert(self.groups.len());
         if index == self.groups.len() {
             self.groups.push(GroupDraft {
                 name: id.to_owned(),
@@ -353,18 +472,27 @@ impl<'a> Made<'a> {
 
     /// Returns the model of this id.
     pub(super) fn find(&mut self, id: &str) -> Option<&mut GroupDraft<'a>> {
-        self.by_name.get(id).and_then(|index| self.groups.get_mut(*index))
+        self.by_name
+            .get(id)
+            .and_then(|index| self.groups.get_mut(*index))
     }
 }
 
 /// Returns the place of an entry, by that of its name.
 pub(super) fn place_of(name: &At<'_>) -> String {
-    place(name.file, name.line, name.path.trim_end_matches(".model_name"))
+    place(
+        name.file,
+        name.line,
+        name.path.trim_end_matches(".model_name"),
+    )
 }
 
 /// Writes what tells one account from another, but for literal secrets.
 fn identity(draft: &Draft) -> String {
-    let fields = draft.fields.iter().map(|(field, value)| format!("{field}={}", value.flow()));
+    let fields = draft
+        .fields
+        .iter()
+        .map(|(field, value)| format!("{field}={}", value.flow()));
     format!("{}\n{}", draft.wish, fields.collect::<Vec<_>>().join("\n")).replace(SECRET_FILE, "?")
 }
 
@@ -375,12 +503,12 @@ fn unlike(id: &str, model: &str, draft: &Draft) -> Option<&'static str> {
     match (id.contains('*'), model.matches('*').count()) {
         (false, 0) => None,
         (true, 1) if lists => None,
-        (true, 1) => {
-            Some("this provider does not list its models, so each must be written by its name: the entry is left out")
-        }
-        (true, _) => {
-            Some("a pattern stands for the same names at the provider, with one `*` in both: write the model by hand")
-        }
+        (true, 1) => Some(
+            "this provider does not list its models, so each must be written by its name: the entry is left out",
+        ),
+        (true, _) => Some(
+            "a pattern stands for the same names at the provider, with one `*` in both: write the model by hand",
+        ),
         (false, _) => Some("`model` is a pattern and the id is none: the entry is left out"),
     }
 }
@@ -391,13 +519,18 @@ fn unknown(key: &str, at: &At<'_>, became: &str) -> Finding {
         "max_retries" | "num_retries" => {
             "Portcullis tries other targets, each once: `attempts` in server.yaml says how many"
         }
-        "tags" | "tag_regex" => "Portcullis does not choose targets by tags: callers of every tag reach this one",
-        "temperature" | "top_p" | "seed" | "stop" | "frequency_penalty" | "presence_penalty" | "n" | "user" => {
-            "only `max_tokens` has a default here: callers send this themselves"
+        "tags" | "tag_regex" => {
+            "Portcullis does not choose targets by tags: callers of every tag reach this one"
         }
+        "temperature" | "top_p" | "seed" | "stop" | "frequency_penalty" | "presence_penalty"
+        | "n" | "user" => "only `max_tokens` has a default here: callers send this themselves",
         _ if key.contains("cost") => "this kind of price has no counterpart",
         _ => "has no counterpart, and is left out",
     };
-    let grade = if matches!(key, "max_retries" | "num_retries") { Grade::Approximate } else { Grade::Unsupported };
+    let grade = if matches!(key, "max_retries" | "num_retries") {
+        Grade::Approximate
+    } else {
+        Grade::Unsupported
+    };
     at.finding(grade, became, what)
 }

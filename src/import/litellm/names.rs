@@ -8,7 +8,13 @@ use crate::catalog::name;
 /// Makes a name of an account, a caller or a key, of at most this many characters. Returns `None`
 /// if nothing is left of it, or if it may be a secret.
 pub(super) fn entry(text: &str, most: usize) -> Option<String> {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-@+".contains(c) { c } else { '-' };
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || "._-@+".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    };
     let mut made = String::new();
     for c in text.trim().chars().map(plain) {
         // One dash is enough for a run of other characters.
@@ -26,7 +32,9 @@ pub(super) fn entry(text: &str, most: usize) -> Option<String> {
 /// Returns whether a pattern may serve a model of this name.
 pub(super) fn serves(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
-        Some((begin, end)) => name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end),
+        Some((begin, end)) => {
+            name.len() >= begin.len() + end.len() && name.starts_with(begin) && name.ends_with(end)
+        }
         None => pattern == name,
     }
 }
@@ -44,7 +52,11 @@ impl Taken {
             let number = self.0.entry(wish.to_owned()).or_insert(1);
             *number += 1;
             let end = format!("-{number}");
-            name = wish.chars().take(64_usize.saturating_sub(end.len())).collect::<String>() + &end;
+            name = wish
+                .chars()
+                .take(64_usize.saturating_sub(end.len()))
+                .collect::<String>()
+                + &end;
         }
         self.0.insert(name.clone(), 1);
         name

@@ -21,31 +21,49 @@ pub(super) struct At<'a> {
 impl<'a> At<'a> {
     /// Returns the root of a file.
     pub(super) fn root(file: &'a str, node: &'a Node<'a>) -> Self {
-        Self { file, line: (node.line > 0).then_some(node.line), path: String::new(), node }
+        Self {
+            file,
+            line: (node.line > 0).then_some(node.line),
+            path: String::new(),
+            node,
+        }
     }
 
     /// Returns the value of a key, if one is written.
     pub(super) fn get(&self, key: &str) -> Option<At<'a>> {
-        let Value::Map(entries) = &self.node.value else { return None };
+        let Value::Map(entries) = &self.node.value else {
+            return None;
+        };
         let entry = entries.iter().find(|entry| entry.key == key)?;
         (!entry.node.is_null()).then(|| self.under(entry))
     }
 
     /// Returns the entries of a map whose value is not null.
     pub(super) fn entries(&self) -> Vec<(&'a str, At<'a>)> {
-        let Value::Map(entries) = &self.node.value else { return Vec::new() };
+        let Value::Map(entries) = &self.node.value else {
+            return Vec::new();
+        };
         let written = entries.iter().filter(|entry| !entry.node.is_null());
-        written.map(|entry| (&*entry.key, self.under(entry))).collect()
+        written
+            .map(|entry| (&*entry.key, self.under(entry)))
+            .collect()
     }
 
     fn under(&self, entry: &'a Entry<'a>) -> At<'a> {
         let path = step(&self.path, &entry.key);
-        At { line: (entry.line > 0).then_some(entry.line), path, node: &entry.node, ..*self }
+        At {
+            line: (entry.line > 0).then_some(entry.line),
+            path,
+            node: &entry.node,
+            ..*self
+        }
     }
 
     /// Returns the items of a list.
     pub(super) fn items(&self) -> Vec<At<'a>> {
-        let Value::List(items) = &self.node.value else { return Vec::new() };
+        let Value::List(items) = &self.node.value else {
+            return Vec::new();
+        };
         let at = |(index, node): (usize, &'a Node<'a>)| At {
             line: (node.line > 0).then_some(node.line),
             path: format!("{}[{index}]", self.path),
@@ -119,7 +137,12 @@ impl<'a> At<'a> {
 
     /// Makes an error about this value.
     pub(super) fn problem(&self, what: impl Into<String>) -> Problem {
-        Problem { file: self.file.to_owned(), line: self.line, path: self.path.clone(), what: what.into() }
+        Problem {
+            file: self.file.to_owned(),
+            line: self.line,
+            path: self.path.clone(),
+            what: what.into(),
+        }
     }
 }
 
@@ -140,9 +163,18 @@ pub(super) fn of_json(value: serde_json::Value) -> Node<'static> {
         Json::Object(entries) => Value::Map(
             entries
                 .into_iter()
-                .map(|(key, value)| Entry { key: key.into(), line: 0, column: 0, node: of_json(value) })
+                .map(|(key, value)| Entry {
+                    key: key.into(),
+                    line: 0,
+                    column: 0,
+                    node: of_json(value),
+                })
                 .collect(),
         ),
     };
-    Node { line: 0, column: 0, value }
+    Node {
+        line: 0,
+        column: 0,
+        value,
+    }
 }

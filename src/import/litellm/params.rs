@@ -27,18 +27,28 @@ pub(super) struct Unread {
 
 impl Unread {
     fn new(why: &str) -> Self {
-        Self { why: why.to_owned(), unset: None }
+        Self {
+            why: why.to_owned(),
+            unset: None,
+        }
     }
 
     /// Makes the finding about the value, for which its entry is left out.
     pub(super) fn leaves_out(self, at: &At<'_>) -> Finding {
         let what = format!("{}; the entry is left out", self.why);
-        Finding { unset: self.unset, ..at.finding(Grade::Manual, "", what) }
+        Finding {
+            unset: self.unset,
+            ..at.finding(Grade::Manual, "", what)
+        }
     }
 
     /// Makes the finding about the value, for which this is to write by hand.
     pub(super) fn by_hand(self, at: &At<'_>, field: &str) -> Finding {
-        at.finding(Grade::Manual, "", format!("{}; write `{field}` by hand", self.why))
+        at.finding(
+            Grade::Manual,
+            "",
+            format!("{}; write `{field}` by hand", self.why),
+        )
     }
 }
 
@@ -63,8 +73,14 @@ pub(super) struct World<'a> {
 impl World<'_> {
     /// Returns a variable that holds no secret.
     pub(super) fn variable(&self, name: &str) -> Option<String> {
-        let of_file = self.variables.get(name).and_then(At::text).map(str::to_owned);
-        of_file.or_else(|| (self.environment)(name)).filter(|text| !text.is_empty())
+        let of_file = self
+            .variables
+            .get(name)
+            .and_then(At::text)
+            .map(str::to_owned);
+        of_file
+            .or_else(|| (self.environment)(name))
+            .filter(|text| !text.is_empty())
     }
 
     pub(super) fn is_set(&self, name: &str) -> bool {
@@ -88,13 +104,21 @@ impl World<'_> {
     /// Returns a value that is a region.
     pub(super) fn region(&self, at: &At<'_>) -> Result<String, Unread> {
         let text = self.plain(at)?;
-        if is_region(&text) { Ok(text) } else { Err(Unread::new("must be a region, of letters, digits and -")) }
+        if is_region(&text) {
+            Ok(text)
+        } else {
+            Err(Unread::new("must be a region, of letters, digits and -"))
+        }
     }
 
     /// Returns a value that is one plain word: a version, a project.
     pub(super) fn word(&self, at: &At<'_>) -> Result<String, Unread> {
         let text = self.plain(at)?;
-        if is_word(&text) { Ok(text) } else { Err(Unread::new("must be one word of letters, digits and - . _")) }
+        if is_word(&text) {
+            Ok(text)
+        } else {
+            Err(Unread::new("must be one word of letters, digits and - . _"))
+        }
     }
 }
 
@@ -113,14 +137,17 @@ impl<'a> Params<'a> {
         if let Some(named) = fields.remove("litellm_credential_name") {
             match named.text().and_then(|name| world.credentials.get(name)) {
                 Some(credential) => {
-                    findings.push(named.finding(Grade::Exact, "", "the credential's values are written out"));
+                    findings.push(named.finding(
+                        Grade::Exact,
+                        "",
+                        "the credential's values are written out",
+                    ));
                     for (key, value) in credential.entries() {
                         fields.entry(key).or_insert(value);
                     }
                 }
                 None => {
-                    const WHAT: &str =
-                        "`credential_list` has no credential of this name: write the account's key by hand";
+                    const WHAT: &str = "`credential_list` has no credential of this name: write the account's key by hand";
                     findings.push(named.finding(Grade::Manual, "", WHAT));
                 }
             }

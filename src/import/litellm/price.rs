@@ -25,7 +25,11 @@ const LONG: [(&str, u32); 4] = [
 pub(super) type Take<'t, 'a> = dyn FnMut(&str) -> Option<At<'a>> + 't;
 
 /// Makes the price of a target, if one is written. All findings become part of `became`.
-pub(super) fn of<'a>(take: &mut Take<'_, 'a>, became: &str, findings: &mut Vec<Finding>) -> Option<New> {
+pub(super) fn of<'a>(
+    take: &mut Take<'_, 'a>,
+    became: &str,
+    findings: &mut Vec<Finding>,
+) -> Option<New> {
     let plain = rates(take, "", findings, became);
     let long = LONG.iter().find_map(|(end, above)| {
         let (fields, places) = rates(take, end, findings, became)?;
@@ -33,17 +37,25 @@ pub(super) fn of<'a>(take: &mut Take<'_, 'a>, became: &str, findings: &mut Vec<F
     });
     let Some((mut fields, places)) = plain else {
         for at in long.iter().flat_map(|(_, _, places)| places) {
-            findings.push(at.finding(Grade::Manual, became, "needs `input` and `output` too: write `price` by hand"));
+            findings.push(at.finding(
+                Grade::Manual,
+                became,
+                "needs `input` and `output` too: write `price` by hand",
+            ));
         }
         return None;
     };
     let is_whole = |fields: &[(String, New)]| {
-        ["input", "output"].iter().all(|needed| fields.iter().any(|(field, _)| field == needed))
+        ["input", "output"]
+            .iter()
+            .all(|needed| fields.iter().any(|(field, _)| field == needed))
     };
     if !is_whole(&fields) {
         const WHAT: &str = "a price here has `input` and `output`, and only a part of it is written: write `price` by hand, or the price \
                             of Portcullis' own list is used";
-        let all = places.iter().chain(long.iter().flat_map(|(_, _, places)| places));
+        let all = places
+            .iter()
+            .chain(long.iter().flat_map(|(_, _, places)| places));
         findings.extend(all.map(|at| at.finding(Grade::Manual, became, WHAT)));
         return None;
     }
@@ -51,11 +63,18 @@ pub(super) fn of<'a>(take: &mut Take<'_, 'a>, became: &str, findings: &mut Vec<F
     if let Some((above, rates, places)) = long {
         if is_whole(&rates) {
             let above = ("above".to_owned(), New::Number(above.to_string()));
-            fields.push(("long".to_owned(), New::Map(std::iter::once(above).chain(rates).collect())));
+            fields.push((
+                "long".to_owned(),
+                New::Map(std::iter::once(above).chain(rates).collect()),
+            ));
             findings.extend(places.iter().map(|at| at.finding(Grade::Exact, became, "")));
         } else {
             const WHAT: &str = "`long` needs `input` and `output`: write it by hand";
-            findings.extend(places.iter().map(|at| at.finding(Grade::Manual, became, WHAT)));
+            findings.extend(
+                places
+                    .iter()
+                    .map(|at| at.finding(Grade::Manual, became, WHAT)),
+            );
         }
     }
     Some(New::Map(fields))
@@ -71,17 +90,27 @@ fn rates<'a>(
 ) -> Option<(Vec<(String, New)>, Vec<At<'a>>)> {
     let (mut fields, mut places) = (Vec::new(), Vec::new());
     for (theirs, ours) in FIELDS {
-        let Some(at) = take(&format!("{theirs}{end}")) else { continue };
+        let Some(at) = take(&format!("{theirs}{end}")) else {
+            continue;
+        };
         match at.amount().and_then(|amount| amount.million().text()) {
             Some((million, exact)) => {
                 fields.push((ours.to_owned(), New::Number(million)));
                 if exact {
                     places.push(at);
                 } else {
-                    findings.push(at.finding(Grade::Approximate, became, "is rounded up to six decimals"));
+                    findings.push(at.finding(
+                        Grade::Approximate,
+                        became,
+                        "is rounded up to six decimals",
+                    ));
                 }
             }
-            None => findings.push(at.finding(Grade::Manual, became, "is no price: write `price` by hand")),
+            None => findings.push(at.finding(
+                Grade::Manual,
+                became,
+                "is no price: write `price` by hand",
+            )),
         }
     }
     (!fields.is_empty()).then_some((fields, places))

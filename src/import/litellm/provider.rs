@@ -28,7 +28,12 @@ const fn row(
     keys: &'static [&'static str],
     bases: &'static [&'static str],
 ) -> ProviderRow {
-    ProviderRow { name, ours, keys, bases }
+    ProviderRow {
+        name,
+        ours,
+        keys,
+        bases,
+    }
 }
 
 use Ours::{Dialect, Preset, Server};
@@ -38,10 +43,30 @@ const COHERE: &[&str] = &["COHERE_API_KEY", "CO_API_KEY"];
 
 /// The providers that have a counterpart here.
 pub(super) const ALL: &[ProviderRow] = &[
-    row("openai", Preset("openai"), &["OPENAI_API_KEY"], &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
-    row("text-completion-openai", Preset("openai"), &["OPENAI_API_KEY"], &["OPENAI_BASE_URL", "OPENAI_API_BASE"]),
-    row("azure", Dialect("azure"), &["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"], &["AZURE_API_BASE"]),
-    row("anthropic", Dialect("anthropic"), &["ANTHROPIC_API_KEY"], &["ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"]),
+    row(
+        "openai",
+        Preset("openai"),
+        &["OPENAI_API_KEY"],
+        &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
+    ),
+    row(
+        "text-completion-openai",
+        Preset("openai"),
+        &["OPENAI_API_KEY"],
+        &["OPENAI_BASE_URL", "OPENAI_API_BASE"],
+    ),
+    row(
+        "azure",
+        Dialect("azure"),
+        &["AZURE_API_KEY", "AZURE_OPENAI_API_KEY"],
+        &["AZURE_API_BASE"],
+    ),
+    row(
+        "anthropic",
+        Dialect("anthropic"),
+        &["ANTHROPIC_API_KEY"],
+        &["ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL"],
+    ),
     row("bedrock", Dialect("bedrock"), &[], &[]),
     row("bedrock_converse", Dialect("bedrock"), &[], &[]),
     row("gemini", Dialect("gemini"), GOOGLE, &["GEMINI_API_BASE"]),
@@ -52,20 +77,74 @@ pub(super) const ALL: &[ProviderRow] = &[
     row("ollama", Dialect("ollama"), &[], &["OLLAMA_API_BASE"]),
     row("ollama_chat", Dialect("ollama"), &[], &["OLLAMA_API_BASE"]),
     row("groq", Preset("groq"), &["GROQ_API_KEY"], &[]),
-    row("mistral", Preset("mistral"), &["MISTRAL_API_KEY"], &["MISTRAL_API_BASE"]),
+    row(
+        "mistral",
+        Preset("mistral"),
+        &["MISTRAL_API_KEY"],
+        &["MISTRAL_API_BASE"],
+    ),
     row("xai", Preset("xai"), &["XAI_API_KEY"], &["XAI_API_BASE"]),
-    row("deepseek", Preset("deepseek"), &["DEEPSEEK_API_KEY"], &["DEEPSEEK_API_BASE"]),
-    row("openrouter", Preset("openrouter"), &["OPENROUTER_API_KEY", "OR_API_KEY"], &["OPENROUTER_API_BASE"]),
-    row("perplexity", Preset("perplexity"), &["PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"], &["PERPLEXITY_API_BASE"]),
-    row("together_ai", Preset("together"), &["TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY"], &[]),
-    row("fireworks_ai", Preset("fireworks"), &["FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"], &["FIREWORKS_API_BASE"]),
-    row("cerebras", Preset("cerebras"), &["CEREBRAS_API_KEY"], &["CEREBRAS_API_BASE"]),
-    row("hosted_vllm", Server(Some("vllm")), &[], &["HOSTED_VLLM_API_BASE"]),
+    row(
+        "deepseek",
+        Preset("deepseek"),
+        &["DEEPSEEK_API_KEY"],
+        &["DEEPSEEK_API_BASE"],
+    ),
+    row(
+        "openrouter",
+        Preset("openrouter"),
+        &["OPENROUTER_API_KEY", "OR_API_KEY"],
+        &["OPENROUTER_API_BASE"],
+    ),
+    row(
+        "perplexity",
+        Preset("perplexity"),
+        &["PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"],
+        &["PERPLEXITY_API_BASE"],
+    ),
+    row(
+        "together_ai",
+        Preset("together"),
+        &[
+            "TOGETHER_API_KEY",
+            "TOGETHER_AI_API_KEY",
+            "TOGETHERAI_API_KEY",
+        ],
+        &[],
+    ),
+    row(
+        "fireworks_ai",
+        Preset("fireworks"),
+        &["FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"],
+        &["FIREWORKS_API_BASE"],
+    ),
+    row(
+        "cerebras",
+        Preset("cerebras"),
+        &["CEREBRAS_API_KEY"],
+        &["CEREBRAS_API_BASE"],
+    ),
+    row(
+        "hosted_vllm",
+        Server(Some("vllm")),
+        &[],
+        &["HOSTED_VLLM_API_BASE"],
+    ),
     row("lm_studio", Server(None), &[], &["LM_STUDIO_API_BASE"]),
-    row("llamafile", Server(Some("llama_cpp")), &[], &["LLAMAFILE_API_BASE"]),
+    row(
+        "llamafile",
+        Server(Some("llama_cpp")),
+        &[],
+        &["LLAMAFILE_API_BASE"],
+    ),
     row("openai_like", Server(None), &[], &["OPENAI_LIKE_API_BASE"]),
     row("custom_openai", Server(None), &[], &[]),
-    row("litellm_proxy", Server(None), &["LITELLM_PROXY_API_KEY"], &["LITELLM_PROXY_API_BASE"]),
+    row(
+        "litellm_proxy",
+        Server(None),
+        &["LITELLM_PROXY_API_KEY"],
+        &["LITELLM_PROXY_API_BASE"],
+    ),
 ];
 
 pub(super) fn find(name: &str) -> Option<&'static ProviderRow> {
@@ -76,7 +155,11 @@ pub(super) fn find(name: &str) -> Option<&'static ProviderRow> {
 pub(super) enum ProviderOf<'m> {
     /// A provider with a counterpart, and its own name for the model. `guessed` says that the
     /// provider follows from the model's name only.
-    Known { row: &'static ProviderRow, model: &'m str, guessed: bool },
+    Known {
+        row: &'static ProviderRow,
+        model: &'m str,
+        guessed: bool,
+    },
     /// Nothing that has a counterpart here, with the reason.
     Other(&'static str),
 }
@@ -86,8 +169,13 @@ pub(super) enum ProviderOf<'m> {
 pub(super) fn of_model<'m>(model: &'m str, custom: Option<&str>) -> ProviderOf<'m> {
     const NOT_HERE: &str = "Portcullis has no dialect for this provider: the entry is left out";
     if let Some(custom) = custom {
-        let Some(row) = find(custom) else { return ProviderOf::Other(NOT_HERE) };
-        let model = model.strip_prefix(custom).and_then(|rest| rest.strip_prefix('/')).unwrap_or(model);
+        let Some(row) = find(custom) else {
+            return ProviderOf::Other(NOT_HERE);
+        };
+        let model = model
+            .strip_prefix(custom)
+            .and_then(|rest| rest.strip_prefix('/'))
+            .unwrap_or(model);
         return named(row, model, false);
     }
     match model.split_once('/') {
@@ -104,10 +192,14 @@ pub(super) fn of_model<'m>(model: &'m str, custom: Option<&str>) -> ProviderOf<'
 
 fn named<'m>(row: &'static ProviderRow, model: &'m str, guessed: bool) -> ProviderOf<'m> {
     const ROUTE: &str = "this way of Bedrock has no counterpart: Portcullis uses Converse, and Claude's own format. The entry is left out";
-    const GARDEN: &str = "Portcullis speaks to Gemini and Claude on Vertex AI only: the entry is left out";
+    const GARDEN: &str =
+        "Portcullis speaks to Gemini and Claude on Vertex AI only: the entry is left out";
     let model = match row.ours {
         Dialect("bedrock") => {
-            let plain = ["converse/", "invoke/"].iter().find_map(|way| model.strip_prefix(way)).unwrap_or(model);
+            let plain = ["converse/", "invoke/"]
+                .iter()
+                .find_map(|way| model.strip_prefix(way))
+                .unwrap_or(model);
             if plain.contains('/') && !plain.starts_with("arn:") {
                 return ProviderOf::Other(ROUTE);
             }
@@ -129,7 +221,11 @@ fn named<'m>(row: &'static ProviderRow, model: &'m str, guessed: bool) -> Provid
     if model.is_empty() {
         return ProviderOf::Other("names no model: the entry is left out");
     }
-    ProviderOf::Known { row, model, guessed }
+    ProviderOf::Known {
+        row,
+        model,
+        guessed,
+    }
 }
 
 /// Returns the provider of a well-known model without a prefix. LiteLLM has a list of names; this
@@ -142,7 +238,17 @@ fn by_name(model: &str) -> &'static str {
         "vertex_ai"
     } else if begins(&["command", "embed-", "rerank-"]) {
         "cohere"
-    } else if begins(&["anthropic.", "amazon.", "meta.", "mistral.", "cohere.", "us.", "eu.", "apac.", "global."]) {
+    } else if begins(&[
+        "anthropic.",
+        "amazon.",
+        "meta.",
+        "mistral.",
+        "cohere.",
+        "us.",
+        "eu.",
+        "apac.",
+        "global.",
+    ]) {
         "bedrock"
     } else if begins(&[
         "gpt",

@@ -32,7 +32,11 @@ impl Others {
     /// Reads a list such as `[{gpt-4o: [a, b]}, {"*": [c]}]`.
     pub(super) fn read(&mut self, at: &At<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) {
         if !at.is_list() {
-            findings.push(at.finding(Grade::Manual, "", "must be a list: write `fallbacks` by hand"));
+            findings.push(at.finding(
+                Grade::Manual,
+                "",
+                "must be a list: write `fallbacks` by hand",
+            ));
             return;
         }
         for item in at.items() {
@@ -53,18 +57,30 @@ impl Others {
                 if is_all {
                     self.default.extend(names);
                 } else {
-                    self.lists.entry(model.to_owned()).or_default().extend(names);
+                    self.lists
+                        .entry(model.to_owned())
+                        .or_default()
+                        .extend(names);
                 }
             }
         }
     }
 
     /// Reads `default_fallbacks`.
-    pub(super) fn read_default(&mut self, at: &At<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) {
+    pub(super) fn read_default(
+        &mut self,
+        at: &At<'_>,
+        made: &Made<'_>,
+        findings: &mut Vec<Finding>,
+    ) {
         let names = names(at, made, findings);
         findings.push(match names.is_empty() {
             true => at.finding(Grade::Unsupported, "", NONE_LEFT),
-            false => at.finding(Grade::Exact, "", "is written at each model that has no fallbacks of its own"),
+            false => at.finding(
+                Grade::Exact,
+                "",
+                "is written at each model that has no fallbacks of its own",
+            ),
         });
         self.default.extend(names);
     }
@@ -84,7 +100,12 @@ fn names(at: &At<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) -> Vec<Strin
     for item in at.items() {
         match item.text() {
             Some(name) if made.has(name) && !name.contains('*') => names.push(name.to_owned()),
-            Some(_) => findings.push(made.missing.finding(&item, Grade::Unsupported, "", "it is left out")),
+            Some(_) => {
+                findings.push(
+                    made.missing
+                        .finding(&item, Grade::Unsupported, "", "it is left out"),
+                )
+            }
             None => {
                 const WHAT: &str = "a fallback is the name of a model here: it is left out";
                 findings.push(item.finding(Grade::Unsupported, "", WHAT));
@@ -97,7 +118,11 @@ fn names(at: &At<'_>, made: &Made<'_>, findings: &mut Vec<Finding>) -> Vec<Strin
 impl Rules {
     /// Writes all models.
     pub(super) fn finish(&self, made: &Made<'_>, findings: &mut Vec<Finding>) -> Vec<EntryOut> {
-        let kinds: BTreeMap<&str, Option<&str>> = made.groups.iter().map(|group| (&*group.name, group.kind)).collect();
+        let kinds: BTreeMap<&str, Option<&str>> = made
+            .groups
+            .iter()
+            .map(|group| (&*group.name, group.kind))
+            .collect();
         let mut entries = Vec::with_capacity(made.groups.len());
         for group in &made.groups {
             let mut fields = Vec::new();
@@ -111,12 +136,20 @@ impl Rules {
             }
             self.others(group, &kinds, &mut fields, findings);
             if let Some(most) = group.max_tokens {
-                fields.push(("defaults", New::map([("max_tokens", New::Number(most.to_string()))])));
+                fields.push((
+                    "defaults",
+                    New::map([("max_tokens", New::Number(most.to_string()))]),
+                ));
             }
             if let Some(word) = group.on_loss.or(self.on_loss) {
                 fields.push(("on_loss", New::text(word)));
             }
-            entries.push(EntryOut { name: group.name.clone(), from: place_of(&group.at), fields, below: None });
+            entries.push(EntryOut {
+                name: group.name.clone(),
+                from: place_of(&group.at),
+                fields,
+                below: None,
+            });
         }
         entries
     }
@@ -130,10 +163,17 @@ impl Rules {
     ) {
         let kind = group.kind.unwrap_or("chat");
         let fits = |name: &String| {
-            *name != group.name && kinds.get(name.as_str()).is_some_and(|of| of.unwrap_or("chat") == kind)
+            *name != group.name
+                && kinds
+                    .get(name.as_str())
+                    .is_some_and(|of| of.unwrap_or("chat") == kind)
         };
         let note = |findings: &mut Vec<Finding>, grade, what: &str| {
-            findings.push(group.at.finding(grade, &format!("models.{}", group.name), what));
+            findings.push(
+                group
+                    .at
+                    .finding(grade, &format!("models.{}", group.name), what),
+            );
         };
         if kind == "embedding" {
             if !self.fallbacks.of(&group.name).is_empty() {
@@ -146,10 +186,19 @@ impl Rules {
             return;
         }
         let chain = chain(&group.name, &self.fallbacks);
-        let direct = self.fallbacks.of(&group.name).iter().filter(|name| fits(name)).count();
+        let direct = self
+            .fallbacks
+            .of(&group.name)
+            .iter()
+            .filter(|name| fits(name))
+            .count();
         let wanted: Vec<String> = chain.into_iter().filter(|name| fits(name)).collect();
         if wanted.len() > direct {
-            note(findings, Grade::Approximate, "LiteLLM follows the fallbacks of fallbacks: they are written out here");
+            note(
+                findings,
+                Grade::Approximate,
+                "LiteLLM follows the fallbacks of fallbacks: they are written out here",
+            );
         }
         if !wanted.is_empty() {
             fields.push(("fallbacks", list(&wanted)));
@@ -181,16 +230,29 @@ impl Rules {
     ) -> Vec<New> {
         let became = format!("models.{}", group.name);
         let several = group.targets.len() > 1;
-        let tiers = if several { tiers(&group.targets, &became, findings) } else { None };
+        let tiers = if several {
+            tiers(&group.targets, &became, findings)
+        } else {
+            None
+        };
         let weights = weights(&group.targets, &became, findings);
         // What has no weight beside others gets requests only when the others have failed.
-        let is_last = |index: usize| weights.as_ref().is_some_and(|weights| weights.get(index) == Some(&0));
+        let is_last = |index: usize| {
+            weights
+                .as_ref()
+                .is_some_and(|weights| weights.get(index) == Some(&0))
+        };
         let has_last = several && (0..group.targets.len()).any(is_last);
         if several {
-            let strategy = if tiers.is_some() || has_last { "priority" } else { self.strategy.unwrap_or("weighted") };
+            let strategy = if tiers.is_some() || has_last {
+                "priority"
+            } else {
+                self.strategy.unwrap_or("weighted")
+            };
             fields.push(("strategy", New::text(strategy)));
             if has_last {
-                const WHAT: &str = "a target without a share gets requests only when the others fail";
+                const WHAT: &str =
+                    "a target without a share gets requests only when the others fail";
                 findings.push(group.at.finding(Grade::Approximate, &became, WHAT));
             }
         }
@@ -199,13 +261,25 @@ impl Rules {
             if target.model != group.name {
                 fields.push(("model".to_owned(), New::text(&target.model)));
             }
-            let weight = weights.as_ref().and_then(|weights| weights.get(index)).copied().unwrap_or(1);
+            let weight = weights
+                .as_ref()
+                .and_then(|weights| weights.get(index))
+                .copied()
+                .unwrap_or(1);
             if several && weight > 1 {
                 fields.push(("weight".to_owned(), New::Number(weight.to_string())));
             }
             if tiers.is_some() || has_last {
-                let tier = tiers.as_ref().and_then(|tiers| tiers.get(index)).copied().unwrap_or(0);
-                let tier = if has_last { tier * 2 + u64::from(is_last(index)) } else { tier };
+                let tier = tiers
+                    .as_ref()
+                    .and_then(|tiers| tiers.get(index))
+                    .copied()
+                    .unwrap_or(0);
+                let tier = if has_last {
+                    tier * 2 + u64::from(is_last(index))
+                } else {
+                    tier
+                };
                 fields.push(("tier".to_owned(), New::Number(tier.to_string())));
             }
             if let Some(price) = &target.price {
@@ -218,47 +292,90 @@ impl Rules {
 }
 
 /// Reads `order` of the targets, as tiers from 0. Returns `None` if no target has one.
-fn tiers(targets: &[TargetDraft<'_>], became: &str, findings: &mut Vec<Finding>) -> Option<Vec<u64>> {
-    let read =
-        |at: &Option<At<'_>>| at.as_ref().and_then(At::amount).and_then(Amount::whole).filter(|n| *n <= 1_000_000);
+fn tiers(
+    targets: &[TargetDraft<'_>],
+    became: &str,
+    findings: &mut Vec<Finding>,
+) -> Option<Vec<u64>> {
+    let read = |at: &Option<At<'_>>| {
+        at.as_ref()
+            .and_then(At::amount)
+            .and_then(Amount::whole)
+            .filter(|n| *n <= 1_000_000)
+    };
     let orders: Vec<Option<u64>> = targets.iter().map(|target| read(&target.order)).collect();
     let last = orders.iter().flatten().max()? + 1;
     for target in targets {
         if let Some(at) = &target.order {
             let (grade, what) = match read(&target.order) {
                 Some(_) => (Grade::Exact, ""),
-                None => (Grade::Manual, "must be a whole number: write `tier` by hand"),
+                None => (
+                    Grade::Manual,
+                    "must be a whole number: write `tier` by hand",
+                ),
             };
             findings.push(at.finding(grade, became, what));
         }
     }
-    Some(orders.into_iter().map(|order| order.unwrap_or(last)).collect())
+    Some(
+        orders
+            .into_iter()
+            .map(|order| order.unwrap_or(last))
+            .collect(),
+    )
 }
 
 /// Reads the shares of the targets as LiteLLM does: by `weight`, else by `rpm`, else by `tpm`.
-fn weights(targets: &[TargetDraft<'_>], became: &str, findings: &mut Vec<Finding>) -> Option<Vec<u32>> {
-    const CAP: &str =
-        "as a cap of the deployment it is not carried: Portcullis learns quotas from the provider's answers";
+fn weights(
+    targets: &[TargetDraft<'_>],
+    became: &str,
+    findings: &mut Vec<Finding>,
+) -> Option<Vec<u32>> {
+    const CAP: &str = "as a cap of the deployment it is not carried: Portcullis learns quotas from the provider's answers";
     let names = ["weight", "rpm", "tpm"];
     let value = |target: &TargetDraft<'_>, index: usize| {
-        target.shares.get(index).and_then(Option::as_ref).and_then(At::amount).unwrap_or(Amount::ZERO)
+        target
+            .shares
+            .get(index)
+            .and_then(Option::as_ref)
+            .and_then(At::amount)
+            .unwrap_or(Amount::ZERO)
     };
-    let used = (0..names.len())
-        .find(|index| targets.len() > 1 && targets.iter().any(|target| !value(target, *index).is_zero()));
-    let ratio =
-        used.and_then(|index| Amount::ratio(&targets.iter().map(|target| value(target, index)).collect::<Vec<_>>()));
-    for at in targets.iter().flat_map(|target| target.shares.iter().enumerate()) {
+    let used = (0..names.len()).find(|index| {
+        targets.len() > 1
+            && targets
+                .iter()
+                .any(|target| !value(target, *index).is_zero())
+    });
+    let ratio = used.and_then(|index| {
+        Amount::ratio(
+            &targets
+                .iter()
+                .map(|target| value(target, index))
+                .collect::<Vec<_>>(),
+        )
+    });
+    for at in targets
+        .iter()
+        .flat_map(|target| target.shares.iter().enumerate())
+    {
         let (index, Some(at)) = at else { continue };
         let (is_used, is_cap) = (used == Some(index), index > 0);
         let exact = ratio.as_ref().is_some_and(|(_, exact)| *exact);
         let (grade, what) = match (is_used, is_cap) {
             (true, false) if exact => (Grade::Exact, ""),
-            (true, false) => (Grade::Approximate, "the shares are rounded to whole numbers"),
+            (true, false) => (
+                Grade::Approximate,
+                "the shares are rounded to whole numbers",
+            ),
             (true, true) => (
                 Grade::Manual,
                 "is the target's `weight`, as LiteLLM uses it; as a cap of the deployment it is not carried",
             ),
-            (false, false) => (Grade::Approximate, "changes nothing here: the model has one target"),
+            (false, false) => (
+                Grade::Approximate,
+                "changes nothing here: the model has one target",
+            ),
             (false, true) => (Grade::Manual, CAP),
         };
         findings.push(at.finding(grade, became, what));

@@ -36,11 +36,19 @@ impl RowIn {
     fn new(file: &str, path: String, map: Map<String, Value>) -> Self {
         let value = Value::Object(map);
         let said = digest(&value.to_string());
-        Self { file: file.to_owned(), path, node: of_json(value), said }
+        Self {
+            file: file.to_owned(),
+            path,
+            node: of_json(value),
+            said,
+        }
     }
 
     pub(super) fn at(&self) -> At<'_> {
-        At { path: self.path.clone(), ..At::root(&self.file, &self.node) }
+        At {
+            path: self.path.clone(),
+            ..At::root(&self.file, &self.node)
+        }
     }
 }
 
@@ -74,7 +82,10 @@ impl Rows {
     }
 
     pub(super) fn team(&self, id: &str) -> Option<&RowIn> {
-        self.team_places.get(id).and_then(|place| self.teams.get(*place)).map(|(_, row)| row)
+        self.team_places
+            .get(id)
+            .and_then(|place| self.teams.get(*place))
+            .map(|(_, row)| row)
     }
 }
 
@@ -90,14 +101,24 @@ pub(super) fn read(files: &[Given]) -> Result<Rows, Problem> {
     for file in files {
         let text = file.text.strip_prefix('\u{feff}').unwrap_or(&file.text);
         let mut is_empty = true;
-        for (index, value) in serde_json::Deserializer::from_str(text).into_iter::<Value>().enumerate() {
+        for (index, value) in serde_json::Deserializer::from_str(text)
+            .into_iter::<Value>()
+            .enumerate()
+        {
             // The reader's own words are about the grammar only; they are left out all the same.
             let value = value.map_err(|error| Problem {
                 line: Some(error.line().max(1)),
-                ..Problem::of_file(file.name.clone(), format!("is not JSON (column {})", error.column()))
+                ..Problem::of_file(
+                    file.name.clone(),
+                    format!("is not JSON (column {})", error.column()),
+                )
             })?;
             is_empty = false;
-            let path = if index == 0 { String::new() } else { format!("[{index}]") };
+            let path = if index == 0 {
+                String::new()
+            } else {
+                format!("[{index}]")
+            };
             rows.take(&file.name, path, value, 0)?;
         }
         if is_empty {
@@ -109,9 +130,17 @@ pub(super) fn read(files: &[Given]) -> Result<Rows, Problem> {
 
 impl Rows {
     /// Takes a value: a list of rows, an answer with such a list, or a row.
-    fn take(&mut self, file: &str, path: String, value: Value, depth: usize) -> Result<(), Problem> {
-        let wrong =
-            |path: &str, what: &str| Problem { path: path.to_owned(), ..Problem::of_file(file.to_owned(), what) };
+    fn take(
+        &mut self,
+        file: &str,
+        path: String,
+        value: Value,
+        depth: usize,
+    ) -> Result<(), Problem> {
+        let wrong = |path: &str, what: &str| Problem {
+            path: path.to_owned(),
+            ..Problem::of_file(file.to_owned(), what)
+        };
         if depth > DEEPEST {
             return Err(wrong("", "holds too many lists inside each other"));
         }
@@ -124,8 +153,7 @@ impl Rows {
             }
             Value::Object(map) => map,
             Value::String(_) => {
-                const WHAT: &str =
-                    "is only the name of a key: save the answer of /key/list with return_full_object=true";
+                const WHAT: &str = "is only the name of a key: save the answer of /key/list with return_full_object=true";
                 return Err(wrong(&path, WHAT));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {
@@ -133,18 +161,25 @@ impl Rows {
             }
         };
         if let Some(table) = unread(&map) {
-            let what = format!("is a row of {table}, which is not read: take these rows out of the files");
+            let what =
+                format!("is a row of {table}, which is not read: take these rows out of the files");
             return Err(wrong(&path, &what));
         }
         let id = |field: &str| map.get(field).and_then(Value::as_str).map(str::to_owned);
-        let (token, user, team, budget) = (id("token"), id("user_id"), id("team_id"), id("budget_id"));
+        let (token, user, team, budget) =
+            (id("token"), id("user_id"), id("team_id"), id("budget_id"));
         let is_key = map.contains_key("token");
         if !is_key && user.is_none() && team.is_none() && budget.is_none() {
             let mut is_answer = false;
             for list in ["keys", "teams", "users", "budgets"] {
-                let Some(inner @ Value::Array(_)) = map.remove(list) else { continue };
+                let Some(inner @ Value::Array(_)) = map.remove(list) else {
+                    continue;
+                };
                 is_answer = true;
-                if let Some(total) = map.get("total_count").and_then(Value::as_u64).filter(|_| list == "keys")
+                if let Some(total) = map
+                    .get("total_count")
+                    .and_then(Value::as_u64)
+                    .filter(|_| list == "keys")
                     && self.total.is_none_or(|before| before < total)
                 {
                     self.total = Some(total);
@@ -161,11 +196,19 @@ impl Rows {
         match (is_key, user, team, budget) {
             (true, ..) => {
                 let token = token.ok_or_else(|| wrong(&row.path, "`token` must be a text"))?;
-                let known = self.key_places.get(&token).and_then(|place| self.keys.get(*place));
+                let known = self
+                    .key_places
+                    .get(&token)
+                    .and_then(|place| self.keys.get(*place));
                 // The name of a key without an alias has these digits, too.
                 let is_hash = token.len() == 64 && token.bytes().all(|b| b.is_ascii_hexdigit());
-                let begin = token.get(..8).filter(|_| is_hash).map(|begin| format!("the key with the hash {begin}…"));
-                if is_new(known, &row, || begin.clone().unwrap_or_else(|| "a key".to_owned()))? {
+                let begin = token
+                    .get(..8)
+                    .filter(|_| is_hash)
+                    .map(|begin| format!("the key with the hash {begin}…"));
+                if is_new(known, &row, || {
+                    begin.clone().unwrap_or_else(|| "a key".to_owned())
+                })? {
                     self.key_places.insert(token, self.keys.len());
                     self.keys.push(row);
                 }
@@ -179,7 +222,9 @@ impl Rows {
             }
             // A user's row names teams too, and a team's row no user.
             (false, Some(user), ..) => {
-                if is_new(self.users.get(&user), &row, || format!("user {}", shown(&user)))? {
+                if is_new(self.users.get(&user), &row, || {
+                    format!("user {}", shown(&user))
+                })? {
                     self.users.insert(user, row);
                 }
             }
@@ -190,7 +235,9 @@ impl Rows {
                 }
             }
             (false, None, None, Some(budget)) => {
-                if is_new(self.budgets.get(&budget), &row, || format!("budget {}", shown(&budget)))? {
+                if is_new(self.budgets.get(&budget), &row, || {
+                    format!("budget {}", shown(&budget))
+                })? {
                     self.budgets.insert(budget, row);
                 }
             }
@@ -215,7 +262,10 @@ fn is_new(known: Option<&RowIn>, row: &RowIn, whose: impl Fn() -> String) -> Res
                 whose(),
                 place(&known.file, None, &known.path)
             );
-            Err(Problem { path: row.path.clone(), ..Problem::of_file(row.file.clone(), what) })
+            Err(Problem {
+                path: row.path.clone(),
+                ..Problem::of_file(row.file.clone(), what)
+            })
         }
     }
 }
@@ -223,7 +273,10 @@ fn is_new(known: Option<&RowIn>, row: &RowIn, whose: impl Fn() -> String) -> Res
 /// Returns the name of a table that the import does not read, if a row is one of it.
 fn unread(map: &Map<String, Value>) -> Option<&'static str> {
     let has = |field: &str| map.contains_key(field);
-    let is_set = |field: &str| map.get(field).is_some_and(|value| !value.is_null() && value != "");
+    let is_set = |field: &str| {
+        map.get(field)
+            .is_some_and(|value| !value.is_null() && value != "")
+    };
     let is_key = has("token");
     if is_set("deleted_at") {
         return Some("deleted keys or teams");
@@ -239,7 +292,9 @@ fn unread(map: &Map<String, Value>) -> Option<&'static str> {
         () if has("access_group_name") => Some("LiteLLM_ModelAccessGroupBudgetTable"),
         () if has("request_id") => Some("LiteLLM_SpendLogs"),
         () if has("allowed_model_region") || has("default_model") => Some("LiteLLM_EndUserTable"),
-        () if of_user && !is_set("team_id") && is_set("organization_id") => Some("LiteLLM_OrganizationMembership"),
+        () if of_user && !is_set("team_id") && is_set("organization_id") => {
+            Some("LiteLLM_OrganizationMembership")
+        }
         () if !is_set("user_id") && !is_set("team_id") && is_set("organization_id") => {
             Some("LiteLLM_OrganizationTable")
         }

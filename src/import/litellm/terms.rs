@@ -34,13 +34,31 @@ pub(super) struct Terms<'a> {
 
 impl<'a> Terms<'a> {
     /// Takes the fields out of an entry.
-    pub(super) fn of(name: &At<'a>, params: &mut Params<'a>, info: &mut BTreeMap<&str, At<'a>>) -> Self {
-        const PARAMS: [&str; 5] =
-            ["default_api_key_rpm_limit", "default_api_key_tpm_limit", "guardrails", "max_budget", "budget_duration"];
-        let mut fields: Vec<_> = PARAMS.iter().filter_map(|field| Some((*field, params.take(field)?))).collect();
+    pub(super) fn of(
+        name: &At<'a>,
+        params: &mut Params<'a>,
+        info: &mut BTreeMap<&str, At<'a>>,
+    ) -> Self {
+        const PARAMS: [&str; 5] = [
+            "default_api_key_rpm_limit",
+            "default_api_key_tpm_limit",
+            "guardrails",
+            "max_budget",
+            "budget_duration",
+        ];
+        let mut fields: Vec<_> = PARAMS
+            .iter()
+            .filter_map(|field| Some((*field, params.take(field)?)))
+            .collect();
         fields.extend(info.remove("ptu_shares").map(|at| ("ptu_shares", at)));
         let of_team = info.get("team_public_model_name").and_then(At::text);
-        Self { name: name.text().unwrap_or_default(), of_team, fields, is_made: false, is_reserved: false }
+        Self {
+            name: name.text().unwrap_or_default(),
+            of_team,
+            fields,
+            is_made: false,
+            is_reserved: false,
+        }
     }
 
     /// Returns the fields with the names of the models for which each counts.
@@ -52,7 +70,9 @@ impl<'a> Terms<'a> {
             "max_budget" | "budget_duration" if !self.is_made => Vec::new(),
             _ => vec![self.name],
         };
-        self.fields.iter().map(move |(field, at)| (*field, at, names(field)))
+        self.fields
+            .iter()
+            .map(move |(field, at)| (*field, at, names(field)))
     }
 
     /// Adds that keys could not use this name, if it is left out and a pattern answers to it now.
@@ -73,27 +93,44 @@ impl<'a> Terms<'a> {
     }
 
     /// Adds a field to what bounds the keys of a model.
-    pub(super) fn add(&self, (field, at): (&str, &At<'a>), became: &str, to: &mut OfKeys) -> Finding {
+    pub(super) fn add(
+        &self,
+        (field, at): (&str, &At<'a>),
+        became: &str,
+        to: &mut OfKeys,
+    ) -> Finding {
         let limit = match field {
             "default_api_key_rpm_limit" => "requests_per_minute",
             "default_api_key_tpm_limit" => "tokens_per_minute",
             "guardrails" if !at.is_empty() => {
                 const WHAT: &str = "guardrails of a model have no counterpart";
-                to.stop(Bound::new(Loosen::Guardrails, "guardrails of a model check its requests"));
+                to.stop(Bound::new(
+                    Loosen::Guardrails,
+                    "guardrails of a model check its requests",
+                ));
                 return at.finding(Grade::Unsupported, became, told(WHAT, Loosen::Guardrails));
             }
             "ptu_shares" if !at.is_empty() => {
-                const WHAT: &str = "shares of teams in what a deployment can do have no counterpart";
-                to.stop(Bound::new(Loosen::Teams, "teams have shares of a model that it may use (`ptu_shares`)"));
+                const WHAT: &str =
+                    "shares of teams in what a deployment can do have no counterpart";
+                to.stop(Bound::new(
+                    Loosen::Teams,
+                    "teams have shares of a model that it may use (`ptu_shares`)",
+                ));
                 return at.finding(Grade::Unsupported, became, told(WHAT, Loosen::Teams));
             }
             "max_budget" | "budget_duration" if self.has_budget() => {
-                const WHAT: &str = "a budget of a deployment has no counterpart: budgets are at callers and keys";
-                to.stop(Bound::new(Loosen::ProxyBudget, "a deployment of a model that it may use has a budget"));
+                const WHAT: &str =
+                    "a budget of a deployment has no counterpart: budgets are at callers and keys";
+                to.stop(Bound::new(
+                    Loosen::ProxyBudget,
+                    "a deployment of a model that it may use has a budget",
+                ));
                 return at.finding(Grade::Unsupported, became, told(WHAT, Loosen::ProxyBudget));
             }
             "max_budget" | "budget_duration" => {
-                const WHAT: &str = "bounds nothing in LiteLLM: a budget needs `max_budget` and `budget_duration`";
+                const WHAT: &str =
+                    "bounds nothing in LiteLLM: a budget needs `max_budget` and `budget_duration`";
                 return at.finding(Grade::Approximate, became, WHAT);
             }
             _ => return at.finding(Grade::Exact, became, ""),
@@ -101,8 +138,7 @@ impl<'a> Terms<'a> {
         match number(at, field) {
             Ok(number) => {
                 tighten(&mut to.limits, limit, number);
-                const WHAT: &str =
-                    "is in `model_limits` of each key that may use the model and has no such limits of its own";
+                const WHAT: &str = "is in `model_limits` of each key that may use the model and has no such limits of its own";
                 at.finding(Grade::Exact, became, WHAT)
             }
             Err(bound) => {
@@ -115,7 +151,12 @@ impl<'a> Terms<'a> {
 
     /// Returns whether the entry has a budget. One of 0 is none in LiteLLM.
     fn has_budget(&self) -> bool {
-        let find = |name: &str| self.fields.iter().find(|(field, _)| *field == name).map(|(_, at)| at);
+        let find = |name: &str| {
+            self.fields
+                .iter()
+                .find(|(field, _)| *field == name)
+                .map(|(_, at)| at)
+        };
         let is_zero = |at: &At<'_>| at.amount().is_some_and(|amount| amount.is_zero());
         find("budget_duration").is_some() && find("max_budget").is_some_and(|at| !is_zero(at))
     }

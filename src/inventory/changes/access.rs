@@ -30,14 +30,21 @@ impl<'i> Access<'i> {
     pub(super) fn new(inventory: &'i Inventory, now: &str) -> Self {
         let (mut names, mut dead) = (BTreeMap::new(), BTreeSet::new());
         for (id, model) in &inventory.models {
-            let all = std::iter::once(id).chain(&model.aliases).map(String::as_str);
+            let all = std::iter::once(id)
+                .chain(&model.aliases)
+                .map(String::as_str);
             if is_served(inventory, model) {
                 names.extend(all.map(|name| (name, (id.as_str(), model.pattern))));
             } else if !model.pattern {
                 dead.extend(all);
             }
         }
-        let mut access = Access { names, dead, groups: Vec::new(), places: HashMap::new() };
+        let mut access = Access {
+            names,
+            dead,
+            groups: Vec::new(),
+            places: HashMap::new(),
+        };
         for (id, caller) in &inventory.callers {
             for key in caller.keys.values() {
                 let place = access.place(written(caller, key));
@@ -56,9 +63,14 @@ impl<'i> Access<'i> {
         let next = self.groups.len();
         let place = *self.places.entry(written).or_insert(next);
         if place == next {
-            let globs = |list: &[String]| Globs::new(list.iter().map(|glob| Arc::from(glob.as_str())));
+            let globs =
+                |list: &[String]| Globs::new(list.iter().map(|glob| Arc::from(glob.as_str())));
             let of_key = written.1.map_or_else(Globs::everything, globs);
-            let permissions = Permissions { index: next, of_caller: globs(written.0), of_key };
+            let permissions = Permissions {
+                index: next,
+                of_caller: globs(written.0),
+                of_key,
+            };
             self.groups.push((permissions, BTreeSet::new(), 0));
         }
         place
@@ -71,16 +83,27 @@ impl<'i> Access<'i> {
 
     /// Returns who may use at least one of these models.
     pub(super) fn whom_of_any(&self, models: &[(&String, &ModelItem)]) -> Whom {
-        self.holders(|permissions| models.iter().any(|(id, model)| permissions.reach(id, model.pattern)))
+        self.holders(|permissions| {
+            models
+                .iter()
+                .any(|(id, model)| permissions.reach(id, model.pattern))
+        })
     }
 
     fn holders(&self, may: impl Fn(&Permissions) -> bool) -> Whom {
         let (mut callers, mut keys) = (BTreeSet::new(), 0);
-        for (_, of, count) in self.groups.iter().filter(|(permissions, ..)| may(permissions)) {
+        for (_, of, count) in self
+            .groups
+            .iter()
+            .filter(|(permissions, ..)| may(permissions))
+        {
             callers.extend(of.iter().copied());
             keys += count;
         }
-        Whom { callers: callers.into_iter().map(str::to_owned).collect(), keys }
+        Whom {
+            callers: callers.into_iter().map(str::to_owned).collect(),
+            keys,
+        }
     }
 
     /// Returns the model that a name means, as requests find it: written, or else by the glob or
@@ -97,18 +120,31 @@ impl<'i> Access<'i> {
         }
         let all = self.names.keys().chain(&self.dead);
         let globs = all.filter(|glob| glob.contains(['*', '?']) && globs::matches(glob, name));
-        let (id, is_pattern) = self.names.get(globs.max_by_key(|glob| glob.find(['*', '?']))?)?;
-        Some(if *is_pattern { (name, false) } else { (*id, false) })
+        let (id, is_pattern) = self
+            .names
+            .get(globs.max_by_key(|glob| glob.find(['*', '?']))?)?;
+        Some(if *is_pattern {
+            (name, false)
+        } else {
+            (*id, false)
+        })
     }
 
     fn permissions(&self, written: Written<'_>) -> Option<&Permissions> {
-        self.groups.get(*self.places.get(&written)?).map(|(permissions, ..)| permissions)
+        self.groups
+            .get(*self.places.get(&written)?)
+            .map(|(permissions, ..)| permissions)
     }
 }
 
 /// Returns whether a model has a target to which requests may go.
 pub(super) fn is_served(inventory: &Inventory, model: &ModelItem) -> bool {
-    let is_on = |id: &String| inventory.accounts.get(id).is_some_and(|account| account.enabled);
+    let is_on = |id: &String| {
+        inventory
+            .accounts
+            .get(id)
+            .is_some_and(|account| account.enabled)
+    };
     model.targets.iter().any(|target| is_on(&target.account))
 }
 
@@ -132,8 +168,16 @@ impl Effects {
         let of_less = |effect| if works { effect } else { Effect::Changes };
         let all = [
             (of_less(Effect::Breaks), "may no longer use", &self.lost),
-            (of_less(Effect::Tightens), "may use fewer models of", &self.fewer),
-            (of_less(Effect::Tightens), "may perhaps use other models of", &self.others),
+            (
+                of_less(Effect::Tightens),
+                "may use fewer models of",
+                &self.fewer,
+            ),
+            (
+                of_less(Effect::Tightens),
+                "may perhaps use other models of",
+                &self.others,
+            ),
             (Effect::Widens, "may also use", &self.gained),
             (Effect::Widens, "may use more models of", &self.more),
         ];
@@ -152,21 +196,39 @@ pub(super) fn permissions(
     let [old, new] = access;
     let is_moved = |id: &str, name: &str| secrets.is_some_and(|secrets| secrets.is_moved(id, name));
     // What is only there before or after is told once, with the model.
-    let kept = || old.names.iter().filter_map(|(name, was)| Some((*name, *was, new.meant(name)?)));
+    let kept = || {
+        old.names
+            .iter()
+            .filter_map(|(name, was)| Some((*name, *was, new.meant(name)?)))
+    };
     // A name that is new may have been another model's until now, by a glob.
     let taken = || {
-        let written = new.names.iter().filter(|(name, _)| !old.names.contains_key(*name));
+        let written = new
+            .names
+            .iter()
+            .filter(|(name, _)| !old.names.contains_key(*name));
         written.filter_map(|(name, is)| Some((*name, old.meant(name)?, *is)))
     };
     let both = || kept().chain(taken());
     let moved: Vec<_> = both().filter(|(_, was, is)| was != is).collect();
     for (full, opens) in secrets.iter().flat_map(|secrets| &secrets.moved) {
-        let Some((caller, key)) = before.key(full) else { continue };
+        let Some((caller, key)) = before.key(full) else {
+            continue;
+        };
         for (caller_now, key_now) in opens.iter().filter_map(|opens| after.key(opens)) {
-            let pair = old.permissions(written(caller, key)).zip(new.permissions(written(caller_now, key_now)));
-            let of = pair.map(|(was, is)| effects(both(), was, is)).unwrap_or_default();
+            let pair = old
+                .permissions(written(caller, key))
+                .zip(new.permissions(written(caller_now, key_now)));
+            let of = pair
+                .map(|(was, is)| effects(both(), was, is))
+                .unwrap_or_default();
             for (effect, what, models) in of.told(true) {
-                found.about(effect, ("key", full), (what.to_owned(), models.clone()), Whom::default());
+                found.about(
+                    effect,
+                    ("key", full),
+                    (what.to_owned(), models.clone()),
+                    Whom::default(),
+                );
             }
         }
     }
@@ -174,10 +236,13 @@ pub(super) fn permissions(
     for (id, caller, caller_now) in callers_of_both(before, after) {
         let mut alike: BTreeMap<(&Effects, bool, bool), Vec<&str>> = BTreeMap::new();
         let stays = || caller.keys.iter().filter(|(name, _)| !is_moved(id, name));
-        let keys = || stays().filter_map(|(name, key)| Some((name, key, caller_now.keys.get(name)?)));
+        let keys =
+            || stays().filter_map(|(name, key)| Some((name, key, caller_now.keys.get(name)?)));
         for (_, key, key_now) in keys() {
             let pair = (written(caller, key), written(caller_now, key_now));
-            let Some((was, is)) = old.permissions(pair.0).zip(new.permissions(pair.1)) else { continue };
+            let Some((was, is)) = old.permissions(pair.0).zip(new.permissions(pair.1)) else {
+                continue;
+            };
             known.entry(pair).or_insert_with(|| match pair.0 == pair.1 {
                 true => effects(moved.iter().copied(), was, is),
                 false => effects(both(), was, is),
@@ -187,7 +252,10 @@ pub(super) fn permissions(
             let pair = (written(caller, key), written(caller_now, key_now));
             let Some(of) = known.get(&pair) else { continue };
             let works = caller.works(now) && key.works(now);
-            alike.entry((of, pair.0 != pair.1, works)).or_default().push(name);
+            alike
+                .entry((of, pair.0 != pair.1, works))
+                .or_default()
+                .push(name);
         }
         let is_one = alike.len() == 1;
         for ((effects, is_other, works), names) in alike {
@@ -198,10 +266,19 @@ pub(super) fn permissions(
             };
             for (kind, name) in &entries {
                 for (effect, what, models) in effects.told(works) {
-                    found.about(effect, (kind, name), (what.to_owned(), models.clone()), Whom::default());
+                    found.about(
+                        effect,
+                        (kind, name),
+                        (what.to_owned(), models.clone()),
+                        Whom::default(),
+                    );
                 }
                 if is_other && *effects == Effects::default() {
-                    found.add(Effect::Changes, (kind, name), "`models` is written otherwise, to the same effect");
+                    found.add(
+                        Effect::Changes,
+                        (kind, name),
+                        "`models` is written otherwise, to the same effect",
+                    );
                 }
             }
         }
@@ -211,19 +288,25 @@ pub(super) fn permissions(
 /// A name, what it means before, and what it means after.
 type Meanings<'i> = (&'i str, (&'i str, bool), (&'i str, bool));
 
-fn effects<'i>(names: impl Iterator<Item = Meanings<'i>>, before: &Permissions, after: &Permissions) -> Effects {
+fn effects<'i>(
+    names: impl Iterator<Item = Meanings<'i>>,
+    before: &Permissions,
+    after: &Permissions,
+) -> Effects {
     let mut effects = Effects::default();
     for (name, was, is) in names {
         let list = match (before.reach(was.0, was.1), after.reach(is.0, is.1)) {
             (true, false) => &mut effects.lost,
             (false, true) => &mut effects.gained,
             // Which models a pattern stands for is not known here.
-            (true, true) if was.1 && is.1 => match (after.covers(before, name), before.covers(after, name)) {
-                (false, true) => &mut effects.fewer,
-                (true, false) => &mut effects.more,
-                (false, false) => &mut effects.others,
-                (true, true) => continue,
-            },
+            (true, true) if was.1 && is.1 => {
+                match (after.covers(before, name), before.covers(after, name)) {
+                    (false, true) => &mut effects.fewer,
+                    (true, false) => &mut effects.more,
+                    (false, false) => &mut effects.others,
+                    (true, true) => continue,
+                }
+            }
             (true, true) | (false, false) => continue,
         };
         list.push(name.to_owned());
@@ -236,5 +319,8 @@ pub(super) fn callers_of_both<'i>(
     before: &'i Inventory,
     after: &'i Inventory,
 ) -> impl Iterator<Item = (&'i String, &'i CallerItem, &'i CallerItem)> {
-    before.callers.iter().filter_map(|(id, caller)| Some((id, caller, after.callers.get(id)?)))
+    before
+        .callers
+        .iter()
+        .filter_map(|(id, caller)| Some((id, caller, after.callers.get(id)?)))
 }

@@ -42,10 +42,22 @@ impl Dice {
 
     fn model(&mut self, id: &str) -> String {
         let alias = self.one(&["", "", "x", "fast", "m*", "f*", "fa*"]);
-        let alias = if alias.is_empty() { String::new() } else { format!("aliases: [\"{alias}\"], ") };
-        let targets = self.one(&["{ account: a }", "{ account: b }", "{ account: a }, { account: b }"]);
+        let alias = if alias.is_empty() {
+            String::new()
+        } else {
+            format!("aliases: [\"{alias}\"], ")
+        };
+        let targets = self.one(&[
+            "{ account: a }",
+            "{ account: b }",
+            "{ account: a }, { account: b }",
+        ]);
         let text = format!("  {id}: {{ {alias}targets: [{targets}] }}\n");
-        if self.below(4) == 0 { String::new() } else { text }
+        if self.below(4) == 0 {
+            String::new()
+        } else {
+            text
+        }
     }
 
     /// Draws a caller. Each key has one or two of three secrets of its own, or one that any key may
@@ -53,10 +65,14 @@ impl Dice {
     fn caller(&mut self, id: &str, first: usize) -> String {
         let mut text = format!("  {id}:\n    enabled: {}\n", self.below(6) > 0);
         text += self.one(&["", "", "", "    expires: 2026-01-01\n"]);
-        text += &self.globs().map(|globs| format!("    {globs}\n")).unwrap_or_default();
+        text += &self
+            .globs()
+            .map(|globs| format!("    {globs}\n"))
+            .unwrap_or_default();
         text += "    keys:\n";
         for key in 0..2 {
-            let hash = |number: usize| format!("{{ hash: \"sha256:{:064x}\"", first + 3 * key + number);
+            let hash =
+                |number: usize| format!("{{ hash: \"sha256:{:064x}\"", first + 3 * key + number);
             let until = self.one(&["", ", until: 2026-03-01", ", until: 2027-03-01"]);
             let own = format!("{} }}, {}{until} }}", hash(self.below(2)), hash(2));
             let shared = format!("{{ hash: \"sha256:{:064x}\" }}", OWN + self.below(2));
@@ -66,12 +82,19 @@ impl Dice {
                 _ => own,
             };
             let more = self.one(&["", "", "", ", enabled: false", ", expires: 2026-02-01"]);
-            let globs = self.globs().map(|globs| format!(", {globs}")).unwrap_or_default();
+            let globs = self
+                .globs()
+                .map(|globs| format!(", {globs}"))
+                .unwrap_or_default();
             if self.below(6) > 0 {
                 writeln!(text, "      k{key}: {{ hashes: [{hashes}]{more}{globs} }}").unwrap();
             }
         }
-        if text.ends_with("keys:\n") { text.replace("keys:\n", "keys: {}\n") } else { text }
+        if text.ends_with("keys:\n") {
+            text.replace("keys:\n", "keys: {}\n")
+        } else {
+            text
+        }
     }
 
     fn globs(&mut self) -> Option<String> {
@@ -96,9 +119,19 @@ impl Dice {
 /// Returns the catalog of these parts, if it is one.
 fn catalog(parts: &[String]) -> Option<(Catalog, String)> {
     let models = parts[2..5].concat();
-    let models = if models.is_empty() { " {}\n".to_owned() } else { format!("\n{models}") };
-    let text = format!("accounts:\n{}models:{models}callers:\n{}", parts[..2].concat(), parts[5..].concat());
-    let read = resolve(&[("catalog.yaml".to_owned(), text.clone())], &mut |_| Err(String::new()));
+    let models = if models.is_empty() {
+        " {}\n".to_owned()
+    } else {
+        format!("\n{models}")
+    };
+    let text = format!(
+        "accounts:\n{}models:{models}callers:\n{}",
+        parts[..2].concat(),
+        parts[5..].concat()
+    );
+    let read = resolve(&[("catalog.yaml".to_owned(), text.clone())], &mut |_| {
+        Err(String::new())
+    });
     Some((read.ok()?, text))
 }
 
@@ -107,7 +140,9 @@ fn answers(catalog: &Catalog, secret: usize, name: &str) -> Option<String> {
     let mut digest = [0; 32];
     digest[31] = u8::try_from(secret).unwrap();
     let opened = catalog.opened(&digest, SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.0));
-    let (key, _) = opened.ok().filter(|(key, _)| name.is_empty() || catalog.visible(key, name).is_some())?;
+    let (key, _) = opened
+        .ok()
+        .filter(|(key, _)| name.is_empty() || catalog.visible(key, name).is_some())?;
     Some(key.caller.id.to_string())
 }
 
@@ -131,13 +166,26 @@ fn what_is_told_to_break_breaks_and_nothing_else_does() {
             let place = dice.below(7);
             after[place] = dice.part(place);
         }
-        let Some(((before, text), (after, text_after))) = catalog(&before).zip(catalog(&after)) else { continue };
+        let Some(((before, text), (after, text_after))) = catalog(&before).zip(catalog(&after))
+        else {
+            continue;
+        };
         let all = (0..OWN + 2).flat_map(|secret| NAMES.map(|name| (secret, name)));
         let lost = all.filter(|(secret, name)| answers(&after, *secret, name).is_none());
-        let lost: BTreeSet<_> = lost.filter_map(|(secret, name)| answers(&before, secret, name)).collect();
+        let lost: BTreeSet<_> = lost
+            .filter_map(|(secret, name)| answers(&before, secret, name))
+            .collect();
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(NOW.0);
-        let besides = Besides { secrets: Some(SecretChanges::between(&before, &after, now)), server: None };
-        let told = changes(&Inventory::of(&before), &Inventory::of(&after), &besides, NOW.1);
+        let besides = Besides {
+            secrets: Some(SecretChanges::between(&before, &after, now)),
+            server: None,
+        };
+        let told = changes(
+            &Inventory::of(&before),
+            &Inventory::of(&after),
+            &besides,
+            NOW.1,
+        );
         let breaks = told.iter().filter(|change| change.effect == Effect::Breaks);
         let breaks: BTreeSet<_> = breaks.flat_map(callers_of).collect();
         assert_eq!(breaks, lost, "\n{text}\n{text_after}\n{}", render(&told));

@@ -12,7 +12,10 @@ const LINES: usize = 100;
 pub fn render(changes: &[Change]) -> String {
     let mut text = String::new();
     for effect in Effect::ALL {
-        let of: Vec<_> = changes.iter().filter(|change| change.effect == effect).collect();
+        let of: Vec<_> = changes
+            .iter()
+            .filter(|change| change.effect == effect)
+            .collect();
         if of.is_empty() {
             continue;
         }
@@ -28,7 +31,10 @@ pub fn render(changes: &[Change]) -> String {
             text += &format!("  {}\n", plain(&line(change)));
         }
         if of.len() > LINES {
-            text += &format!("  … and {} more changes; --json lists all of them\n", of.len() - LINES);
+            text += &format!(
+                "  … and {} more changes; --json lists all of them\n",
+                of.len() - LINES
+            );
         }
     }
     text
@@ -39,20 +45,37 @@ pub fn render(changes: &[Change]) -> String {
 pub fn plain(text: &str) -> String {
     const MOST: usize = 1_000;
     let is_odd = |c: char| c.is_control() || is_unseen(c);
-    text.chars().map(|c| if is_odd(c) { '\u{fffd}' } else { c }).take(MOST).collect()
+    text.chars()
+        .map(|c| if is_odd(c) { '\u{fffd}' } else { c })
+        .take(MOST)
+        .collect()
 }
 
 /// Writes one change, such as `model m: gone (callers a, b; 3 keys)`.
 fn line(change: &Change) -> String {
-    let plural = if change.names.len() == 1 || change.kind == "server.yaml" { "" } else { "s" };
-    let mut text = format!("{}{plural} {}: {}", change.kind, list(&change.names), change.what);
+    let plural = if change.names.len() == 1 || change.kind == "server.yaml" {
+        ""
+    } else {
+        "s"
+    };
+    let mut text = format!(
+        "{}{plural} {}: {}",
+        change.kind,
+        list(&change.names),
+        change.what
+    );
     if !change.models.is_empty() {
         text += &format!(" {}", list(&change.models));
     }
     if !change.callers.is_empty() {
         let s = |many| if many == 1 { "" } else { "s" };
         let (callers, keys) = (change.callers.len(), change.keys);
-        text += &format!(" (caller{} {}; {keys} key{})", s(callers), list(&change.callers), s(keys));
+        text += &format!(
+            " (caller{} {}; {keys} key{})",
+            s(callers),
+            list(&change.callers),
+            s(keys)
+        );
     }
     text
 }

@@ -36,7 +36,16 @@ pub enum Group {
 impl Group {
     pub(super) const ALL: [Group; 8] = {
         use Group::*;
-        [Day, Caller, Key, Model, Account, UpstreamModel, Outcome, Door]
+        [
+            Day,
+            Caller,
+            Key,
+            Model,
+            Account,
+            UpstreamModel,
+            Outcome,
+            Door,
+        ]
     };
 
     /// Returns the group's name in questions and answers.
@@ -104,9 +113,16 @@ impl Query {
     pub fn new(asked: &Asked<'_>, now: u64) -> Result<Query, String> {
         let since = moment("since", asked.since.unwrap_or(SINCE), now)?;
         if since > now {
-            return Err(format!("since: must not be in the future; in UTC it is {} now", time(now)));
+            return Err(format!(
+                "since: must not be in the future; in UTC it is {} now",
+                time(now)
+            ));
         }
-        let until = asked.until.map(|text| moment("until", text, now)).transpose()?.filter(|until| *until <= now);
+        let until = asked
+            .until
+            .map(|text| moment("until", text, now))
+            .transpose()?
+            .filter(|until| *until <= now);
         if since >= until.unwrap_or(u64::MAX) {
             return Err("until: must be later than since".to_owned());
         }
@@ -125,7 +141,10 @@ impl Query {
 
     /// Reads a query from the query part of a URL.
     pub fn of_url(query: &str, now: u64) -> Result<Query, String> {
-        let texts = texts(query, &["by", "since", "until", "caller", "key", "model", "format"])?;
+        let texts = texts(
+            query,
+            &["by", "since", "until", "caller", "key", "model", "format"],
+        )?;
         let text = |name: &str| texts.get(name).map(String::as_str);
         let asked = Asked {
             by: text("by"),
@@ -140,7 +159,10 @@ impl Query {
             Some("csv") => true,
             Some(_) => return Err("format: must be json or csv".to_owned()),
         };
-        Ok(Query { csv, ..Query::new(&asked, now)? })
+        Ok(Query {
+            csv,
+            ..Query::new(&asked, now)?
+        })
     }
 
     /// Reads a question of a key about its own use, from the query part of a URL. It groups by
@@ -152,15 +174,34 @@ impl Query {
         let by = text("by").unwrap_or("model");
         let own = |name: &str| OWN.iter().any(|group| group.name() == name.trim());
         if !by.split(',').all(own) {
-            return Err(format!("by: must be of {}, with commas between them", OWN.map(Group::name).join(", ")));
+            return Err(format!(
+                "by: must be of {}, with commas between them",
+                OWN.map(Group::name).join(", ")
+            ));
         }
         let (since, until, model) = (text("since"), text("until"), text("model"));
-        Query::new(&Asked { by: Some(by), since, until, caller: None, key: Some(key), model }, now)
+        Query::new(
+            &Asked {
+                by: Some(by),
+                since,
+                until,
+                caller: None,
+                key: Some(key),
+                model,
+            },
+            now,
+        )
     }
 
     /// Returns the rows or days of this time that the query asks for.
     pub(super) fn range(&self, from: u64, until: u64) -> Range<'_> {
-        Range { from, until, caller: self.caller.as_deref(), key: self.key.as_deref(), model: self.model.as_deref() }
+        Range {
+            from,
+            until,
+            caller: self.caller.as_deref(),
+            key: self.key.as_deref(),
+            model: self.model.as_deref(),
+        }
     }
 }
 
@@ -171,7 +212,11 @@ pub fn texts(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, St
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         let (name, value) = (decoded(name)?, decoded(value)?);
         if !known.contains(&name.as_str()) {
-            return Err(format!("{}: is not known; allowed: {}", short(&name), known.join(", ")));
+            return Err(format!(
+                "{}: is not known; allowed: {}",
+                short(&name),
+                known.join(", ")
+            ));
         }
         if texts.contains_key(&name) {
             return Err(format!("{name}: is written twice"));
@@ -184,7 +229,11 @@ pub fn texts(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>, St
 /// Returns the beginning of a text that somebody sent.
 fn short(text: &str) -> String {
     const SHOWN: usize = 40;
-    match text.char_indices().nth(SHOWN).and_then(|(end, _)| text.get(..end)) {
+    match text
+        .char_indices()
+        .nth(SHOWN)
+        .and_then(|(end, _)| text.get(..end))
+    {
         Some(shown) => format!("{shown}…"),
         None => text.to_owned(),
     }
@@ -195,8 +244,11 @@ fn groups(text: &str) -> Result<Vec<Group>, String> {
     for name in text.split(',').map(str::trim) {
         let group = Group::ALL.into_iter().find(|group| group.name() == name);
         let names = Group::ALL.map(Group::name).join(", ");
-        let group = group
-            .ok_or_else(|| format!("by: holds a name that is not known; allowed, with commas between them: {names}"))?;
+        let group = group.ok_or_else(|| {
+            format!(
+                "by: holds a name that is not known; allowed, with commas between them: {names}"
+            )
+        })?;
         if groups.contains(&group) {
             return Err(format!("by: {name} is written twice"));
         }

@@ -13,7 +13,8 @@ impl Used {
     fn columns(&self) -> [(&'static str, &'static str, Value); 19] {
         let count = |column: Column| Value::from(self.sums[column]);
         let (cost, cost_known) = self.money(Column::Cost, Column::Unpriced);
-        let (unused_cost, unused_cost_known) = self.money(Column::UnusedCost, Column::UnusedUnpriced);
+        let (unused_cost, unused_cost_known) =
+            self.money(Column::UnusedCost, Column::UnusedUnpriced);
         [
             ("requests", "requests", count(Column::Requests)),
             ("failed", "failed", self.failed.into()),
@@ -33,7 +34,11 @@ impl Used {
             ("unused_tokens", "unused", count(Column::UnusedTokens)),
             ("unused_cost_usd", "", unused_cost.into()),
             ("unused_cost_known", "", unused_cost_known.into()),
-            ("unused_unpriced_requests", "", count(Column::UnusedUnpriced)),
+            (
+                "unused_unpriced_requests",
+                "",
+                count(Column::UnusedUnpriced),
+            ),
         ]
     }
 
@@ -62,7 +67,9 @@ fn cell(value: &Value) -> String {
     if value.is_null() {
         return String::new();
     }
-    value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
 impl Answer {
@@ -79,22 +86,44 @@ impl Answer {
         }
         // Most have neither pictures nor sound.
         let is_rare = |name: &str| matches!(name, "images" | "audio_ms" | "characters");
-        let all = self.total.columns().map(|(name, short, value)| !short.is_empty() && (!is_rare(name) || value != 0));
+        let all = self
+            .total
+            .columns()
+            .map(|(name, short, value)| !short.is_empty() && (!is_rare(name) || value != 0));
         let shown = |used: &Used| {
-            used.columns().into_iter().zip(all).filter(|(_, is_shown)| *is_shown).map(|(column, _)| column)
+            used.columns()
+                .into_iter()
+                .zip(all)
+                .filter(|(_, is_shown)| *is_shown)
+                .map(|(column, _)| column)
         };
-        let head = self.by.iter().map(|group| group.name()).chain(shown(&self.total).map(|(_, short, _)| short));
+        let head = self
+            .by
+            .iter()
+            .map(|group| group.name())
+            .chain(shown(&self.total).map(|(_, short, _)| short));
         let mut table = vec![head.map(str::to_owned).collect::<Vec<_>>()];
         let total = (
-            self.by.iter().enumerate().map(|(at, _)| if at == 0 { "total" } else { "" }.to_owned()).collect(),
+            self.by
+                .iter()
+                .enumerate()
+                .map(|(at, _)| if at == 0 { "total" } else { "" }.to_owned())
+                .collect(),
             self.total,
         );
         for (line, (names, used)) in self.lines.iter().chain([&total]).enumerate() {
-            let dash =
-                |name: &String| if name.is_empty() && line < self.lines.len() { "-".to_owned() } else { name.clone() };
+            let dash = |name: &String| {
+                if name.is_empty() && line < self.lines.len() {
+                    "-".to_owned()
+                } else {
+                    name.clone()
+                }
+            };
             let mut cells: Vec<String> = names.iter().map(dash).collect();
             let cost = |name: &str| (name == "cost_usd").then(|| used.shown_cost());
-            cells.extend(shown(used).map(|(name, _, value)| cost(name).unwrap_or_else(|| cell(&value))));
+            cells.extend(
+                shown(used).map(|(name, _, value)| cost(name).unwrap_or_else(|| cell(&value))),
+            );
             table.push(cells);
         }
         text + &columns(table, self.by.len())
@@ -103,11 +132,24 @@ impl Answer {
     /// Writes CSV for programs that read tables, without the notes.
     pub fn csv(&self) -> String {
         let columns = self.total.columns().map(|(name, ..)| name);
-        let mut text = self.by.iter().map(|group| group.name()).chain(columns).collect::<Vec<_>>().join(",");
+        let mut text = self
+            .by
+            .iter()
+            .map(|group| group.name())
+            .chain(columns)
+            .collect::<Vec<_>>()
+            .join(",");
         text.push('\n');
         for (names, used) in &self.lines {
             let cells = used.columns().map(|(.., value)| cell(&value));
-            text.push_str(&names.iter().map(|name| quoted(name)).chain(cells).collect::<Vec<_>>().join(","));
+            text.push_str(
+                &names
+                    .iter()
+                    .map(|name| quoted(name))
+                    .chain(cells)
+                    .collect::<Vec<_>>()
+                    .join(","),
+            );
             text.push('\n');
         }
         text
@@ -128,7 +170,9 @@ impl Answer {
     fn json_of(&self, shows: impl Fn(&str) -> bool) -> String {
         let object = |used: &Used| -> Map<String, Value> {
             let columns = used.columns().into_iter().filter(|(name, ..)| shows(name));
-            columns.map(|(name, _, value)| (name.to_owned(), value)).collect()
+            columns
+                .map(|(name, _, value)| (name.to_owned(), value))
+                .collect()
         };
         let lines: Vec<Value> = self
             .lines
@@ -161,7 +205,11 @@ impl Answer {
 
 /// Quotes a cell of CSV (RFC 4180).
 fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -170,7 +218,12 @@ mod tests {
 
     #[test]
     fn names_with_commas_are_quoted() {
-        for (text, shown) in [("a", "a"), ("a,b", "\"a,b\""), ("a\"b", "\"a\"\"b\""), ("", "")] {
+        for (text, shown) in [
+            ("a", "a"),
+            ("a,b", "\"a,b\""),
+            ("a\"b", "\"a\"\"b\""),
+            ("", ""),
+        ] {
             assert_eq!(quoted(text), shown);
         }
     }

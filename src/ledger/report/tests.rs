@@ -24,13 +24,34 @@ fn moments() {
     ] {
         assert_eq!(moment("since", text, NOW), Ok(expected), "{text}");
     }
-    for wrong in ["", "d", "7", "7w", "-7d", "1.5d", "7 d", "2026-11", "yesterday", "７d", "2026-13-01"] {
+    for wrong in [
+        "",
+        "d",
+        "7",
+        "7w",
+        "-7d",
+        "1.5d",
+        "7 d",
+        "2026-11",
+        "yesterday",
+        "７d",
+        "2026-13-01",
+    ] {
         let why = moment("since", wrong, NOW).unwrap_err();
-        assert!(why.starts_with("since: must be a time ago such as 30m, 24h or 7d"), "{wrong}: {why}");
+        assert!(
+            why.starts_with("since: must be a time ago such as 30m, 24h or 7d"),
+            "{wrong}: {why}"
+        );
     }
     // Where nobody can mean it, a wrong digit is likelier.
-    for wrong in ["99999999999999999999d", "999999999999h", "18446744073709551615m", "20779d"] {
-        let why = format!("since: {wrong} is too long, because it begins before 1970; write a date");
+    for wrong in [
+        "99999999999999999999d",
+        "999999999999h",
+        "18446744073709551615m",
+        "20779d",
+    ] {
+        let why =
+            format!("since: {wrong} is too long, because it begins before 1970; write a date");
         assert_eq!(moment("since", wrong, NOW), Err(why), "{wrong}");
     }
     assert_eq!(moment("since", "20778d", NOW), Ok(NOW - 20_778 * DAY));
@@ -40,28 +61,68 @@ fn moments() {
 fn questions_in_a_url() {
     let read = |query: &str| Query::of_url(query, NOW);
     let query = read("by=key,day&since=7d&until=1d&caller=a%2Fb&model=x+y").unwrap();
-    assert_eq!((query.by, query.since, query.until), (vec![Group::Key, Group::Day], NOW - 7 * DAY, Some(NOW - DAY)));
-    assert_eq!((query.caller.as_deref(), query.key, query.model.as_deref()), (Some("a/b"), None, Some("x y")));
+    assert_eq!(
+        (query.by, query.since, query.until),
+        (vec![Group::Key, Group::Day], NOW - 7 * DAY, Some(NOW - DAY))
+    );
+    assert_eq!(
+        (query.caller.as_deref(), query.key, query.model.as_deref()),
+        (Some("a/b"), None, Some("x y"))
+    );
     let query = read("").unwrap();
-    assert_eq!((query.by, query.since, query.until), (vec![Group::Caller, Group::Model], NOW - DAY, None));
-    assert_eq!(read("until=2027-01-01").unwrap().until, None, "what is to come is not there yet");
-    assert_eq!(["", "format=json", "format=csv"].map(|query| read(query).unwrap().csv), [false, false, true]);
+    assert_eq!(
+        (query.by, query.since, query.until),
+        (vec![Group::Caller, Group::Model], NOW - DAY, None)
+    );
+    assert_eq!(
+        read("until=2027-01-01").unwrap().until,
+        None,
+        "what is to come is not there yet"
+    );
+    assert_eq!(
+        ["", "format=json", "format=csv"].map(|query| read(query).unwrap().csv),
+        [false, false, true]
+    );
     for (wrong, why) in [
         ("format=xml", "format: must be json or csv"),
-        ("by=", "by: holds a name that is not known; allowed, with commas between them: day, caller,"),
+        (
+            "by=",
+            "by: holds a name that is not known; allowed, with commas between them: day, caller,",
+        ),
         ("by=who", "by: holds a name that is not known"),
         ("by=key,key", "by: key is written twice"),
         ("by=key&by=day", "by: is written twice"),
         ("since=soon", "since: must be"),
-        ("since=99999999999999999999d", "since: 99999999999999999999d is too long"),
-        ("until=99999999999999999999d", "until: 99999999999999999999d is too long"),
-        ("since=2999-01-01", "since: must not be in the future; in UTC it is 2026-11-21T12:00:00.000Z now"),
+        (
+            "since=99999999999999999999d",
+            "since: 99999999999999999999d is too long",
+        ),
+        (
+            "until=99999999999999999999d",
+            "until: 99999999999999999999d is too long",
+        ),
+        (
+            "since=2999-01-01",
+            "since: must not be in the future; in UTC it is 2026-11-21T12:00:00.000Z now",
+        ),
         ("since=1h&until=2h", "until: must be later than since"),
         ("group=key", "group: is not known; allowed: by, since"),
-        (&format!("since={}d", "9".repeat(9_000)), &format!("since: {}… is too long", "9".repeat(40))),
-        (&format!("{}=1", "ä".repeat(9_000)), &format!("{}…: is not known; allowed: by, since", "ä".repeat(40))),
-        ("caller=%zz", "the query holds a % without two hexadecimal digits after it"),
-        ("caller=%f", "the query holds a % without two hexadecimal digits after it"),
+        (
+            &format!("since={}d", "9".repeat(9_000)),
+            &format!("since: {}… is too long", "9".repeat(40)),
+        ),
+        (
+            &format!("{}=1", "ä".repeat(9_000)),
+            &format!("{}…: is not known; allowed: by, since", "ä".repeat(40)),
+        ),
+        (
+            "caller=%zz",
+            "the query holds a % without two hexadecimal digits after it",
+        ),
+        (
+            "caller=%f",
+            "the query holds a % without two hexadecimal digits after it",
+        ),
         ("caller=%ff", "the query is not UTF-8"),
     ] {
         let told = read(wrong).unwrap_err();
@@ -82,11 +143,24 @@ fn the_answer_in_its_three_forms() {
         unused_tokens: 7,
         ..row(NOW - 2_000)
     });
-    ledger.write(Row { cost: Some(Usd(1_234_567_890)), ..row(NOW - 3_000) });
-    ledger.write(Row { cost: None, ..row(NOW - 4_000) });
+    ledger.write(Row {
+        cost: Some(Usd(1_234_567_890)),
+        ..row(NOW - 3_000)
+    });
+    ledger.write(Row {
+        cost: None,
+        ..row(NOW - 4_000)
+    });
     ledger.flush();
     let ask = |by| {
-        let query = Query::new(&Asked { by: Some(by), ..Asked::default() }, NOW).unwrap();
+        let query = Query::new(
+            &Asked {
+                by: Some(by),
+                ..Asked::default()
+            },
+            NOW,
+        )
+        .unwrap();
         answer(&folder.file(), &query, None).unwrap().unwrap()
     };
     assert_eq!(
@@ -107,23 +181,58 @@ fn the_answer_in_its_three_forms() {
     let json: serde_json::Value = serde_json::from_str(&ask("account,model").json()).unwrap();
     assert_eq!(
         (&json["by"], &json["since"]),
-        (&serde_json::json!(["account", "model"]), &"2026-11-20T12:00:00.000Z".into())
+        (
+            &serde_json::json!(["account", "model"]),
+            &"2026-11-20T12:00:00.000Z".into()
+        )
     );
     assert_eq!(json["usage"].as_array().map(Vec::len), Some(2));
     assert_eq!(
         (&json["usage"][0]["account"], &json["usage"][0]["cost_usd"]),
         (&serde_json::Value::Null, &serde_json::Value::Null)
     );
-    assert_eq!((&json["usage"][1]["model"], &json["usage"][1]["cost_usd"]), (&"m".into(), &"1.23456889".into()));
-    assert_eq!((&json["total"]["requests"], &json["total"]["unpriced_requests"]), (&4.into(), &2.into()));
-    let nobody = Query::new(&Asked { caller: Some("nobody"), ..Asked::default() }, NOW).unwrap();
-    let table = answer(&folder.file(), &nobody, None).unwrap().unwrap().table();
-    assert!(table.contains("note: requests of the last second are not there yet"), "{table}");
+    assert_eq!(
+        (&json["usage"][1]["model"], &json["usage"][1]["cost_usd"]),
+        (&"m".into(), &"1.23456889".into())
+    );
+    assert_eq!(
+        (
+            &json["total"]["requests"],
+            &json["total"]["unpriced_requests"]
+        ),
+        (&4.into(), &2.into())
+    );
+    let nobody = Query::new(
+        &Asked {
+            caller: Some("nobody"),
+            ..Asked::default()
+        },
+        NOW,
+    )
+    .unwrap();
+    let table = answer(&folder.file(), &nobody, None)
+        .unwrap()
+        .unwrap()
+        .table();
+    assert!(
+        table.contains("note: requests of the last second are not there yet"),
+        "{table}"
+    );
     assert!(table.ends_with("\n\nno requests\n"), "{table}");
     // What was asked about the past is whole.
-    let past = Asked { caller: Some("nobody"), until: Some("1h"), ..Asked::default() };
+    let past = Asked {
+        caller: Some("nobody"),
+        until: Some("1h"),
+        ..Asked::default()
+    };
     let past = Query::new(&past, NOW).unwrap();
-    assert!(!answer(&folder.file(), &past, None).unwrap().unwrap().table().contains("note:"));
+    assert!(
+        !answer(&folder.file(), &past, None)
+            .unwrap()
+            .unwrap()
+            .table()
+            .contains("note:")
+    );
 }
 
 /// As a request that failed before it cost anything, beside one whose price nobody knows.
@@ -131,35 +240,93 @@ fn the_answer_in_its_three_forms() {
 fn what_is_unknown_stays_unknown_beside_what_costs_nothing() {
     let folder = Folder::new();
     // Then the table has no columns for pictures, sound and characters.
-    let row = |at| Row { usage: Usage { units: Units::NONE, ..row(at).usage }, ..row(at) };
+    let row = |at| Row {
+        usage: Usage {
+            units: Units::NONE,
+            ..row(at).usage
+        },
+        ..row(at)
+    };
     let ledger = folder.open();
-    let nothing = Row { usage: Usage::default(), cost: Some(Usd::ZERO), outcome: "upstream_error", ..row(NOW - 1_000) };
-    ledger.write(Row { model: "free".into(), cost: Some(Usd::ZERO), ..row(NOW - 1_000) });
-    ledger.write(Row { model: "unpriced".into(), cost: None, ..row(NOW - 1_000) });
-    ledger.write(Row { model: "unpriced".into(), ..nothing.clone() });
-    ledger.write(Row { model: "both".into(), cost: None, ..row(NOW - 1_000) });
-    ledger.write(Row { model: "both".into(), ..row(NOW - 1_000) });
-    ledger.write(Row { model: "both".into(), ..nothing });
+    let nothing = Row {
+        usage: Usage::default(),
+        cost: Some(Usd::ZERO),
+        outcome: "upstream_error",
+        ..row(NOW - 1_000)
+    };
+    ledger.write(Row {
+        model: "free".into(),
+        cost: Some(Usd::ZERO),
+        ..row(NOW - 1_000)
+    });
+    ledger.write(Row {
+        model: "unpriced".into(),
+        cost: None,
+        ..row(NOW - 1_000)
+    });
+    ledger.write(Row {
+        model: "unpriced".into(),
+        ..nothing.clone()
+    });
+    ledger.write(Row {
+        model: "both".into(),
+        cost: None,
+        ..row(NOW - 1_000)
+    });
+    ledger.write(Row {
+        model: "both".into(),
+        ..row(NOW - 1_000)
+    });
+    ledger.write(Row {
+        model: "both".into(),
+        ..nothing
+    });
     ledger.flush();
     let ask = |by| {
-        let query = Query::new(&Asked { by: Some(by), ..Asked::default() }, NOW).unwrap();
+        let query = Query::new(
+            &Asked {
+                by: Some(by),
+                ..Asked::default()
+            },
+            NOW,
+        )
+        .unwrap();
         answer(&folder.file(), &query, None).unwrap().unwrap()
     };
     let json: serde_json::Value = serde_json::from_str(&ask("model").json()).unwrap();
     let told = |line: &serde_json::Value| {
-        [&line["cost_usd"], &line["cost_known"], &line["unpriced_requests"]].map(ToString::to_string)
+        [
+            &line["cost_usd"],
+            &line["cost_known"],
+            &line["unpriced_requests"],
+        ]
+        .map(ToString::to_string)
     };
-    let of =
-        |model: &str| json["usage"].as_array().unwrap().iter().find(|line| line["model"] == model).map(told).unwrap();
+    let of = |model: &str| {
+        json["usage"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|line| line["model"] == model)
+            .map(told)
+            .unwrap()
+    };
     assert_eq!(of("unpriced"), ["null", "\"none\"", "1"]);
     assert_eq!(of("free"), ["\"0\"", "\"all\"", "0"]);
     assert_eq!(of("both"), ["\"0.000001\"", "\"part\"", "1"]);
     assert_eq!(told(&json["total"]), ["\"0.000001\"", "\"part\"", "2"]);
     let table = ask("model").table();
     let usd = |name: &str| {
-        table.lines().find(|line| line.starts_with(name)).and_then(|line| line.split_whitespace().nth(9)).unwrap()
+        table
+            .lines()
+            .find(|line| line.starts_with(name))
+            .and_then(|line| line.split_whitespace().nth(9))
+            .unwrap()
     };
-    assert_eq!([usd("unpriced"), usd("free"), usd("both"), usd("total")], ["unknown", "0", ">=0.000001", ">=0.000001"]);
+    assert_eq!(
+        [usd("unpriced"), usd("free"), usd("both"), usd("total")],
+        ["unknown", "0", ">=0.000001", ">=0.000001"]
+    );
 }
 
 /// What a row is grouped by, without a file.
@@ -239,30 +406,74 @@ fn what_is_older_than_the_rows_is_told_in_whole_days() {
         ..folder.config()
     });
     let ask_by = |by: Group, since: u64, until: Option<u64>| {
-        let query = Query { by: vec![by], now, since, until, caller: None, key: None, model: None, csv: false };
+        let query = Query {
+            by: vec![by],
+            now,
+            since,
+            until,
+            caller: None,
+            key: None,
+            model: None,
+            csv: false,
+        };
         answer(&folder.file(), &query, None).unwrap().unwrap()
     };
     let ask = |since, until| ask_by(Group::Day, since, until);
-    super::super::tests::eventually("what is old is deleted", || !ask(at(10, 12), None).notes.is_empty());
+    super::super::tests::eventually("what is old is deleted", || {
+        !ask(at(10, 12), None).notes.is_empty()
+    });
     let told = ask(at(10, 12), None);
-    assert_eq!((told.total.sums[Column::Requests], told.since), (6, at(10, 0)), "the whole of the first day");
+    assert_eq!(
+        (told.total.sums[Column::Requests], told.since),
+        (6, at(10, 0)),
+        "the whole of the first day"
+    );
     assert_eq!(
         told.notes,
-        [format!("single requests are kept from {} on; older requests are shown in whole days", date(today - 4))]
+        [format!(
+            "single requests are kept from {} on; older requests are shown in whole days",
+            date(today - 4)
+        )]
     );
-    assert_eq!(ask(at(10, 12), Some(at(5, 12))).total.sums[Column::Requests], 4, "and of the last");
+    assert_eq!(
+        ask(at(10, 12), Some(at(5, 12))).total.sums[Column::Requests],
+        4,
+        "and of the last"
+    );
     let kept = ask(at(3, 12), None);
-    assert_eq!((kept.total.sums[Column::Requests], kept.notes.len()), (1, 0));
-    let days: HashSet<Vec<String>> = ask(at(5, 0), None).lines.into_iter().map(|(names, _)| names).collect();
-    assert_eq!(days, HashSet::from([vec![date(today - 5)], vec![date(today - 3)]]));
+    assert_eq!(
+        (kept.total.sums[Column::Requests], kept.notes.len()),
+        (1, 0)
+    );
+    let days: HashSet<Vec<String>> = ask(at(5, 0), None)
+        .lines
+        .into_iter()
+        .map(|(names, _)| names)
+        .collect();
+    assert_eq!(
+        days,
+        HashSet::from([vec![date(today - 5)], vec![date(today - 3)]])
+    );
     // The sums of days do not have the doors.
     let doors = |since| {
         let told = ask_by(Group::Door, since, None);
-        let lines = told.lines.into_iter().map(|(names, used)| (names.concat(), used.sums[Column::Requests]));
+        let lines = told
+            .lines
+            .into_iter()
+            .map(|(names, used)| (names.concat(), used.sums[Column::Requests]));
         (lines.collect::<Vec<_>>(), told.notes)
     };
-    let unknown = format!("the doors of requests from before {} are not known", date(today - 4));
-    assert_eq!(doors(at(5, 0)), (vec![(String::new(), 2), ("chat".to_owned(), 2)], vec![unknown]));
+    let unknown = format!(
+        "the doors of requests from before {} are not known",
+        date(today - 4)
+    );
+    assert_eq!(
+        doors(at(5, 0)),
+        (
+            vec![(String::new(), 2), ("chat".to_owned(), 2)],
+            vec![unknown]
+        )
+    );
     assert_eq!(doors(at(3, 12)), (vec![("chat".to_owned(), 1)], vec![]));
     drop(short);
 }

@@ -22,13 +22,23 @@ impl Runs for Stream {
             source: Source::Estimated,
             ..Usage::default()
         };
-        Row { usage, unused_tokens: 7, unused_cost: None, outcome: "shutdown", first_byte_ms: None, ..row(self.at) }
+        Row {
+            usage,
+            unused_tokens: 7,
+            unused_cost: None,
+            outcome: "shutdown",
+            first_byte_ms: None,
+            ..row(self.at)
+        }
     }
 }
 
 impl Stream {
     fn begin(ledger: &Ledger, at: u64) -> (Arc<Stream>, Option<Run>) {
-        let stream = Arc::new(Stream { at, said: AtomicU64::new(1) });
+        let stream = Arc::new(Stream {
+            at,
+            said: AtomicU64::new(1),
+        });
         let runs: Arc<dyn Runs> = stream.clone();
         (stream, ledger.begin(Arc::downgrade(&runs)))
     }
@@ -42,15 +52,26 @@ impl Stream {
 /// What those have said that run.
 fn running(folder: &Folder) -> Vec<u64> {
     let connection = folder.read();
-    let Ok(mut statement) = connection.prepare("SELECT completion FROM running ORDER BY 1") else { return Vec::new() };
-    statement.query_map([], |row| row.get::<_, i64>(0)).unwrap().map(|said| said.unwrap().try_into().unwrap()).collect()
+    let Ok(mut statement) = connection.prepare("SELECT completion FROM running ORDER BY 1") else {
+        return Vec::new();
+    };
+    statement
+        .query_map([], |row| row.get::<_, i64>(0))
+        .unwrap()
+        .map(|said| said.unwrap().try_into().unwrap())
+        .collect()
 }
 
 /// As if the process had been killed that they ran in.
 fn kill(folder: &Folder) {
     let connection = folder.read();
     connection.busy_timeout(Duration::from_secs(5)).unwrap();
-    connection.execute("UPDATE running SET process = 'dead', number = number + 1000", []).unwrap();
+    connection
+        .execute(
+            "UPDATE running SET process = 'dead', number = number + 1000",
+            [],
+        )
+        .unwrap();
 }
 
 #[test]
@@ -61,19 +82,34 @@ fn what_runs_is_written_as_it_grows_and_replaced_by_its_row() {
     stream.says(&folder, 3);
     stream.says(&folder, 40_000);
     let connection = folder.read();
-    assert_eq!((count(&connection, "exchange"), count(&connection, "daily")), (0, 0), "no sum has it yet");
+    assert_eq!(
+        (count(&connection, "exchange"), count(&connection, "daily")),
+        (0, 0),
+        "no sum has it yet"
+    );
     assert_eq!(ledger.past(NOW, None), Vec::new());
     ledger.write(Row { run, ..row(NOW) });
     ledger.flush();
-    assert_eq!((running(&folder), count(&connection, "exchange")), (Vec::new(), 1));
+    assert_eq!(
+        (running(&folder), count(&connection, "exchange")),
+        (Vec::new(), 1)
+    );
     assert_sums(&connection);
     // What ends before it is looked at is not looked for in the file.
     let (_stream, run) = Stream::begin(&ledger, NOW + 1);
-    ledger.write(Row { run, ..row(NOW + 1) });
+    ledger.write(Row {
+        run,
+        ..row(NOW + 1)
+    });
     ledger.flush();
-    assert_eq!((running(&folder), count(&connection, "exchange")), (Vec::new(), 2));
+    assert_eq!(
+        (running(&folder), count(&connection, "exchange")),
+        (Vec::new(), 2)
+    );
     drop(ledger);
-    eventually("nothing is left beside the file", || life::names(&folder.file()).is_empty());
+    eventually("nothing is left beside the file", || {
+        life::names(&folder.file()).is_empty()
+    });
 }
 
 #[test]
@@ -84,18 +120,32 @@ fn what_ran_in_a_process_that_died_is_a_row_of_the_next_one() {
     stream.says(&folder, 500);
     // As long as it lives, nobody else takes it.
     let two = folder.open();
-    assert_eq!((running(&folder), two.past(NOW, None)), (vec![500], Vec::new()));
+    assert_eq!(
+        (running(&folder), two.past(NOW, None)),
+        (vec![500], Vec::new())
+    );
     drop(two);
     kill(&folder);
     let three = folder.open();
     let connection = folder.read();
-    let told = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+    let told = |sql: &str| {
+        connection
+            .query_row(sql, [], |row| row.get::<_, String>(0))
+            .unwrap()
+    };
     let cut = "SELECT outcome || ' ' || usage || ' ' || prompt || ' ' || completion || ' ' || cost || ' ' || unused_tokens FROM exchange WHERE \
                completion = 500";
     assert_eq!(told(cut), "shutdown estimated 10 500 1000 7");
     assert_eq!(count(&connection, "exchange"), 1);
     assert_sums(&connection);
-    assert_eq!(three.past(NOW, None).iter().map(|past| (past.requests, past.tokens)).collect::<Vec<_>>(), [(1, 510)]);
+    assert_eq!(
+        three
+            .past(NOW, None)
+            .iter()
+            .map(|past| (past.requests, past.tokens))
+            .collect::<Vec<_>>(),
+        [(1, 510)]
+    );
     let used = read::last_used(&folder.file()).unwrap();
     assert_eq!(used.get("acme/prod"), Some(&NOW));
     // Its own end comes late, if it was no death: it is one more row, and nothing of anybody else's
@@ -118,8 +168,13 @@ fn a_ledger_from_before_has_no_such_table_and_one_whose_table_goes_has_it_again(
     stream.says(&folder, 9);
     folder.read().execute_batch("DROP TABLE running").unwrap();
     ledger.write(Row { run, ..row(NOW) });
-    eventually("its row is written", || ledger.status().waiting == 0 && ledger.status().state == LedgerState::Ok);
-    assert_eq!((running(&folder), count(&folder.read(), "exchange")), (Vec::new(), 1));
+    eventually("its row is written", || {
+        ledger.status().waiting == 0 && ledger.status().state == LedgerState::Ok
+    });
+    assert_eq!(
+        (running(&folder), count(&folder.read(), "exchange")),
+        (Vec::new(), 1)
+    );
 }
 
 #[test]
@@ -145,27 +200,65 @@ fn limits_that_have_begun_are_told_what_is_found_later() {
 fn what_was_cut_is_told_apart_from_what_limits_began_with() {
     let folder = Folder::new();
     let now = calendar::now();
-    let earlier = [now, now - 120_000, calendar::start_of(calendar::month_of(calendar::day_of(now))), now - 62 * DAY];
+    let earlier = [
+        now,
+        now - 120_000,
+        calendar::start_of(calendar::month_of(calendar::day_of(now))),
+        now - 62 * DAY,
+    ];
     let ledger = folder.open();
     earlier.iter().for_each(|at| ledger.write(row(*at)));
     ledger.flush();
-    let streams: Vec<_> = earlier.iter().map(|at| Stream::begin(&ledger, *at)).collect();
-    streams.iter().for_each(|(stream, _)| stream.said.store(30, Ordering::SeqCst));
-    eventually("all that runs is in the file", || self::running(&folder) == [30; 4]);
+    let streams: Vec<_> = earlier
+        .iter()
+        .map(|at| Stream::begin(&ledger, *at))
+        .collect();
+    streams
+        .iter()
+        .for_each(|(stream, _)| stream.said.store(30, Ordering::SeqCst));
+    eventually("all that runs is in the file", || {
+        self::running(&folder) == [30; 4]
+    });
     kill(&folder);
     drop((streams, ledger));
     let next = folder.open();
     let sums = |past: &[Past], cut: bool| {
         let of = past.iter().filter(|past| past.cut == cut);
-        of.fold((0, 0, 0), |sums, past| (sums.0 + past.requests, sums.1 + past.tokens, sums.2 + past.usd.0))
+        of.fold((0, 0, 0), |sums, past| {
+            (
+                sums.0 + past.requests,
+                sums.1 + past.tokens,
+                sums.2 + past.usd.0,
+            )
+        })
     };
     let past = next.past(now, None);
-    assert_eq!((sums(&past, false), sums(&past, true)), ((3, 45, 3_000), (3, 120, 3_000)), "{past:?}");
-    assert!(past.iter().filter(|past| !past.cut).all(|past| past.tokens == 15 * past.requests), "{past:?}");
+    assert_eq!(
+        (sums(&past, false), sums(&past, true)),
+        ((3, 45, 3_000), (3, 120, 3_000)),
+        "{past:?}"
+    );
+    assert!(
+        past.iter()
+            .filter(|past| !past.cut)
+            .all(|past| past.tokens == 15 * past.requests),
+        "{past:?}"
+    );
     let limited = Limited::begin(next);
     let (began, counts) = (limited.began(), limited.counts());
-    let of_today =
-        u64::try_from(earlier.iter().filter(|at| calendar::day_of(**at) == calendar::day_of(now)).count()).unwrap();
-    assert_eq!((began.day_requests, began.day_tokens, began.month_usd.0), (of_today, of_today * 15, 3_000));
-    assert_eq!((counts.day_requests, counts.day_tokens, counts.month_usd.0), (of_today * 2, of_today * 55, 6_000));
+    let of_today = u64::try_from(
+        earlier
+            .iter()
+            .filter(|at| calendar::day_of(**at) == calendar::day_of(now))
+            .count(),
+    )
+    .unwrap();
+    assert_eq!(
+        (began.day_requests, began.day_tokens, began.month_usd.0),
+        (of_today, of_today * 15, 3_000)
+    );
+    assert_eq!(
+        (counts.day_requests, counts.day_tokens, counts.month_usd.0),
+        (of_today * 2, of_today * 55, 6_000)
+    );
 }

@@ -22,7 +22,13 @@ fn with_sums(folder: &Folder, days: std::ops::Range<u64>, sums_of_a_day: u64) ->
         .unwrap();
     for day in days {
         for n in 0..sums_of_a_day {
-            insert.execute(params![number(day), format!("caller-{n:06}"), format!("account-{}", n % 5)]).unwrap();
+            insert
+                .execute(params![
+                    number(day),
+                    format!("caller-{n:06}"),
+                    format!("account-{}", n % 5)
+                ])
+                .unwrap();
         }
     }
     drop(insert);
@@ -43,7 +49,10 @@ fn merge_all(book: &mut Book, until: u64) -> u64 {
 
 fn detailed(folder: &Folder) -> i64 {
     let detailed = "SELECT count(*) FROM daily WHERE account <> '(merged)'";
-    folder.read().query_row(detailed, [], |row| row.get(0)).unwrap()
+    folder
+        .read()
+        .query_row(detailed, [], |row| row.get(0))
+        .unwrap()
 }
 
 #[test]
@@ -60,7 +69,10 @@ fn twice_the_sums_take_twice_the_steps_in_many_days_and_in_one() {
             assert_eq!(detailed(&folder), 0);
             steps
         });
-        assert!(two * 10 < one * 23, "{days} days: {one} steps, and {two} for twice the sums");
+        assert!(
+            two * 10 < one * 23,
+            "{days} days: {one} steps, and {two} for twice the sums"
+        );
     }
 }
 
@@ -78,11 +90,17 @@ fn a_start_goes_on_where_the_last_process_was_and_reads_late_sums_again() {
     drop(book);
     let mut book = Book::open(&folder.file(), "x").unwrap().0;
     let nothing = merge_all(&mut book, until);
-    assert!(nothing * 100 < all, "{nothing} steps where all is merged, {all} where it was not");
+    assert!(
+        nothing * 100 < all,
+        "{nothing} steps where all is merged, {all} where it was not"
+    );
     drop(book);
     // This one comes late: sums of its day are looked through again.
     let ledger = folder.open();
-    ledger.write(Row { caller: "caller-000000".into(), ..row(start_of(until - 3)) });
+    ledger.write(Row {
+        caller: "caller-000000".into(),
+        ..row(start_of(until - 3))
+    });
     ledger.flush();
     drop(ledger);
     let mut book = Book::open(&folder.file(), "x").unwrap().0;
@@ -96,12 +114,21 @@ fn a_report_by_account_reads_sums_of_days_that_are_not_merged_yet() {
     let mut book = with_sums(&folder, until - 3..until, 600);
     assert!(book.merge_days(until).unwrap());
     // There are no rows, so what is reported by account comes from sums.
-    let asked = Asked { by: Some("day,account"), since: Some("60d"), ..Asked::default() };
+    let asked = Asked {
+        by: Some("day,account"),
+        since: Some("60d"),
+        ..Asked::default()
+    };
     let query = Query::new(&asked, start_of(until + DETAILED_DAYS)).unwrap();
     let report = answer(&folder.file(), &query, None).unwrap().unwrap().csv();
-    let accounts = report.lines().skip(1).filter(|line| line.contains(",account-"));
+    let accounts = report
+        .lines()
+        .skip(1)
+        .filter(|line| line.contains(",account-"));
     assert_eq!(
-        accounts.map(|line| line.split(',').nth(2).unwrap().parse::<u64>().unwrap()).sum::<u64>(),
+        accounts
+            .map(|line| line.split(',').nth(2).unwrap().parse::<u64>().unwrap())
+            .sum::<u64>(),
         600,
         "{report}"
     );
@@ -117,17 +144,34 @@ fn what_takes_too_long_says_how_to_ask_for_less() {
     (0..2_000).for_each(|n| ledger.write(row(start_of(until - 2) + n)));
     drop(ledger);
     let ask = |by: &str| {
-        let asked = Asked { by: Some(by), since: Some("60d"), ..Asked::default() };
+        let asked = Asked {
+            by: Some(by),
+            since: Some("60d"),
+            ..Asked::default()
+        };
         let query = Query::new(&asked, start_of(until + DETAILED_DAYS)).unwrap();
-        let bounds = AnswerBounds { deadline: Instant::now(), lines: 1_000 };
-        answer(&folder.file(), &query, Some(bounds)).unwrap_err().to_string()
+        let bounds = AnswerBounds {
+            deadline: Instant::now(),
+            lines: 1_000,
+        };
+        answer(&folder.file(), &query, Some(bounds))
+            .unwrap_err()
+            .to_string()
     };
     let day = calendar::date(until);
     for by in ["account", "upstream_model,day", "outcome"] {
         let why = ask(by);
-        assert!(why.contains(&format!("single rows are read for days before {day}: ask for since={day}")), "{why}");
+        assert!(
+            why.contains(&format!(
+                "single rows are read for days before {day}: ask for since={day}"
+            )),
+            "{why}"
+        );
         assert!(!why.contains("whole days"), "{why}");
     }
     let why = ask("door");
-    assert!(why.contains("by door, single rows are read: ask for a shorter time, or without door"), "{why}");
+    assert!(
+        why.contains("by door, single rows are read: ask for a shorter time, or without door"),
+        "{why}"
+    );
 }

@@ -19,11 +19,19 @@ impl Limited {
              callers: {{acme: {{keys: {{prod: {{hash: 'sha256:{}', limits: {{requests_per_day: 1000}}}}}}}}}}\n",
             "1".repeat(64)
         );
-        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| unreachable!("it names nothing")).unwrap();
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+            unreachable!("it names nothing")
+        })
+        .unwrap();
         let registry = Arc::new(Registry::shared(Arc::default()));
         let now = calendar::now();
         let scopes = registry.adopt(&catalog, &mut || ledger.past(now, Some(&registry)));
-        Limited { ledger, catalog, registry, scopes }
+        Limited {
+            ledger,
+            catalog,
+            registry,
+            scopes,
+        }
     }
 
     /// What its scope began with, without what was cut.
@@ -38,8 +46,20 @@ impl Limited {
     /// As the gateway does it: counted, settled, written.
     pub(super) fn exchange(&self) {
         let (key, now) = (self.catalog.keys().next().unwrap(), calendar::now());
-        let held = admit(&self.scopes[key.index].bounds(key, 0), Ask::of(15, Usd(0)), now, 1).unwrap();
-        held.settle(Spent { tokens: 15, usd: Usd(1_000) }, now);
+        let held = admit(
+            &self.scopes[key.index].bounds(key, 0),
+            Ask::of(15, Usd(0)),
+            now,
+            1,
+        )
+        .unwrap();
+        held.settle(
+            Spent {
+                tokens: 15,
+                usd: Usd(1_000),
+            },
+            now,
+        );
         self.ledger.write(row(now));
     }
 }
@@ -48,7 +68,12 @@ fn with_rows(folder: &Folder, rows: u64) {
     let ledger = folder.open();
     (0..rows).for_each(|_| ledger.write(row(calendar::now())));
     drop(ledger);
-    eventually("all is in the file itself", || folder.read().pragma_update(None, "journal_mode", "DELETE").is_ok());
+    eventually("all is in the file itself", || {
+        folder
+            .read()
+            .pragma_update(None, "journal_mode", "DELETE")
+            .is_ok()
+    });
 }
 
 #[test]
@@ -65,12 +90,25 @@ fn what_could_not_be_read_at_the_start_is_recalled_once() {
     eventually("it is written", || {
         limited.ledger.status().state == LedgerState::Ok && limited.ledger.status().waiting == 0
     });
-    assert_eq!((limited.counts().day_requests, limited.counts().day_tokens), (43, 43 * 15), "each once");
+    assert_eq!(
+        (limited.counts().day_requests, limited.counts().day_tokens),
+        (43, 43 * 15),
+        "each once"
+    );
     (0..2).for_each(|_| limited.exchange());
     limited.ledger.flush();
-    assert_eq!((limited.counts().day_requests, limited.ledger.status().rows), (45, 5));
-    limited.registry.recall(limited.ledger.past(calendar::now(), None));
-    assert_eq!(limited.counts().day_requests, 45, "nobody waits for it any more");
+    assert_eq!(
+        (limited.counts().day_requests, limited.ledger.status().rows),
+        (45, 5)
+    );
+    limited
+        .registry
+        .recall(limited.ledger.past(calendar::now(), None));
+    assert_eq!(
+        limited.counts().day_requests,
+        45,
+        "nobody waits for it any more"
+    );
 }
 
 #[test]
@@ -99,22 +137,51 @@ fn one_question_at_a_time_and_the_past_waits_for_none() {
     let query = Query::new(&Asked::default(), NOW + 1).unwrap();
     let deadline = || Instant::now() + Duration::from_secs(8);
     let answering = ledger.sink.as_ref().unwrap().answering.lock();
-    assert_eq!(ledger.answer(&query, deadline()), Err(report::Unanswered::Busy));
+    assert_eq!(
+        ledger.answer(&query, deadline()),
+        Err(report::Unanswered::Busy)
+    );
     assert_eq!(ledger.past(NOW, None).len(), 1);
     drop(answering);
-    assert!(ledger.answer(&query, deadline()).unwrap().unwrap().json().contains("\"requests\": 1,"));
+    assert!(
+        ledger
+            .answer(&query, deadline())
+            .unwrap()
+            .unwrap()
+            .json()
+            .contains("\"requests\": 1,")
+    );
 }
 
 #[test]
 fn an_answer_has_so_many_lines_at_most() {
     let folder = Folder::new();
     let ledger = folder.open();
-    (0..9).for_each(|n| ledger.write(Row { model: format!("m{}", n % 3).into(), ..row(NOW) }));
+    (0..9).for_each(|n| {
+        ledger.write(Row {
+            model: format!("m{}", n % 3).into(),
+            ..row(NOW)
+        })
+    });
     ledger.flush();
     let query = Query::new(&Asked::default(), NOW + 1).unwrap();
-    let bounds = |lines| Some(report::AnswerBounds { deadline: Instant::now() + Duration::from_secs(60), lines });
-    assert!(answer(&folder.file(), &query, bounds(3)).unwrap().unwrap().json().contains("\"requests\": 9,"));
+    let bounds = |lines| {
+        Some(report::AnswerBounds {
+            deadline: Instant::now() + Duration::from_secs(60),
+            lines,
+        })
+    };
+    assert!(
+        answer(&folder.file(), &query, bounds(3))
+            .unwrap()
+            .unwrap()
+            .json()
+            .contains("\"requests\": 9,")
+    );
     let why = answer(&folder.file(), &query, bounds(2)).unwrap_err();
     assert_eq!(why, report::Unanswered::TooMuch(2));
-    assert_eq!(why.to_string(), "the answer has more than 2 lines: ask for fewer groups or a shorter time");
+    assert_eq!(
+        why.to_string(),
+        "the answer has more than 2 lines: ask for fewer groups or a shorter time"
+    );
 }

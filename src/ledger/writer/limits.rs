@@ -43,13 +43,18 @@ impl Writer {
     /// Tells the use of callers of rows that were taken over. The file is locked meanwhile.
     fn tell_callers(&self, rows: &[Row]) {
         let known = self.sink.callers.lock();
-        let Some(callers) = known.callers.upgrade().filter(|_| !known.is_owed) else { return };
-        rows.iter().for_each(|row| callers.spent(&row.caller, row.at, &row.of_caller()));
+        let Some(callers) = known.callers.upgrade().filter(|_| !known.is_owed) else {
+            return;
+        };
+        rows.iter()
+            .for_each(|row| callers.spent(&row.caller, row.at, &row.of_caller()));
     }
 
     /// Makes rows of the exchanges of dead processes, and tells limits that have begun already.
     pub(super) fn take_over(&mut self) -> Result<(), Fault> {
-        let Some(book) = &mut self.book else { return Ok(()) };
+        let Some(book) = &mut self.book else {
+            return Ok(());
+        };
         let (rows, limits) = {
             // Whoever reads the past after this lock finds the new rows in it.
             let _reading = self.sink.reading.lock();
@@ -68,7 +73,9 @@ impl Writer {
             self.sink.path.display()
         );
         // Limits that still wait for the past get these rows with it.
-        let Some(limits) = limits.and_then(|limits| limits.upgrade()).filter(|_| self.sink.owed.lock().is_none())
+        let Some(limits) = limits
+            .and_then(|limits| limits.upgrade())
+            .filter(|_| self.sink.owed.lock().is_none())
         else {
             return Ok(());
         };

@@ -37,8 +37,10 @@ impl Writer {
             .map(|(number, runs)| (*number, runs.so_far()))
             .filter(|(number, row)| self.written.get(number) != Some(&so_far(row)))
             .collect();
-        let mut known: HashMap<u64, SoFar> =
-            running.iter().filter_map(|(number, _)| Some((*number, *self.written.get(number)?))).collect();
+        let mut known: HashMap<u64, SoFar> = running
+            .iter()
+            .filter_map(|(number, _)| Some((*number, *self.written.get(number)?)))
+            .collect();
         let Some(book) = self.book.as_mut().filter(|_| !changed.is_empty()) else {
             self.written = known;
             return true;

@@ -10,8 +10,10 @@ fn catalog(callers: &str) -> Catalog {
     let text = format!(
         "accounts: {{a: {{dialect: demo}}}}\nmodels: {{l: {{targets: [{{account: a}}]}}, m: {{targets: [{{account: a}}]}}}}\ncallers:\n{callers}"
     );
-    resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| unreachable!("it names nothing"))
-        .unwrap_or_else(|problems| panic!("{problems}"))
+    resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+        unreachable!("it names nothing")
+    })
+    .unwrap_or_else(|problems| panic!("{problems}"))
 }
 
 fn hash(digit: char) -> String {
@@ -40,7 +42,11 @@ fn past(at: u64, key: &str, model: &str, tokens: u64) -> Past {
 }
 
 fn names(scopes: &KeyScopes, key: &Key, model: usize) -> Vec<String> {
-    scopes.bounds(key, model).iter().map(|bound| format!("{} {}", bound.scope.level.name(), bound.scope.name)).collect()
+    scopes
+        .bounds(key, model)
+        .iter()
+        .map(|bound| format!("{} {}", bound.scope.level.name(), bound.scope.name))
+        .collect()
 }
 
 #[test]
@@ -57,7 +63,10 @@ fn scopes_are_for_what_has_limits_and_outlive_catalogs() {
     let first = limited(1);
     let of_first = registry.adopt(&first, &mut Vec::new);
     let prod = key(&first, "acme/prod");
-    assert_eq!(names(&of_first[prod.index], prod, 1), ["caller acme", "key acme/prod", "key_model acme/prod m"]);
+    assert_eq!(
+        names(&of_first[prod.index], prod, 1),
+        ["caller acme", "key acme/prod", "key_model acme/prod m"]
+    );
     assert_eq!(
         names(&of_first[prod.index], prod, 0),
         ["caller acme", "key acme/prod"],
@@ -65,7 +74,11 @@ fn scopes_are_for_what_has_limits_and_outlive_catalogs() {
     );
     let dev = key(&first, "acme/dev");
     assert_eq!(names(&of_first[dev.index], dev, 1), ["caller acme"]);
-    assert!(of_first[key(&first, "free/k").index].bounds(key(&first, "free/k"), 0).is_empty());
+    assert!(
+        of_first[key(&first, "free/k").index]
+            .bounds(key(&first, "free/k"), 0)
+            .is_empty()
+    );
     assert_eq!(registry.scopes().len(), 3);
 
     // A changed limit goes on with what is counted, and asks nobody for it.
@@ -124,17 +137,34 @@ fn a_new_scope_begins_with_what_was_used_before() {
     });
     let prod = key(&first, "acme/prod");
     let own = |scopes: &[KeyScopes]| {
-        let KeyScopes { caller, key, models, .. } = &scopes[prod.index];
-        let all = caller.iter().chain(key).chain(models.iter().map(|(_, scope)| scope));
+        let KeyScopes {
+            caller,
+            key,
+            models,
+            ..
+        } = &scopes[prod.index];
+        let all = caller
+            .iter()
+            .chain(key)
+            .chain(models.iter().map(|(_, scope)| scope));
         all.map(|scope| scope.own(NOW)).collect::<Vec<Counts>>()
     };
     let told = |counts: &Counts| {
-        (counts.day_requests, counts.day_tokens, counts.day_usd.0, counts.month_usd.0, counts.minute.clone())
+        (
+            counts.day_requests,
+            counts.day_tokens,
+            counts.day_usd.0,
+            counts.month_usd.0,
+            counts.minute.clone(),
+        )
     };
     let second = NOW / 1_000;
     assert_eq!(
         own(&scopes).iter().map(told).collect::<Vec<_>>(),
-        [(3, 28, 28, 30, vec![]), (2, 24, 24, 26, vec![(second - 30, 1, 16)])],
+        [
+            (3, 28, 28, 30, vec![]),
+            (2, 24, 24, 26, vec![(second - 30, 1, 16)])
+        ],
         "the key by the day, its model by the minute"
     );
 
@@ -145,17 +175,31 @@ fn a_new_scope_begins_with_what_was_used_before() {
         before.clone()
     });
     let all = own(&scopes);
-    assert_eq!(told(&all[0]), (4, 60, 60, 62, vec![(second - 30, 1, 16), (second - 1, 1, 32)]));
+    assert_eq!(
+        told(&all[0]),
+        (
+            4,
+            60,
+            60,
+            62,
+            vec![(second - 30, 1, 16), (second - 1, 1, 32)]
+        )
+    );
     assert_eq!((told(&all[1]).1, told(&all[2]).1, asked), (28, 24, 2));
-    registry.adopt(&catalog("  acme: {}\n"), &mut || unreachable!("nothing is limited"));
+    registry.adopt(&catalog("  acme: {}\n"), &mut || {
+        unreachable!("nothing is limited")
+    });
 }
 
 #[test]
 fn a_key_of_two_secrets_is_one_and_its_uses_are_counted() {
     let registry = Registry::default();
-    let digests = ['1', '2'].map(|digit| format!("{{{}}}", hash(digit))).join(", ");
-    let catalog =
-        catalog(&format!("  acme: {{keys: {{prod: {{hashes: [{digests}], limits: {{concurrency: 1}}}}}}}}\n"));
+    let digests = ['1', '2']
+        .map(|digit| format!("{{{}}}", hash(digit)))
+        .join(", ");
+    let catalog = catalog(&format!(
+        "  acme: {{keys: {{prod: {{hashes: [{digests}], limits: {{concurrency: 1}}}}}}}}\n"
+    ));
     let scopes = registry.adopt(&catalog, &mut Vec::new);
     assert_eq!((scopes.len(), registry.scopes().len()), (1, 1));
     let used = &scopes[0].used;
@@ -163,20 +207,39 @@ fn a_key_of_two_secrets_is_one_and_its_uses_are_counted() {
     used.touch(NOW);
     used.touch(NOW - 1);
     used.by_old_hash(NOW);
-    assert_eq!((used.at(), used.old_hash_uses(), used.old_hash_at()), (Some(NOW), 1, Some(NOW)));
+    assert_eq!(
+        (used.at(), used.old_hash_uses(), used.old_hash_at()),
+        (Some(NOW), 1, Some(NOW))
+    );
     used.by_old_hash(NOW - 2 * DAY);
-    assert!(used.touch(NOW - DAY), "whoever keeps it elsewhere hears that the clock was wrong");
-    assert_eq!((used.at(), used.old_hash_at()), (Some(NOW - DAY), Some(NOW - 2 * DAY)));
+    assert!(
+        used.touch(NOW - DAY),
+        "whoever keeps it elsewhere hears that the clock was wrong"
+    );
+    assert_eq!(
+        (used.at(), used.old_hash_at()),
+        (Some(NOW - DAY), Some(NOW - 2 * DAY))
+    );
 }
 
 #[test]
 fn when_a_key_was_last_used_is_known_whatever_stands_before_it() {
     let registry = Registry::default();
     let of = |ids: &str| {
-        let keys = ids.chars().map(|id| format!("k{id}: {{{}}}", hash(id))).collect::<Vec<_>>().join(", ");
+        let keys = ids
+            .chars()
+            .map(|id| format!("k{id}: {{{}}}", hash(id)))
+            .collect::<Vec<_>>()
+            .join(", ");
         let catalog = catalog(&format!("  acme: {{keys: {{{keys}}}}}\n"));
         let scopes = registry.adopt(&catalog, &mut Vec::new);
-        ids.chars().map(|id| scopes[key(&catalog, &format!("acme/k{id}")).index].used.clone()).collect::<Vec<_>>()
+        ids.chars()
+            .map(|id| {
+                scopes[key(&catalog, &format!("acme/k{id}")).index]
+                    .used
+                    .clone()
+            })
+            .collect::<Vec<_>>()
     };
     for (at, used) in (1..).zip(of("1234")) {
         used.touch(at);
@@ -189,6 +252,13 @@ fn when_a_key_was_last_used_is_known_whatever_stands_before_it() {
         ("1", vec![1]),
         ("13", vec![1, 0]),
     ] {
-        assert_eq!(of(ids).iter().map(|used| used.at().unwrap_or(0)).collect::<Vec<_>>(), expected, "{ids}");
+        assert_eq!(
+            of(ids)
+                .iter()
+                .map(|used| used.at().unwrap_or(0))
+                .collect::<Vec<_>>(),
+            expected,
+            "{ids}"
+        );
     }
 }

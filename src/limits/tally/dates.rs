@@ -63,7 +63,10 @@ impl Sums {
 
     /// Returns the money alone.
     fn money(self) -> Sums {
-        Sums { usd: self.usd, ..Sums::default() }
+        Sums {
+            usd: self.usd,
+            ..Sums::default()
+        }
     }
 
     fn without(self, other: Sums) -> Sums {
@@ -79,9 +82,24 @@ impl Dates {
     /// Makes the sums of a day and its month. No other date is known.
     pub(super) fn of(day: u64, today: Sums, usd: u128) -> Dates {
         let month = Month::of(day);
-        let days = Sheet { date: day, sums: today, others: Vec::new() };
-        let this_month = Sums { usd, ..Sums::default() };
-        Dates { month, days, months: Sheet { date: month.first, sums: this_month, others: Vec::new() } }
+        let days = Sheet {
+            date: day,
+            sums: today,
+            others: Vec::new(),
+        };
+        let this_month = Sums {
+            usd,
+            ..Sums::default()
+        };
+        Dates {
+            month,
+            days,
+            months: Sheet {
+                date: month.first,
+                sums: this_month,
+                others: Vec::new(),
+            },
+        }
     }
 
     /// Returns the present day.
@@ -109,9 +127,14 @@ impl Dates {
         self.days.turn(day, self.days.sums.requests > 0);
         if !self.is_this_month(day) {
             // What it costs is perhaps known only when it is over.
-            let is_used = self.days.others.iter().any(|other| self.is_this_month(other.date));
+            let is_used = self
+                .days
+                .others
+                .iter()
+                .any(|other| self.is_this_month(other.date));
             self.month = Month::of(day);
-            self.months.turn(self.month.first, self.months.sums.usd > 0 || is_used);
+            self.months
+                .turn(self.month.first, self.months.sums.usd > 0 || is_used);
             is_month_known = self.months.sums.usd > 0;
         }
         self.days.sums != Sums::default() || is_month_known
@@ -130,17 +153,23 @@ impl Dates {
 
     fn add_to(&mut self, day: u64, sums: Sums, counts_today: bool, counts_this_month: bool) {
         self.days.add(day, sums, counts_today);
-        self.months.add(self.month_of(day), sums.money(), counts_this_month);
+        self.months
+            .add(self.month_of(day), sums.money(), counts_this_month);
     }
 
     /// Puts one use of this day in the place of another, if the day is still known.
     pub(super) fn replace(&mut self, day: u64, what: Sums, by: Sums) {
         self.days.replace(day, what, by);
-        self.months.replace(self.month_of(day), what.money(), by.money());
+        self.months
+            .replace(self.month_of(day), what.money(), by.money());
     }
 
     fn month_of(&self, day: u64) -> u64 {
-        if self.is_this_month(day) { self.month.first } else { Month::of(day).first }
+        if self.is_this_month(day) {
+            self.month.first
+        } else {
+            Month::of(day).first
+        }
     }
 
     fn is_this_month(&self, day: u64) -> bool {
@@ -151,19 +180,28 @@ impl Dates {
 impl Sheet {
     /// Returns what counts for the present date.
     fn counted(&self) -> Sums {
-        self.others.iter().filter(|other| other.counts).fold(self.sums, |sums, other| sums.and(other.sums))
+        self.others
+            .iter()
+            .filter(|other| other.counts)
+            .fold(self.sums, |sums, other| sums.and(other.sums))
     }
 
     /// Goes on to another date, with what that has.
     fn turn(&mut self, to: u64, keep: bool) {
         let from = std::mem::replace(&mut self.date, to);
         if keep {
-            self.others.push(Other { date: from, sums: self.sums, counts: false });
+            self.others.push(Other {
+                date: from,
+                sums: self.sums,
+                counts: false,
+            });
         }
         self.sums = self.take(to).sums;
         // Time went back: what is dated later was used already. Or it went on: then that was
         // another day's.
-        self.others.iter_mut().for_each(|other| other.counts = to < from && other.date > to);
+        self.others
+            .iter_mut()
+            .for_each(|other| other.counts = to < from && other.date > to);
         self.forget();
     }
 
@@ -174,13 +212,25 @@ impl Sheet {
             return;
         }
         let before = self.take(date);
-        self.others.push(Other { date, sums: before.sums.and(sums), counts: before.counts || counts });
+        self.others.push(Other {
+            date,
+            sums: before.sums.and(sums),
+            counts: before.counts || counts,
+        });
         self.forget();
     }
 
     fn replace(&mut self, date: u64, what: Sums, by: Sums) {
-        let other = self.others.iter_mut().find(|other| other.date == date).map(|other| &mut other.sums);
-        if let Some(sums) = if date == self.date { Some(&mut self.sums) } else { other } {
+        let other = self
+            .others
+            .iter_mut()
+            .find(|other| other.date == date)
+            .map(|other| &mut other.sums);
+        if let Some(sums) = if date == self.date {
+            Some(&mut self.sums)
+        } else {
+            other
+        } {
             *sums = sums.without(what).and(by);
         }
     }

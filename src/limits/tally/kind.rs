@@ -66,7 +66,11 @@ impl Kind {
             Kind::UsdPerMonth => limits.usd_per_month.map(|Usd(nano)| nano),
         }?;
         // Most gateways do not share, and a division is slow.
-        Some(if share <= 1 { whole } else { (whole / share).max(whole.min(1)) })
+        Some(if share <= 1 {
+            whole
+        } else {
+            (whole / share).max(whole.min(1))
+        })
     }
 
     /// Returns the amount that an exchange asks for.

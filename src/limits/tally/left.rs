@@ -25,14 +25,18 @@ pub struct Left {
 impl Left {
     /// Returns the tightest of both.
     pub fn and(self, other: Left) -> Left {
-        Left { requests: tightest(self.requests, other.requests), tokens: tightest(self.tokens, other.tokens) }
+        Left {
+            requests: tightest(self.requests, other.requests),
+            tokens: tightest(self.tokens, other.tokens),
+        }
     }
 }
 
 pub(super) fn tightest(one: Option<Room>, other: Option<Room>) -> Option<Room> {
     match (one, other) {
         (Some(a), Some(b)) => {
-            let tighter = b.remaining < a.remaining || b.remaining == a.remaining && b.reset > a.reset;
+            let tighter =
+                b.remaining < a.remaining || b.remaining == a.remaining && b.reset > a.reset;
             Some(if tighter { b } else { a })
         }
         (room, None) | (None, room) => room,

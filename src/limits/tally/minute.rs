@@ -26,7 +26,12 @@ pub(super) struct Minute {
 
 impl Default for Minute {
     fn default() -> Minute {
-        Minute { requests: 0, tokens: 0, tokens_of: [0; LENGTH], requests_of: [0; LENGTH] }
+        Minute {
+            requests: 0,
+            tokens: 0,
+            tokens_of: [0; LENGTH],
+            requests_of: [0; LENGTH],
+        }
     }
 }
 
@@ -58,7 +63,9 @@ impl Minute {
             return;
         }
         let Count { requests, tokens } = self.at(second);
-        let requests = requests.saturating_sub(what.requests).saturating_add(by.requests);
+        let requests = requests
+            .saturating_sub(what.requests)
+            .saturating_add(by.requests);
         let tokens = tokens.saturating_sub(what.tokens).saturating_add(by.tokens);
         self.set(second, Count { requests, tokens });
     }
@@ -66,13 +73,19 @@ impl Minute {
     pub(super) fn at(&self, second: u64) -> Count {
         let index = index(second);
         let requests = self.requests_of.get(index).copied().unwrap_or_default();
-        Count { requests: requests.into(), tokens: self.tokens_of.get(index).copied().unwrap_or_default() }
+        Count {
+            requests: requests.into(),
+            tokens: self.tokens_of.get(index).copied().unwrap_or_default(),
+        }
     }
 
     fn set(&mut self, second: u64, count: Count) {
         let before = self.at(second);
         let index = index(second);
-        let (Some(requests), Some(tokens)) = (self.requests_of.get_mut(index), self.tokens_of.get_mut(index)) else {
+        let (Some(requests), Some(tokens)) = (
+            self.requests_of.get_mut(index),
+            self.tokens_of.get_mut(index),
+        ) else {
             return;
         };
         *requests = u32::try_from(count.requests).unwrap_or(u32::MAX);

@@ -56,7 +56,11 @@ impl Model {
         let (day, of_month) = (self.now / DAY, month(self.now / DAY));
         let ahead = |is: bool, date: fn(u64) -> u64, now: u64| -> Vec<u64> {
             let dates = self.events.iter().map(|event| date(event.at / DAY));
-            if is { dates.filter(|date| *date > now).collect() } else { Vec::new() }
+            if is {
+                dates.filter(|date| *date > now).collect()
+            } else {
+                Vec::new()
+            }
         };
         if day != before / DAY {
             self.days_ahead = ahead(back, |day| day, day);
@@ -69,14 +73,21 @@ impl Model {
     /// What counts against a limit, where a minute has so many milliseconds.
     fn of(&self, kind: Kind, minute: u64) -> u64 {
         let day = self.now / DAY;
-        let is_young =
-            |second: i64| (i64::try_from(self.now / SECOND).unwrap() - second) * 1_000 < i64::try_from(minute).unwrap();
+        let is_young = |second: i64| {
+            (i64::try_from(self.now / SECOND).unwrap() - second) * 1_000
+                < i64::try_from(minute).unwrap()
+        };
         if kind == Kind::TokensPerMinute {
-            let parts = self
-                .events
-                .iter()
-                .flat_map(|event| [(event.second, event.counts.tokens - event.beyond.1), event.beyond]);
-            return parts.filter(|(second, _)| is_young(*second)).map(|(_, tokens)| tokens).sum();
+            let parts = self.events.iter().flat_map(|event| {
+                [
+                    (event.second, event.counts.tokens - event.beyond.1),
+                    event.beyond,
+                ]
+            });
+            return parts
+                .filter(|(second, _)| is_young(*second))
+                .map(|(_, tokens)| tokens)
+                .sum();
         }
         self.used(kind, |event| match kind {
             // It came within that second: so long ago at most, and at least.
@@ -85,7 +96,8 @@ impl Model {
                 event.at / DAY == day || self.days_ahead.contains(&(event.at / DAY))
             }
             Kind::UsdPerMonth => {
-                month(event.at / DAY) == month(day) || self.months_ahead.contains(&month(event.at / DAY))
+                month(event.at / DAY) == month(day)
+                    || self.months_ahead.contains(&month(event.at / DAY))
             }
             Kind::Concurrency => true,
         })
@@ -94,7 +106,11 @@ impl Model {
     /// More dates than a tally remembers.
     fn is_long(&self) -> bool {
         let others = |date: fn(u64) -> u64| {
-            let mut dates: Vec<u64> = self.events.iter().map(|event| date(event.at / DAY)).collect();
+            let mut dates: Vec<u64> = self
+                .events
+                .iter()
+                .map(|event| date(event.at / DAY))
+                .collect();
             dates.retain(|other| *other != date(self.now / DAY));
             dates.sort_unstable();
             dates.dedup();
@@ -109,8 +125,20 @@ fn month(mut day: u64) -> u64 {
     for month in 0.. {
         let (year, of_year) = (1970 + month / 12, month % 12);
         let leap = year % 4 == 0 && year % 100 != 0 || year % 400 == 0;
-        let days =
-            [31, 28 + u64::from(leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31][usize::try_from(of_year).unwrap()];
+        let days = [
+            31,
+            28 + u64::from(leap),
+            31,
+            30,
+            31,
+            30,
+            31,
+            31,
+            30,
+            31,
+            30,
+            31,
+        ][usize::try_from(of_year).unwrap()];
         if day < days {
             return month;
         }
@@ -129,10 +157,14 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let waits = prop_oneof![4 => 0u64..1_500, 4 => 0u64..70_000, 1 => 0u64..2 * DAY, 1 => 0u64..40 * DAY];
+    let waits =
+        prop_oneof![4 => 0u64..1_500, 4 => 0u64..70_000, 1 => 0u64..2 * DAY, 1 => 0u64..40 * DAY];
     let ask = (0u64..40, 0u64..40).prop_map(|(tokens, usd)| Ask::of(tokens, Usd(usd)));
     // Now and then more than was asked for.
-    let spent = (0u64..45, 0u64..45).prop_map(|(tokens, usd)| Spent { tokens, usd: Usd(usd) });
+    let spent = (0u64..45, 0u64..45).prop_map(|(tokens, usd)| Spent {
+        tokens,
+        usd: Usd(usd),
+    });
     prop_oneof![
         4 => waits.prop_map(Step::Wait),
         1 => prop_oneof![6 => 0u64..70_000, 1 => 0u64..2 * DAY, 1 => 0u64..40 * DAY].prop_map(Step::Back),
@@ -143,22 +175,37 @@ fn step() -> impl Strategy<Value = Step> {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let some = |most: u64| prop::option::of(1..most);
-    (some(12), some(30), some(100), some(300), some(6), some(300), some(600)).prop_map(|(a, b, c, d, e, f, g)| Limits {
-        requests_per_minute: a,
-        requests_per_day: b,
-        tokens_per_minute: c,
-        tokens_per_day: d,
-        concurrency: e,
-        usd_per_day: f.map(Usd),
-        usd_per_month: g.map(Usd),
-        ..Limits::default()
-    })
+    (
+        some(12),
+        some(30),
+        some(100),
+        some(300),
+        some(6),
+        some(300),
+        some(600),
+    )
+        .prop_map(|(a, b, c, d, e, f, g)| Limits {
+            requests_per_minute: a,
+            requests_per_day: b,
+            tokens_per_minute: c,
+            tokens_per_day: d,
+            concurrency: e,
+            usd_per_day: f.map(Usd),
+            usd_per_month: g.map(Usd),
+            ..Limits::default()
+        })
 }
 
 /// Just before something changes: 2024-02-29, 2100-03-01 (no leap year), 2000-03-01, 2027-01-01,
 /// 2026-12-01, the middle of a day.
-const STARTS: [u64; 6] =
-    [1_709_164_790_000, 4_107_542_390_500, 951_868_799_999, 1_798_761_540_000, 1_796_083_199_000, 1_795_000_000_123];
+const STARTS: [u64; 6] = [
+    1_709_164_790_000,
+    4_107_542_390_500,
+    951_868_799_999,
+    1_798_761_540_000,
+    1_796_083_199_000,
+    1_795_000_000_123,
+];
 
 proptest! {
     #[test]
@@ -336,42 +383,128 @@ fn of_several_the_longest_wait_is_told_and_for_ever_first() {
     tally.watch(&all);
     tally.take(Ask::of(4, Usd(5)));
     let check = |limits: Limits, tokens: u64, kind: Kind, wait: Option<u64>| {
-        let over = tally.over(&limits, 1, Ask::of(tokens, Usd(1)), now).unwrap();
-        assert_eq!((over.kind, over.wait), (kind, wait.map(Duration::from_secs)));
+        let over = tally
+            .over(&limits, 1, Ask::of(tokens, Usd(1)), now)
+            .unwrap();
+        assert_eq!(
+            (over.kind, over.wait),
+            (kind, wait.map(Duration::from_secs))
+        );
     };
     check(all, 6, Kind::RequestsPerMinute, Some(60));
-    check(Limits { requests_per_minute: None, ..all }, 6, Kind::RequestsPerDay, Some(59));
-    check(Limits { requests_per_minute: None, requests_per_day: None, ..all }, 6, Kind::UsdPerMonth, Some(59));
-    check(Limits { requests_per_minute: None, ..all }, 7, Kind::TokensPerMinute, Some(60));
+    check(
+        Limits {
+            requests_per_minute: None,
+            ..all
+        },
+        6,
+        Kind::RequestsPerDay,
+        Some(59),
+    );
+    check(
+        Limits {
+            requests_per_minute: None,
+            requests_per_day: None,
+            ..all
+        },
+        6,
+        Kind::UsdPerMonth,
+        Some(59),
+    );
+    check(
+        Limits {
+            requests_per_minute: None,
+            ..all
+        },
+        7,
+        Kind::TokensPerMinute,
+        Some(60),
+    );
     check(all, 11, Kind::TokensPerMinute, None);
-    check(Limits { concurrency: Some(1), ..Limits::default() }, 11, Kind::Concurrency, Some(1));
+    check(
+        Limits {
+            concurrency: Some(1),
+            ..Limits::default()
+        },
+        11,
+        Kind::Concurrency,
+        Some(1),
+    );
 }
 
 /// A limit that only an estimate exceeds is no wall: it lets one in when nothing else is counted.
 #[test]
 fn what_is_larger_than_a_limit_only_as_estimated_waits_until_nothing_is_counted() {
-    let limits = Limits { tokens_per_minute: Some(100), usd_per_day: Some(Usd(50)), ..Limits::default() };
-    let ask = |tokens: u64, sure: u64| Ask { tokens, usd: Usd(tokens), sure: Spent { tokens: sure, usd: Usd(sure) } };
+    let limits = Limits {
+        tokens_per_minute: Some(100),
+        usd_per_day: Some(Usd(50)),
+        ..Limits::default()
+    };
+    let ask = |tokens: u64, sure: u64| Ask {
+        tokens,
+        usd: Usd(tokens),
+        sure: Spent {
+            tokens: sure,
+            usd: Usd(sure),
+        },
+    };
     let now = 1_795_046_400_000; // Midnight.
     let mut tally = Tally::default();
     tally.advance(now);
     tally.watch(&limits);
     let over = |tally: &Tally, ask: Ask| {
-        tally.over(&limits, 1, ask, now).map(|over| (over.kind, over.wait.map(|wait| wait.as_secs()), over.estimated))
+        tally.over(&limits, 1, ask, now).map(|over| {
+            (
+                over.kind,
+                over.wait.map(|wait| wait.as_secs()),
+                over.estimated,
+            )
+        })
     };
     assert_eq!(over(&tally, ask(1_000, 50)), None);
-    assert_eq!(over(&tally, ask(1_000, 51)), Some((Kind::UsdPerDay, None, false)), "it asks for too much itself");
-    assert_eq!(over(&tally, ask(1_000, 101)), Some((Kind::TokensPerMinute, None, false)));
+    assert_eq!(
+        over(&tally, ask(1_000, 51)),
+        Some((Kind::UsdPerDay, None, false)),
+        "it asks for too much itself"
+    );
+    assert_eq!(
+        over(&tally, ask(1_000, 101)),
+        Some((Kind::TokensPerMinute, None, false))
+    );
     let entry = tally.take(ask(1_000, 50));
     let midnight = Some((Kind::UsdPerDay, Some(86_400), true));
-    assert_eq!(over(&tally, ask(1_000, 50)), midnight, "and not two at once");
-    assert_eq!(over(&tally, ask(1, 1)).map(|(kind, ..)| kind), Some(Kind::UsdPerDay), "nor others beside it");
-    tally.settle(entry, ask(1_000, 50), Spent { tokens: 1, usd: Usd(1) });
-    assert_eq!(over(&tally, ask(49, 49)), None, "what it used in truth is what counts");
-    assert_eq!(over(&tally, ask(1_000, 50)), midnight);
-    let none = Limits { tokens_per_day: Some(0), ..Limits::default() };
     assert_eq!(
-        Tally::default().over(&none, 1, ask(1, 0), now).map(|over| over.wait),
+        over(&tally, ask(1_000, 50)),
+        midnight,
+        "and not two at once"
+    );
+    assert_eq!(
+        over(&tally, ask(1, 1)).map(|(kind, ..)| kind),
+        Some(Kind::UsdPerDay),
+        "nor others beside it"
+    );
+    tally.settle(
+        entry,
+        ask(1_000, 50),
+        Spent {
+            tokens: 1,
+            usd: Usd(1),
+        },
+    );
+    assert_eq!(
+        over(&tally, ask(49, 49)),
+        None,
+        "what it used in truth is what counts"
+    );
+    assert_eq!(over(&tally, ask(1_000, 50)), midnight);
+    let none = Limits {
+        tokens_per_day: Some(0),
+        ..Limits::default()
+    };
+    assert_eq!(
+        Tally::default()
+            .over(&none, 1, ask(1, 0), now)
+            .map(|over| over.wait),
         Some(None),
         "nothing is allowed, and nothing passes"
     );
@@ -381,19 +514,46 @@ fn what_is_larger_than_a_limit_only_as_estimated_waits_until_nothing_is_counted(
 fn what_is_not_limited_by_the_minute_needs_no_ring_and_a_later_limit_counts_from_then_on() {
     let mut tally = Tally::default();
     let ask = Ask::of(5, Usd(0));
-    let by_minute = Limits { tokens_per_minute: Some(8), requests_per_minute: Some(9), ..Limits::default() };
+    let by_minute = Limits {
+        tokens_per_minute: Some(8),
+        requests_per_minute: Some(9),
+        ..Limits::default()
+    };
     tally.advance(1_000_000);
-    tally.watch(&Limits { tokens_per_day: Some(100), ..Limits::default() });
+    tally.watch(&Limits {
+        tokens_per_day: Some(100),
+        ..Limits::default()
+    });
     let before = tally.take(ask);
     assert!(tally.minute.is_none());
     tally.watch(&by_minute);
     let after = tally.take(ask);
     // It was never counted there, so nothing is taken out of what others have.
-    tally.settle(before, ask, Spent { tokens: 7, usd: Usd(0) });
+    tally.settle(
+        before,
+        ask,
+        Spent {
+            tokens: 7,
+            usd: Usd(0),
+        },
+    );
     let counts = tally.counts();
-    assert_eq!((counts.minute, counts.day_tokens), (vec![(1_000, 1, 5)], 12));
-    tally.settle(after, ask, Spent { tokens: 6, usd: Usd(0) });
-    assert_eq!((tally.counts().minute, tally.counts().day_tokens), (vec![(1_000, 1, 6)], 13));
+    assert_eq!(
+        (counts.minute, counts.day_tokens),
+        (vec![(1_000, 1, 5)], 12)
+    );
+    tally.settle(
+        after,
+        ask,
+        Spent {
+            tokens: 6,
+            usd: Usd(0),
+        },
+    );
+    assert_eq!(
+        (tally.counts().minute, tally.counts().day_tokens),
+        (vec![(1_000, 1, 6)], 13)
+    );
 }
 
 #[test]
@@ -408,8 +568,16 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
         usd_per_month: Some(Usd(10)),
         ..Limits::default()
     };
-    let by_minute = Limits { requests_per_day: None, usd_per_month: None, ..all };
-    let by_day = Limits { requests_per_minute: None, tokens_per_minute: None, ..all };
+    let by_minute = Limits {
+        requests_per_day: None,
+        usd_per_month: None,
+        ..all
+    };
+    let by_day = Limits {
+        requests_per_minute: None,
+        tokens_per_minute: None,
+        ..all
+    };
     for ahead in [STEP_BACK + 6_000, HOUR, DAY, 365 * DAY] {
         let mut tally = Tally::default();
         tally.watch(&all);
@@ -419,19 +587,56 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
         let now = now + 5_000;
         let waits = |tally: &mut Tally, limits: &Limits, now: u64| {
             tally.advance(now);
-            tally.over(limits, 1, ask, now).map(|over| over.wait.unwrap())
+            tally
+                .over(limits, 1, ask, now)
+                .map(|over| over.wait.unwrap())
         };
-        assert_eq!(waits(&mut tally, &by_minute, now), Some(Duration::from_secs(60)), "{ahead}");
+        assert_eq!(
+            waits(&mut tally, &by_minute, now),
+            Some(Duration::from_secs(60)),
+            "{ahead}"
+        );
         let midnight = Duration::from_millis((now / DAY + 1) * DAY - now);
-        assert_eq!(waits(&mut tally, &Limits { usd_per_month: None, ..by_day }, now), Some(midnight), "{ahead}");
-        assert!(waits(&mut tally, &by_day, now).is_some_and(|wait| wait <= Duration::from_millis(30 * DAY)), "{ahead}");
+        assert_eq!(
+            waits(
+                &mut tally,
+                &Limits {
+                    usd_per_month: None,
+                    ..by_day
+                },
+                now
+            ),
+            Some(midnight),
+            "{ahead}"
+        );
+        assert!(
+            waits(&mut tally, &by_day, now)
+                .is_some_and(|wait| wait <= Duration::from_millis(30 * DAY)),
+            "{ahead}"
+        );
         // What was reserved before is settled where it is counted now.
-        tally.settle(first, ask, Spent { tokens: 1, usd: Usd(2) });
+        tally.settle(
+            first,
+            ask,
+            Spent {
+                tokens: 1,
+                usd: Usd(2),
+            },
+        );
         tally.undo(second, ask);
         let counts = tally.counts();
-        assert_eq!((counts.minute, counts.places), (vec![(now / SECOND, 1, 1)], 0), "{ahead}");
         assert_eq!(
-            (counts.day_requests, counts.day_tokens, counts.day_usd, counts.month_usd),
+            (counts.minute, counts.places),
+            (vec![(now / SECOND, 1, 1)], 0),
+            "{ahead}"
+        );
+        assert_eq!(
+            (
+                counts.day_requests,
+                counts.day_tokens,
+                counts.day_usd,
+                counts.month_usd
+            ),
             (1, 1, Usd(2), Usd(2)),
             "{ahead}"
         );
@@ -449,7 +654,10 @@ fn a_clock_that_was_ahead_locks_nobody_out() {
 #[test]
 fn what_was_no_longer_counted_when_time_is_set_back_is_not_taken_out_of_what_is() {
     let now = 1_795_046_400_000;
-    let limits = Limits { tokens_per_minute: Some(100), ..Limits::default() };
+    let limits = Limits {
+        tokens_per_minute: Some(100),
+        ..Limits::default()
+    };
     let ask = Ask::of(5, Usd(5));
     let mut tally = Tally::default();
     tally.watch(&limits);
@@ -458,10 +666,22 @@ fn what_was_no_longer_counted_when_time_is_set_back_is_not_taken_out_of_what_is(
     tally.advance(now + 40 * DAY);
     let ahead = tally.take(ask);
     tally.advance(now);
-    tally.settle(before, ask, Spent { tokens: 9, usd: Usd(9) });
-    let sums =
-        |tally: &Tally| [Kind::TokensPerMinute, Kind::TokensPerDay, Kind::UsdPerMonth].map(|kind| tally.used(kind));
-    assert_eq!(sums(&tally), [9, 14, 14], "its minute is over but for what was beyond, its day is this one again");
+    tally.settle(
+        before,
+        ask,
+        Spent {
+            tokens: 9,
+            usd: Usd(9),
+        },
+    );
+    let sums = |tally: &Tally| {
+        [Kind::TokensPerMinute, Kind::TokensPerDay, Kind::UsdPerMonth].map(|kind| tally.used(kind))
+    };
+    assert_eq!(
+        sums(&tally),
+        [9, 14, 14],
+        "its minute is over but for what was beyond, its day is this one again"
+    );
     // Twice: each is settled where it is counted.
     tally.advance(now - DAY);
     assert_eq!(sums(&tally), [9, 14, 14]);
@@ -473,7 +693,11 @@ fn what_was_no_longer_counted_when_time_is_set_back_is_not_taken_out_of_what_is(
 #[test]
 fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
     let noon = 1_795_046_400_000 + DAY / 2;
-    let limits = Limits { requests_per_day: Some(20), usd_per_month: Some(Usd(1_000)), ..Limits::default() };
+    let limits = Limits {
+        requests_per_day: Some(20),
+        usd_per_month: Some(Usd(1_000)),
+        ..Limits::default()
+    };
     let one = Ask::of(1, Usd(1));
     // By the day, as the ledger has it.
     let mut ledger = std::collections::BTreeMap::<u64, u64>::new();
@@ -484,7 +708,14 @@ fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
             let room = tally.over(&limits, 1, one, now).is_none();
             if room {
                 let entry = tally.take(one);
-                tally.settle(entry, one, Spent { tokens: 1, usd: Usd(1) });
+                tally.settle(
+                    entry,
+                    one,
+                    Spent {
+                        tokens: 1,
+                        usd: Usd(1),
+                    },
+                );
                 *ledger.entry(now / DAY).or_default() += 1;
             }
             room
@@ -495,18 +726,41 @@ fn a_clock_that_goes_back_a_day_and_comes_right_gives_no_fresh_budget() {
     };
     assert_eq!(ask(&mut tally, noon - DAY, 5), (5, 5, 5));
     assert_eq!(ask(&mut tally, noon, 12), (12, 12, 12));
-    assert_eq!(ask(&mut tally, noon - DAY + 1_000, 40), (3, 20, 8), "what was used on both dates counts");
-    assert_eq!(ask(&mut tally, noon + 2_000, 40), (8, 20, 20), "the date's sum is its own again");
+    assert_eq!(
+        ask(&mut tally, noon - DAY + 1_000, 40),
+        (3, 20, 8),
+        "what was used on both dates counts"
+    );
+    assert_eq!(
+        ask(&mut tally, noon + 2_000, 40),
+        (8, 20, 20),
+        "the date's sum is its own again"
+    );
     assert_eq!(ask(&mut tally, noon - 40 * DAY, 40), (0, 28, 0));
     assert_eq!(ask(&mut tally, noon + 3_000, 40), (0, 20, 20));
-    assert_eq!(ask(&mut tally, noon + DAY, 40), (20, 20, 20), "and a new day is a new one");
+    assert_eq!(
+        ask(&mut tally, noon + DAY, 40),
+        (20, 20, 20),
+        "and a new day is a new one"
+    );
     assert_eq!(tally.counts().month_usd, Usd(48));
 }
 
 #[test]
 fn a_share_of_a_limit_is_never_nothing_unless_all_of_it_is() {
-    for (limit, share, expected) in [(10, 3, 3), (2, 3, 1), (1, 9, 1), (0, 3, 0), (7, 0, 7), (7, 1, 7)] {
-        let limits = Limits { concurrency: Some(limit), usd_per_day: Some(Usd(limit)), ..Limits::default() };
+    for (limit, share, expected) in [
+        (10, 3, 3),
+        (2, 3, 1),
+        (1, 9, 1),
+        (0, 3, 0),
+        (7, 0, 7),
+        (7, 1, 7),
+    ] {
+        let limits = Limits {
+            concurrency: Some(limit),
+            usd_per_day: Some(Usd(limit)),
+            ..Limits::default()
+        };
         assert_eq!(Kind::Concurrency.limit(&limits, share), Some(expected));
         assert_eq!(Kind::UsdPerDay.limit(&limits, share), Some(expected));
     }

@@ -39,8 +39,13 @@ impl Watch {
             }
         };
         let whole = self.live.reloads.settling.lock().whole();
-        let texts: Texts = whole.iter().map(|(path, (version, _))| (path.clone(), version.clone())).collect();
-        let is_tried = |tried: &PendingDecision| tried.texts == texts && (tried.all || !all) && now < tried.until;
+        let texts: Texts = whole
+            .iter()
+            .map(|(path, (version, _))| (path.clone(), version.clone()))
+            .collect();
+        let is_tried = |tried: &PendingDecision| {
+            tried.texts == texts && (tried.all || !all) && now < tried.until
+        };
         if self.tried.as_ref().is_some_and(is_tried) {
             return;
         }
@@ -64,11 +69,20 @@ impl Watch {
             return;
         }
         let mut texts = self.good.live.clone();
-        texts.extend(closed.iter().map(|(path, (version, _))| (path.clone(), version.clone())));
-        let ReadCatalog { catalog, texts: used, .. } = self.made_of(&texts);
+        texts.extend(
+            closed
+                .iter()
+                .map(|(path, (version, _))| (path.clone(), version.clone())),
+        );
+        let ReadCatalog {
+            catalog,
+            texts: used,
+            ..
+        } = self.made_of(&texts);
         let live = self.live.load_full();
         let is_harmless = |catalog: &Catalog| {
-            catalog.digest == live.catalog.digest || only_adds_or_disables(&live.catalog, catalog, SystemTime::now())
+            catalog.digest == live.catalog.digest
+                || only_adds_or_disables(&live.catalog, catalog, SystemTime::now())
         };
         let taken = self.is_allowed(catalog).ok().filter(is_harmless);
         let taken = taken.filter(|_| !self.names_what_is_young(&used, Instant::now()));
@@ -78,7 +92,11 @@ impl Watch {
             self.good.live = used;
         }
         let ended = Instant::now();
-        self.live.reloads.settling.lock().considered_closed(closed, is_taken, ended);
+        self.live
+            .reloads
+            .settling
+            .lock()
+            .considered_closed(closed, is_taken, ended);
         // What is written without a pause does not keep this thread busy without a pause.
         self.rest = ended + ended.duration_since(now).max(QUIET);
     }
@@ -94,7 +112,9 @@ impl Watch {
             );
         }
         let was_refused = !self.good.refused.is_empty();
-        self.good.refused.retain(|path, _| !closed.contains_key(path));
+        self.good
+            .refused
+            .retain(|path, _| !closed.contains_key(path));
         if was_refused && self.good.refused.is_empty() {
             self.note_recovery();
         }
@@ -107,7 +127,9 @@ impl Watch {
         let (dir, known, size) = (self.dir.clone(), texts.clone(), self.catalog_size);
         // If nobody waits for the result any more, nobody needs it.
         let make = move || drop(give.send(load::of_texts(&dir, known, size)));
-        let maker = std::thread::Builder::new().name("catalog-maker".to_owned()).spawn(make);
+        let maker = std::thread::Builder::new()
+            .name("catalog-maker".to_owned())
+            .spawn(make);
         while maker.is_ok() {
             match take.recv_timeout(LOOK) {
                 Ok(read) => return read,
@@ -123,8 +145,18 @@ impl Watch {
 
     /// Takes or refuses the catalog that was made of the texts. If it is too early for either,
     /// returns the time until which the decision waits.
-    fn consider(&mut self, read: ReadCatalog, whole: &WholeTexts, since: Instant, all: bool) -> Option<Instant> {
-        let ReadCatalog { catalog, texts: used, .. } = read;
+    fn consider(
+        &mut self,
+        read: ReadCatalog,
+        whole: &WholeTexts,
+        since: Instant,
+        all: bool,
+    ) -> Option<Instant> {
+        let ReadCatalog {
+            catalog,
+            texts: used,
+            ..
+        } = read;
         let now = Instant::now();
         if self.names_what_is_young(&used, now) && now.duration_since(since) < ENDLESS {
             return Some(now);
@@ -154,10 +186,17 @@ impl Watch {
 
     /// Takes the changes of the other files, with the last good content of the wrong ones. Changes
     /// that came together with a new fault are not taken.
-    fn consider_without(&mut self, mut bad: Texts, before: bool, used: Texts, whole: &WholeTexts) -> Option<Instant> {
+    fn consider_without(
+        &mut self,
+        mut bad: Texts,
+        before: bool,
+        used: Texts,
+        whole: &WholeTexts,
+    ) -> Option<Instant> {
         let live = self.live.load_full();
         while before && self.good.has_more(whole, &bad) {
-            let ReadCatalog { catalog, texts, .. } = self.made_of(&self.good.instead_of(whole, &bad));
+            let ReadCatalog { catalog, texts, .. } =
+                self.made_of(&self.good.instead_of(whole, &bad));
             match self.is_allowed(catalog) {
                 Ok(catalog) => {
                     let until = self.hold(&live, &catalog, Instant::now());
@@ -216,14 +255,22 @@ impl Watch {
         for (path, version) in used {
             if !settling.follows(path) {
                 self.named.insert(path.clone());
-                settling.named(path.clone(), version.clone(), !was_changed_within(version, QUIET, clock), now);
+                settling.named(
+                    path.clone(),
+                    version.clone(),
+                    !was_changed_within(version, QUIET, clock),
+                    now,
+                );
             }
         }
         !settling.is_complete()
     }
 
     /// Returns a catalog that may be live, or the problems and the reasons why it may not.
-    fn is_allowed(&self, catalog: Result<Catalog, Problems>) -> Result<Catalog, (Vec<Problem>, Vec<String>)> {
+    fn is_allowed(
+        &self,
+        catalog: Result<Catalog, Problems>,
+    ) -> Result<Catalog, (Vec<Problem>, Vec<String>)> {
         let catalog = catalog.map_err(|Problems(problems, _)| {
             let reasons = problems.iter().map(ToString::to_string).collect();
             (problems, reasons)
@@ -238,12 +285,25 @@ impl Watch {
     /// `/status`.
     fn refuse(&mut self, reasons: Vec<String>, bad: Texts) {
         if !self.good.refused(bad)
-            && self.live.reloads.status().refused.is_some_and(|refused| refused.standing && refused.reasons == reasons)
+            && self
+                .live
+                .reloads
+                .status()
+                .refused
+                .is_some_and(|refused| refused.standing && refused.reasons == reasons)
         {
             return;
         }
-        log::error!("the new catalog is refused, and the old one stays live: {}", reasons.join("; "));
-        let refused = RefusedReload { at: SystemTime::now(), standing: true, reasons, withheld: Vec::new() };
+        log::error!(
+            "the new catalog is refused, and the old one stays live: {}",
+            reasons.join("; ")
+        );
+        let refused = RefusedReload {
+            at: SystemTime::now(),
+            standing: true,
+            reasons,
+            withheld: Vec::new(),
+        };
         self.live.reloads.status.lock().refused = Some(refused);
         // The metric comes last, so that whoever is alarmed by it finds the reasons.
         self.publisher.metrics.reload_refused();
@@ -252,7 +312,10 @@ impl Watch {
     /// Makes a catalog the live one, unless it is equal to the live one.
     fn take(&mut self, live: &Arc<Snapshot>, catalog: Catalog) {
         if catalog.digest == live.catalog.digest {
-            log::info!("the files hold the live catalog again (catalog {})", live.generation);
+            log::info!(
+                "the files hold the live catalog again (catalog {})",
+                live.generation
+            );
         } else {
             for warning in new_warnings(&live.catalog.warnings, &catalog.warnings) {
                 log::warn!("{warning}");
@@ -264,14 +327,21 @@ impl Watch {
                 self.past.remove(0);
             }
             let live = self.live.load_full();
-            log::info!("catalog {} is live: {}", live.generation, live.catalog.size());
+            log::info!(
+                "catalog {} is live: {}",
+                live.generation,
+                live.catalog.size()
+            );
         }
     }
 
     /// Takes a catalog that has the last good content of the files that are wrong.
     fn take_without(&mut self, live: &Arc<Snapshot>, catalog: Catalog, bad: &Texts) {
         let withheld: Vec<PathBuf> = bad.keys().cloned().collect();
-        let names: Vec<_> = withheld.iter().map(|path| name_in(&self.dir, path)).collect();
+        let names: Vec<_> = withheld
+            .iter()
+            .map(|path| name_in(&self.dir, path))
+            .collect();
         self.take(live, catalog);
         log::error!(
             "{} is still refused: its last good content stays live; the changes of the other files are live, too",
@@ -296,7 +366,11 @@ impl Watch {
     fn is_over(&mut self, used: &Texts, whole: &WholeTexts, live: bool) {
         self.held = None;
         self.live.reloads.status.lock().held = None;
-        self.named = used.keys().filter(|path| !is_source(&self.dir, path)).cloned().collect();
+        self.named = used
+            .keys()
+            .filter(|path| !is_source(&self.dir, path))
+            .cloned()
+            .collect();
         let mut settling = self.live.reloads.settling.lock();
         settling.considered(whole, live);
         settling.keep_only(|path| is_source(&self.dir, path) || self.named.contains(path));
@@ -306,6 +380,10 @@ impl Watch {
 /// Returns the warnings that were not there before. Their lines do not count: a new line moves all
 /// that follow.
 fn new_warnings<'w>(before: &[Problem], now: &'w [Problem]) -> impl Iterator<Item = &'w Problem> {
-    let known: HashSet<_> = before.iter().map(|warning| (&warning.file, &warning.path, &warning.what)).collect();
-    now.iter().filter(move |warning| !known.contains(&(&warning.file, &warning.path, &warning.what)))
+    let known: HashSet<_> = before
+        .iter()
+        .map(|warning| (&warning.file, &warning.path, &warning.what))
+        .collect();
+    now.iter()
+        .filter(move |warning| !known.contains(&(&warning.file, &warning.path, &warning.what)))
 }

@@ -29,24 +29,37 @@ pub(super) enum Shown {
 
 /// Returns whether a request shows the key that the listener wants.
 pub(super) fn shown(admin: &Admin, headers: &HeaderMap) -> Shown {
-    let Some(key) = &admin.key else { return Shown::Right };
+    let Some(key) = &admin.key else {
+        return Shown::Right;
+    };
     let mut sent = headers.get_all(header::AUTHORIZATION).iter();
     let (Some(value), None) = (sent.next(), sent.next()) else {
-        return if headers.contains_key(header::AUTHORIZATION) { Shown::Wrong } else { Shown::None };
+        return if headers.contains_key(header::AUTHORIZATION) {
+            Shown::Wrong
+        } else {
+            Shown::None
+        };
     };
-    let is_right = secret(value.as_bytes()).is_some_and(|secret| is_same(&secret, key.expose().as_bytes()));
+    let is_right =
+        secret(value.as_bytes()).is_some_and(|secret| is_same(&secret, key.expose().as_bytes()));
     if is_right { Shown::Right } else { Shown::Wrong }
 }
 
 /// Returns the secret of `Bearer SECRET`, or the password of `Basic`.
 fn secret(value: &[u8]) -> Option<Vec<u8>> {
-    let at = value.iter().position(|byte| *byte == b' ').filter(|_| value.len() <= LONGEST)?;
+    let at = value
+        .iter()
+        .position(|byte| *byte == b' ')
+        .filter(|_| value.len() <= LONGEST)?;
     let (scheme, rest) = value.split_at_checked(at)?;
     let rest = rest.trim_ascii();
     if scheme.eq_ignore_ascii_case(b"bearer") {
         return Some(rest.to_vec());
     }
-    let pair = STANDARD.decode(rest).ok().filter(|_| scheme.eq_ignore_ascii_case(b"basic"))?;
+    let pair = STANDARD
+        .decode(rest)
+        .ok()
+        .filter(|_| scheme.eq_ignore_ascii_case(b"basic"))?;
     let colon = pair.iter().position(|byte| *byte == b':')?;
     pair.get(colon.saturating_add(1)..).map(<[u8]>::to_vec)
 }
@@ -74,18 +87,38 @@ pub(super) fn refuse(admin: &Admin, headers: &HeaderMap) -> Option<Page> {
 /// listener may add TLS.
 fn is_from_here(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-    let Some(origin) = text(header::ORIGIN) else { return true };
-    let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    let ours = text(header::HOST).filter(|host| !host.is_empty()).is_some_and(|host| authority == Some(host));
+    let Some(origin) = text(header::ORIGIN) else {
+        return true;
+    };
+    let authority = origin
+        .strip_prefix("http://")
+        .or_else(|| origin.strip_prefix("https://"));
+    let ours = text(header::HOST)
+        .filter(|host| !host.is_empty())
+        .is_some_and(|host| authority == Some(host));
     ours && headers.get(OURS).is_some_and(|value| value == "1")
 }
 
 /// Writes the section `admin` of server.yaml with the present address and names, and with one more
 /// name or with a key.
 pub(super) fn line(admin: &Admin, name: Option<&str>, with_key: bool) -> String {
-    let names: Vec<String> = admin.hosts.iter().map(String::as_str).chain(name).map(written).collect();
-    let hosts = if names.is_empty() { String::new() } else { format!(", hosts: [{}]", names.join(", ")) };
-    let key = if with_key { ", key: { file: /path/to/the/key }" } else { "" };
+    let names: Vec<String> = admin
+        .hosts
+        .iter()
+        .map(String::as_str)
+        .chain(name)
+        .map(written)
+        .collect();
+    let hosts = if names.is_empty() {
+        String::new()
+    } else {
+        format!(", hosts: [{}]", names.join(", "))
+    };
+    let key = if with_key {
+        ", key: { file: /path/to/the/key }"
+    } else {
+        ""
+    };
     format!("admin: {{ address: \"{}\"{hosts}{key} }}", admin.address)
 }
 
@@ -93,9 +126,17 @@ pub(super) fn line(admin: &Admin, name: Option<&str>, with_key: bool) -> String 
 /// `true`: numbers have no letters but these.
 fn written(name: &str) -> String {
     const OF_NUMBERS: &str = "abcdefox_.-";
-    let is_word = name.chars().any(|c| !c.is_ascii_digit() && !OF_NUMBERS.contains(c.to_ascii_lowercase()));
-    let is_plain = is_word && name.contains('.') && name.starts_with(|first: char| first.is_ascii_alphanumeric());
-    if is_plain { name.to_owned() } else { format!("\"{name}\"") }
+    let is_word = name
+        .chars()
+        .any(|c| !c.is_ascii_digit() && !OF_NUMBERS.contains(c.to_ascii_lowercase()));
+    let is_plain = is_word
+        && name.contains('.')
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric());
+    if is_plain {
+        name.to_owned()
+    } else {
+        format!("\"{name}\"")
+    }
 }
 
 #[cfg(test)]
@@ -116,7 +157,10 @@ mod tests {
     }
 
     fn headers(lines: &[(&'static str, &str)]) -> HeaderMap {
-        lines.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+        lines
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()))
+            .collect()
     }
 
     #[track_caller]
@@ -125,7 +169,11 @@ mod tests {
         for line in lines {
             headers.append(header::AUTHORIZATION, line.parse().unwrap());
         }
-        assert_eq!(shown(&admin("127.0.0.1:1", &[], Some(KEY)), &headers), expected, "{lines:?}");
+        assert_eq!(
+            shown(&admin("127.0.0.1:1", &[], Some(KEY)), &headers),
+            expected,
+            "{lines:?}"
+        );
     }
 
     #[test]
@@ -155,7 +203,10 @@ mod tests {
             check(&[wrong], Shown::Wrong);
         }
         let open = admin("127.0.0.1:1", &[], None);
-        assert_eq!(shown(&open, &headers(&[("authorization", "Bearer x")])), Shown::Right);
+        assert_eq!(
+            shown(&open, &headers(&[("authorization", "Bearer x")])),
+            Shown::Right
+        );
     }
 
     proptest! {
@@ -181,7 +232,8 @@ mod tests {
 
     #[test]
     fn an_open_listener_changes_nothing_and_says_why() {
-        let (status, _, says) = refuse(&admin("0.0.0.0:9090", &["a.example"], None), &headers(&[])).unwrap();
+        let (status, _, says) =
+            refuse(&admin("0.0.0.0:9090", &["a.example"], None), &headers(&[])).unwrap();
         let expected = "`admin: { address: \"0.0.0.0:9090\", hosts: [a.example], key: { file: /path/to/the/key } }`";
         assert!(status == 403 && says.contains(expected), "{says}");
         for admin in [
@@ -210,6 +262,12 @@ mod tests {
             let sent = headers(&[("host", "gw:9090"), ("origin", origin), (OURS, ours)]);
             assert_eq!(refuse(&admin, &sent).is_none(), passes, "{origin} {ours}");
         }
-        assert!(refuse(&admin, &headers(&[("host", "gw:9090"), ("origin", "http://gw:9090")])).is_some());
+        assert!(
+            refuse(
+                &admin,
+                &headers(&[("host", "gw:9090"), ("origin", "http://gw:9090")])
+            )
+            .is_some()
+        );
     }
 }

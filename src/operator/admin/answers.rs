@@ -19,14 +19,24 @@ const SCOPES: usize = 1_000;
 /// Answers with a part of the page. A browser that has it already is told so.
 pub(super) fn asset(kind: &'static str, text: &'static str, headers: &HeaderMap) -> FullPage {
     let digest = Sha256::digest(text);
-    let tag: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let tag: String = digest
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     let tag = format!("\"{tag}\"");
-    let known = headers.get(http::header::IF_NONE_MATCH).and_then(|value| value.to_str().ok());
+    let known = headers
+        .get(http::header::IF_NONE_MATCH)
+        .and_then(|value| value.to_str().ok());
     let is_known = known.is_some_and(|known| known.contains(&tag));
     let (status, text) = if is_known { (304, "") } else { (200, text) };
     // It is kept, and asked for each time.
     let headers = vec![("cache-control", "no-cache".to_owned()), ("etag", tag)];
-    FullPage { page: (status, kind, text.to_owned()), headers, place: None }
+    FullPage {
+        page: (status, kind, text.to_owned()),
+        headers,
+        place: None,
+    }
 }
 
 /// Answers from the ledger, on another thread, since reading may take long.
@@ -36,16 +46,40 @@ pub(super) async fn usage(ledger: &Arc<Ledger>, query: &str) -> Page {
         Err(why) => return (400, PLAIN, format!("{why}\n")),
     };
     if !ledger.is_on() {
-        return (404, PLAIN, "the ledger is switched off: `ledger.enabled` is false in server.yaml\n".to_owned());
+        return (
+            404,
+            PLAIN,
+            "the ledger is switched off: `ledger.enabled` is false in server.yaml\n".to_owned(),
+        );
     }
     let deadline = Instant::now() + PATIENCE.mul_f64(0.8);
     let (ledger, csv) = (ledger.clone(), query.csv);
     let write = move |answer: Answer| if csv { answer.csv() } else { answer.json() };
-    let answer = move || ledger.answer(&query, deadline).map(|answer| answer.map(write));
+    let answer = move || {
+        ledger
+            .answer(&query, deadline)
+            .map(|answer| answer.map(write))
+    };
     match tokio::task::spawn_blocking(answer).await {
-        Ok(Ok(Some(text))) => (200, if csv { "text/csv; charset=utf-8" } else { "application/json" }, text),
+        Ok(Ok(Some(text))) => (
+            200,
+            if csv {
+                "text/csv; charset=utf-8"
+            } else {
+                "application/json"
+            },
+            text,
+        ),
         Ok(Ok(None)) => (503, PLAIN, "the ledger has no file yet\n".to_owned()),
-        Ok(Err(why)) => (if let Unanswered::TooMuch(_) = why { 400 } else { 503 }, PLAIN, format!("{why}\n")),
+        Ok(Err(why)) => (
+            if let Unanswered::TooMuch(_) = why {
+                400
+            } else {
+                503
+            },
+            PLAIN,
+            format!("{why}\n"),
+        ),
         Err(why) => (500, PLAIN, format!("the ledger could not be read: {why}\n")),
     }
 }
@@ -59,7 +93,10 @@ pub(super) async fn limits(live: &Live, store: Option<&Store>, query: &str) -> P
     };
     let caller = texts.get("caller");
     let snapshot = live.load_full();
-    let keys = snapshot.catalog.keys().filter(|key| caller.is_none_or(|caller| *key.caller.id == **caller));
+    let keys = snapshot
+        .catalog
+        .keys()
+        .filter(|key| caller.is_none_or(|caller| *key.caller.id == **caller));
     let scopes = keys.filter_map(|key| Some(snapshot.scopes.get(key.index)?.every(key)));
     let mut bounds: Vec<limits::Bound<'_>> = scopes.flatten().collect();
     bounds.sort_unstable_by(|a, b| a.scope.name.cmp(&b.scope.name));
@@ -69,16 +106,34 @@ pub(super) async fn limits(live: &Live, store: Option<&Store>, query: &str) -> P
     let of_all = match store {
         Some(store) => {
             let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
-            tokio::time::timeout(PATIENCE / 2, store.counted(&scopes)).await.ok().flatten()
+            tokio::time::timeout(PATIENCE / 2, store.counted(&scopes))
+                .await
+                .ok()
+                .flatten()
         }
         None => None,
     };
-    let counted = if of_all.is_some() { "all instances" } else { "this instance" };
+    let counted = if of_all.is_some() {
+        "all instances"
+    } else {
+        "this instance"
+    };
     let now = calendar::now();
-    let counts = of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
-    let told: Vec<_> =
-        bounds.iter().zip(&counts).map(|(bound, counts)| crate::limits::report(bound, counts, now)).collect();
-    (200, "application/json", format!("{:#}\n", json!({ "counted": counted, "limits": told, "more": more })))
+    let counts =
+        of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
+    let told: Vec<_> = bounds
+        .iter()
+        .zip(&counts)
+        .map(|(bound, counts)| crate::limits::report(bound, counts, now))
+        .collect();
+    (
+        200,
+        "application/json",
+        format!(
+            "{:#}\n",
+            json!({ "counted": counted, "limits": told, "more": more })
+        ),
+    )
 }
 
 /// Ends an account's rests and closes its breakers.
@@ -87,9 +142,15 @@ pub(super) fn reset(live: &Live, account: &str) -> Page {
     match snapshot.states.iter().find(|state| *state.id == *account) {
         Some(state) => {
             state.reset();
-            log::info!("account {account} was reset by an operator: its rests have ended, and its breakers are closed");
+            log::info!(
+                "account {account} was reset by an operator: its rests have ended, and its breakers are closed"
+            );
             (204, PLAIN, String::new())
         }
-        None => (404, PLAIN, "the catalog has no account with this name\n".to_owned()),
+        None => (
+            404,
+            PLAIN,
+            "the catalog has no account with this name\n".to_owned(),
+        ),
     }
 }

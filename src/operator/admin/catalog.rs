@@ -40,7 +40,10 @@ type KnownDisk = Option<(u64, BTreeMap<PathBuf, Option<Stat>>, Disk)>;
 
 impl Default for KeptMarks {
     fn default() -> Self {
-        KeptMarks { places: Arc::new(Semaphore::new(AT_ONCE)), kept: Arc::default() }
+        KeptMarks {
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            kept: Arc::default(),
+        }
     }
 }
 
@@ -52,18 +55,28 @@ impl Pages {
             (503, PLAIN, what.to_owned()).into()
         };
         let deadline = tokio::time::Instant::now() + PATIENCE.mul_f64(0.8);
-        let taken = tokio::time::timeout_at(deadline, self.catalogs.places.clone().acquire_owned()).await;
+        let taken =
+            tokio::time::timeout_at(deadline, self.catalogs.places.clone().acquire_owned()).await;
         let Ok(Ok(place)) = taken else { return busy() };
-        let (books, backends, kept) = (self.books.clone(), self.backends.clone(), self.catalogs.kept.clone());
+        let (books, backends, kept) = (
+            self.books.clone(),
+            self.backends.clone(),
+            self.catalogs.kept.clone(),
+        );
         // The place is held until the answer is sent, or until it is made if nobody waits for it.
         let made = tokio::task::spawn_blocking(move || {
             let instance = books.ledger.instance().to_string();
-            (answer(&books.live, &backends.server, instance, &kept), place)
+            (
+                answer(&books.live, &backends.server, instance, &kept),
+                place,
+            )
         });
         match tokio::time::timeout_at(deadline, made).await {
-            Ok(Ok((text, place))) => {
-                FullPage { page: (200, "application/json", text), headers: Vec::new(), place: Some(place) }
-            }
+            Ok(Ok((text, place))) => FullPage {
+                page: (200, "application/json", text),
+                headers: Vec::new(),
+                place: Some(place),
+            },
             Ok(Err(_)) => (500, PLAIN, "the catalog could not be shown\n".to_owned()).into(),
             Err(_) => busy(),
         }
@@ -77,7 +90,8 @@ fn answer(live: &Live, settings: &Server, instance: String, kept: &Lock<KnownDis
     let folder = live.reloads.folder();
     let disk = folder.map(|folder| {
         let known = kept.lock().clone();
-        let known = known.filter(|(of, files, _)| *of == snapshot.generation && is_as_before(folder, files));
+        let known = known
+            .filter(|(of, files, _)| *of == snapshot.generation && is_as_before(folder, files));
         let found = known.unwrap_or_else(|| {
             let (disk, files) = read(folder, settings, (&snapshot.catalog, marks));
             (snapshot.generation, files, disk)
@@ -108,33 +122,78 @@ fn read(
 ) -> (Disk, BTreeMap<PathBuf, Option<Stat>>) {
     let ReadCatalog { catalog, texts, .. } =
         load::catalog_within(folder, Secrets::Resolve, settings.limits.catalog_size);
-    let files = texts.into_iter().map(|(path, version)| (path, version.stat)).collect();
-    let addresses: Vec<_> = settings.listen.iter().map(|listen| listen.address).collect();
+    let files = texts
+        .into_iter()
+        .map(|(path, version)| (path, version.stat))
+        .collect();
+    let addresses: Vec<_> = settings
+        .listen
+        .iter()
+        .map(|listen| listen.address)
+        .collect();
     let problems: Vec<String> = match &catalog {
-        Ok(catalog) => published_key_problem(catalog, &addresses).into_iter().collect(),
-        Err(problems) => problems.0.iter().take(REASONS).map(ToString::to_string).collect(),
+        Ok(catalog) => published_key_problem(catalog, &addresses)
+            .into_iter()
+            .collect(),
+        Err(problems) => problems
+            .0
+            .iter()
+            .take(REASONS)
+            .map(ToString::to_string)
+            .collect(),
     };
-    let found = catalog.ok().map(|catalog| match catalog.digest == served.digest {
-        true => (marks.clone(), SecretChanges::default()),
-        false => {
-            let marks = Marks::of(&catalog, &Inventory::of(&catalog), settings.admin.is_guarded());
-            (marks, SecretChanges::between(served, &catalog, SystemTime::now()).cut())
-        }
-    });
+    let found = catalog
+        .ok()
+        .map(|catalog| match catalog.digest == served.digest {
+            true => (marks.clone(), SecretChanges::default()),
+            false => {
+                let marks = Marks::of(
+                    &catalog,
+                    &Inventory::of(&catalog),
+                    settings.admin.is_guarded(),
+                );
+                (
+                    marks,
+                    SecretChanges::between(served, &catalog, SystemTime::now()).cut(),
+                )
+            }
+        });
     let (found, secrets_changed) = found.unzip();
-    let same = secrets_changed.as_ref().is_none_or(|changed| *changed == SecretChanges::default());
+    let same = secrets_changed
+        .as_ref()
+        .is_none_or(|changed| *changed == SecretChanges::default());
     let is_live = problems.is_empty() && same && found.as_ref() == Some(marks);
-    (Disk { is_live, marks: found, problems, secrets_changed: secrets_changed.unwrap_or_default() }, files)
+    (
+        Disk {
+            is_live,
+            marks: found,
+            problems,
+            secrets_changed: secrets_changed.unwrap_or_default(),
+        },
+        files,
+    )
 }
 
 /// Returns whether these are the files still, and none was changed since.
 fn is_as_before(folder: &Path, files: &BTreeMap<PathBuf, Option<Stat>>) -> bool {
-    let there: BTreeSet<PathBuf> = list(folder).map(|listed| listed.paths.into_iter().collect()).unwrap_or_default();
-    let known: BTreeSet<PathBuf> = files.keys().filter(|path| is_source(folder, path)).cloned().collect();
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let there: BTreeSet<PathBuf> = list(folder)
+        .map(|listed| listed.paths.into_iter().collect())
+        .unwrap_or_default();
+    let known: BTreeSet<PathBuf> = files
+        .keys()
+        .filter(|path| is_source(folder, path))
+        .cloned()
+        .collect();
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_nanos();
     let is_old = |stat: &Stat| {
         let young = i128::try_from(YOUNG.as_nanos()).unwrap_or(i128::MAX);
         i128::try_from(now).is_ok_and(|now| now - stat.changed >= young)
     };
-    there == known && files.iter().all(|(path, known)| stat(path) == *known && known.as_ref().is_none_or(is_old))
+    there == known
+        && files
+            .iter()
+            .all(|(path, known)| stat(path) == *known && known.as_ref().is_none_or(is_old))
 }

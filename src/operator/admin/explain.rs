@@ -43,14 +43,24 @@ struct Question {
 impl Pages {
     /// Answers a question.
     pub(super) async fn explain(&self, question: Vec<u8>) -> Page {
-        let Ok(place) = self.explaining.clone().acquire_owned().await else { return (503, PLAIN, String::new()) };
+        let Ok(place) = self.explaining.clone().acquire_owned().await else {
+            return (503, PLAIN, String::new());
+        };
         let (books, settings) = (self.books.clone(), Settings::from(&*self.backends.server));
         let status = status::of(self);
         // It takes a while, and other requests wait on this thread. The place is held until then,
         // whether somebody still waits for the answer or not.
-        let answer = move || (answer(&books.live, settings, status, &question), drop(place)).0;
+        let answer = move || {
+            (
+                answer(&books.live, settings, status, &question),
+                drop(place),
+            )
+                .0
+        };
         let failed = |_| (500, PLAIN, "the explanation failed\n".to_owned());
-        tokio::task::spawn_blocking(answer).await.unwrap_or_else(failed)
+        tokio::task::spawn_blocking(answer)
+            .await
+            .unwrap_or_else(failed)
     }
 }
 
@@ -59,40 +69,97 @@ fn answer(live: &Live, settings: Settings, status: Status, question: &[u8]) -> P
     match input(live, settings, status, question) {
         Ok((key, input)) => {
             let json = explain::explain(&key, &input).json();
-            (200, "application/json", String::from_utf8_lossy(&json).into_owned())
+            (
+                200,
+                "application/json",
+                String::from_utf8_lossy(&json).into_owned(),
+            )
         }
         Err(why) => (400, PLAIN, format!("{why}\n")),
     }
 }
 
-fn input(live: &Live, settings: Settings, mut status: Status, question: &[u8]) -> Result<(String, Input), String> {
+fn input(
+    live: &Live,
+    settings: Settings,
+    mut status: Status,
+    question: &[u8],
+) -> Result<(String, Input), String> {
     // What was sent is not repeated: it may be a secret in the wrong place.
-    let wrong = |why: serde_json::Error| format!("line {}, column {}: must be {FIELDS}", why.line(), why.column());
+    let wrong = |why: serde_json::Error| {
+        format!(
+            "line {}, column {}: must be {FIELDS}",
+            why.line(),
+            why.column()
+        )
+    };
     let question: Question = serde_json::from_slice(question).map_err(wrong)?;
-    let Question { key, door, path_model, stream, headers, body, text, model } = question;
+    let Question {
+        key,
+        door,
+        path_model,
+        stream,
+        headers,
+        body,
+        text,
+        model,
+    } = question;
     if !explain::is_id(&key) {
-        return Err("key: must be the id of a key, such as acme/prod, and never the secret".to_owned());
+        return Err(
+            "key: must be the id of a key, such as acme/prod, and never the secret".to_owned(),
+        );
     }
-    let front = explain::front(door.as_deref().unwrap_or("chat")).map_err(|why| format!("door: {why}"))?;
+    let front =
+        explain::front(door.as_deref().unwrap_or("chat")).map_err(|why| format!("door: {why}"))?;
     let headers = headers.unwrap_or_default();
-    let headers = explain::headers(headers.iter().map(|(name, value)| (name.as_str(), value.as_str())), front)
-        .map_err(|why| format!("headers: {why}"))?;
+    let headers = explain::headers(
+        headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str())),
+        front,
+    )
+    .map_err(|why| format!("headers: {why}"))?;
     let body = match (body, text, model) {
         (Some(body), None, None) => body.get().as_bytes().to_vec(),
         (None, Some(text), Some(model)) if front.name == "chat" => {
-            json!({ "model": model, "messages": [{ "role": "user", "content": text }] }).to_string().into_bytes()
+            json!({ "model": model, "messages": [{ "role": "user", "content": text }] })
+                .to_string()
+                .into_bytes()
         }
         _ => return Err("write `body`; or, at the door chat, `model` and `text`".to_owned()),
     };
     // It is the live catalog that is asked, whatever became of newer files.
     (status.catalog.last_refusal, status.catalog.held) = (None, None);
     let served = live.load_full();
-    let mut snapshot =
-        explain::apart(served.catalog.without_secrets(), Arc::new(live.accounts.proxies.without_secrets()));
-    snapshot.catalog.listings.clone_from(&served.catalog.listings);
+    let mut snapshot = explain::apart(
+        served.catalog.without_secrets(),
+        Arc::new(live.accounts.proxies.without_secrets()),
+    );
+    snapshot
+        .catalog
+        .listings
+        .clone_from(&served.catalog.listings);
     // They are only looked at.
     snapshot.scopes.clone_from(&served.scopes);
-    let instance = Some(Instance { source: "this gateway, now".to_owned(), status });
-    let asked = Asked { model: path_model, stream };
-    Ok((key, Input { settings, snapshot, is_counted: true, instance, headers, front, asked, body: body.into() }))
+    let instance = Some(Instance {
+        source: "this gateway, now".to_owned(),
+        status,
+    });
+    let asked = Asked {
+        model: path_model,
+        stream,
+    };
+    Ok((
+        key,
+        Input {
+            settings,
+            snapshot,
+            is_counted: true,
+            instance,
+            headers,
+            front,
+            asked,
+            body: body.into(),
+        },
+    ))
 }

@@ -11,7 +11,14 @@ use super::access::line;
 use crate::conf::config::Admin;
 
 /// Endings that no public name has: those of one machine, of one cluster, of one network.
-const PRIVATE: [&str; 6] = ["localhost", "svc", "cluster.local", "internal", "local", "home.arpa"];
+const PRIVATE: [&str; 6] = [
+    "localhost",
+    "svc",
+    "cluster.local",
+    "internal",
+    "local",
+    "home.arpa",
+];
 
 /// The names that belong to this gateway, besides private names.
 #[derive(Debug, Clone, Default)]
@@ -21,16 +28,30 @@ impl HostNames {
     /// Collects the machine's own name, the names beside it in a table of hosts, and the names that
     /// the operator wrote.
     pub(super) fn new(own: &str, hosts: &str, written: &[String]) -> Self {
-        let lines = hosts.lines().map(|line| line.split('#').next().unwrap_or_default().split_whitespace().skip(1));
-        let beside = lines.filter(|names| names.clone().any(|name| name == own)).flatten();
-        let names = beside.chain([own]).chain(written.iter().map(String::as_str)).map(plain);
+        let lines = hosts.lines().map(|line| {
+            line.split('#')
+                .next()
+                .unwrap_or_default()
+                .split_whitespace()
+                .skip(1)
+        });
+        let beside = lines
+            .filter(|names| names.clone().any(|name| name == own))
+            .flatten();
+        let names = beside
+            .chain([own])
+            .chain(written.iter().map(String::as_str))
+            .map(plain);
         Self(names.filter(|name| !name.is_empty()).collect())
     }
 
     /// Returns whether a request with this text in `Host` may be answered.
     pub(super) fn allow(&self, host: &str) -> bool {
         let Some(name) = name(host) else { return false };
-        let private = |ending: &str| name.strip_suffix(ending).is_some_and(|rest| rest.ends_with('.'));
+        let private = |ending: &str| {
+            name.strip_suffix(ending)
+                .is_some_and(|rest| rest.ends_with('.'))
+        };
         let is_address = name.parse::<IpAddr>().is_ok();
         // In HTTP/1.1 a client that knows no name may send an empty one. A browser always knows
         // one.
@@ -71,8 +92,15 @@ fn plain(name: &str) -> String {
 /// Returns the answer to a request that used another name.
 pub(super) fn refusal(host: &str, admin: &Admin) -> String {
     let shown = name(host).filter(|name| name.len() <= 253);
-    let by = shown.as_deref().map_or_else(|| "the name in the header `Host`".to_owned(), |name| format!("\"{name}\""));
-    let more = if admin.key.is_some() || !admin.page { "; leave its `key` and `page` as they are" } else { "" };
+    let by = shown.as_deref().map_or_else(
+        || "the name in the header `Host`".to_owned(),
+        |name| format!("\"{name}\""),
+    );
+    let more = if admin.key.is_some() || !admin.page {
+        "; leave its `key` and `page` as they are"
+    } else {
+        ""
+    };
     format!(
         "the admin listener refuses requests to {by}: it is a public name, and any web page could use a \
          public name to reach this address. Use an IP address or a name without a dot. If the name is \
@@ -96,7 +124,17 @@ mod tests {
 
     #[test]
     fn addresses_and_names_that_nobody_can_have_pass() {
-        check(&["127.0.0.1", "127.0.0.1:9090", "10.1.2.3:80", "[::1]", "[::1]:9090", "[2001:db8::1]:9090"], true);
+        check(
+            &[
+                "127.0.0.1",
+                "127.0.0.1:9090",
+                "10.1.2.3:80",
+                "[::1]",
+                "[::1]:9090",
+                "[2001:db8::1]:9090",
+            ],
+            true,
+        );
         check(
             &[
                 "localhost",
@@ -120,7 +158,15 @@ mod tests {
             ],
             true,
         );
-        check(&["host.docker.internal", "printer.local", "nas.home.arpa", "NAS.Home.Arpa:1"], true);
+        check(
+            &[
+                "host.docker.internal",
+                "printer.local",
+                "nas.home.arpa",
+                "NAS.Home.Arpa:1",
+            ],
+            true,
+        );
         check(
             &[
                 "gw-1.example.com",
@@ -157,7 +203,14 @@ mod tests {
             false,
         );
         check(
-            &["notlocal.notinternal", "evil.xlocal", "home.arpa.evil.example", "1.2.3.4.5", "0x7f.1", "127.1"],
+            &[
+                "notlocal.notinternal",
+                "evil.xlocal",
+                "home.arpa.evil.example",
+                "1.2.3.4.5",
+                "0x7f.1",
+                "127.1",
+            ],
             false,
         );
         check(
@@ -178,13 +231,24 @@ mod tests {
     #[test]
     fn the_refusal_says_what_to_write() {
         let hosts = vec!["a.example".to_owned(), "127.1".to_owned()];
-        let mut admin = Admin { address: "[::1]:9090".parse().unwrap(), hosts, key: None, page: true };
+        let mut admin = Admin {
+            address: "[::1]:9090".parse().unwrap(),
+            hosts,
+            key: None,
+            page: true,
+        };
         let says = refusal("Grafana.Example.com:9090", &admin);
         let line = "`admin: { address: \"[::1]:9090\", hosts: [a.example, \"127.1\", grafana.example.com] }`\n";
-        assert!(says.contains("\"grafana.example.com\"") && says.ends_with(line), "{says}");
+        assert!(
+            says.contains("\"grafana.example.com\"") && says.ends_with(line),
+            "{says}"
+        );
         admin.hosts.clear();
         let says = refusal("<script>", &admin);
-        assert!(says.contains("hosts: [\"NAME\"]") && !says.contains("script"), "{says}");
+        assert!(
+            says.contains("hosts: [\"NAME\"]") && !says.contains("script"),
+            "{says}"
+        );
         admin.page = false;
         assert!(refusal("a.b", &admin).contains("leave its `key` and `page`"));
     }

@@ -32,7 +32,10 @@ pub(super) struct Connected {
 impl Places {
     /// Makes `most` places.
     pub(super) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, taken: Lock::default() })
+        Arc::new(Self {
+            most,
+            taken: Lock::default(),
+        })
     }
 
     /// Takes a place for an idle connection, if necessary from the oldest idle one. The receiver
@@ -49,7 +52,13 @@ impl Places {
         taken.next += 1;
         let number = taken.next;
         taken.idle.push_back((number, leave));
-        Some((Connected { number, places: self.clone() }, leaving))
+        Some((
+            Connected {
+                number,
+                places: self.clone(),
+            },
+            leaving,
+        ))
     }
 }
 
@@ -58,7 +67,10 @@ impl Connected {
     /// given to another connection.
     pub(super) fn is_busy(&self) -> bool {
         let mut taken = self.places.taken.lock();
-        let at = taken.idle.iter().position(|(number, _)| *number == self.number);
+        let at = taken
+            .idle
+            .iter()
+            .position(|(number, _)| *number == self.number);
         // The receiver of a busy connection is not looked at any more.
         at.and_then(|at| taken.idle.remove(at)).is_some()
     }
@@ -80,11 +92,15 @@ mod tests {
     fn the_oldest_idle_one_goes_and_who_is_busy_stays() {
         let places = Places::new(3);
         let mut all: Vec<_> = (0..3).map(|_| places.take().unwrap()).collect();
-        let gone =
-            |leaving: &mut oneshot::Receiver<()>| leaving.try_recv() == Err(oneshot::error::TryRecvError::Closed);
+        let gone = |leaving: &mut oneshot::Receiver<()>| {
+            leaving.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+        };
         assert!(all[0].0.is_busy());
         let fourth = places.take().unwrap();
-        assert!(gone(&mut all[1].1) && !gone(&mut all[2].1), "the oldest idle one");
+        assert!(
+            gone(&mut all[1].1) && !gone(&mut all[2].1),
+            "the oldest idle one"
+        );
         assert!(!all[1].0.is_busy(), "it is too late");
         assert!(fourth.0.is_busy() && all[2].0.is_busy());
         assert!(places.take().is_none(), "all are busy");

@@ -20,20 +20,46 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
     metrics.models.waiting.clear();
     for (model, route) in snapshot.catalog.models().iter().zip(&snapshot.routes) {
         let waiting = i64::try_from(route.demand.waiting()).unwrap_or(i64::MAX);
-        metrics.models.waiting.get_or_create(&[("model", Some(model.label().clone()))]).inc_by(waiting);
+        metrics
+            .models
+            .waiting
+            .get_or_create(&[("model", Some(model.label().clone()))])
+            .inc_by(waiting);
     }
     metrics.catalog.old_hashes.clear();
     for key in &snapshot.catalog.rotating {
-        let uses = snapshot.scopes.get(key.index).map(|scopes| scopes.used.old_hash_uses()).unwrap_or_default();
-        metrics.catalog.old_hashes.get_or_create(&[("key", Some(key.id.clone()))]).inc_by(uses);
+        let uses = snapshot
+            .scopes
+            .get(key.index)
+            .map(|scopes| scopes.used.old_hash_uses())
+            .unwrap_or_default();
+        metrics
+            .catalog
+            .old_hashes
+            .get_or_create(&[("key", Some(key.id.clone()))])
+            .inc_by(uses);
     }
     read_limits(books);
     let now = Instant::now();
-    let waits = books.live.reloads.waiting(now).map(|waiting| now.saturating_duration_since(waiting.since));
-    metrics.catalog.edit_waits.set(waits.unwrap_or_default().as_secs_f64());
-    metrics.process.lines_dropped.set(i64::try_from(books.access_log.dropped()).unwrap_or(i64::MAX));
+    let waits = books
+        .live
+        .reloads
+        .waiting(now)
+        .map(|waiting| now.saturating_duration_since(waiting.since));
+    metrics
+        .catalog
+        .edit_waits
+        .set(waits.unwrap_or_default().as_secs_f64());
+    metrics
+        .process
+        .lines_dropped
+        .set(i64::try_from(books.access_log.dropped()).unwrap_or(i64::MAX));
     if let Some(store) = store {
-        metrics.stores.up.get_or_create(&[]).set(i64::from(store.state() == StoreState::Up));
+        metrics
+            .stores
+            .up
+            .get_or_create(&[])
+            .set(i64::from(store.state() == StoreState::Up));
     }
     let ledger = books.ledger.status();
     for (counter, count) in [
@@ -43,7 +69,10 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
     ] {
         counter.inc_by(count.saturating_sub(counter.get()));
     }
-    metrics.stores.ledger_up.set(i64::from(ledger.state == LedgerState::Ok));
+    metrics
+        .stores
+        .ledger_up
+        .set(i64::from(ledger.state == LedgerState::Ok));
     metrics.text()
 }
 
@@ -59,9 +88,15 @@ fn read_accounts(books: &Books) {
     metrics.headroom.clear();
     // A provider may list thousands of models, and callers may ask for each.
     let listed = snapshot.catalog.listed_accounts();
-    let targets = snapshot.catalog.models().iter().flat_map(|model| &model.targets);
+    let targets = snapshot
+        .catalog
+        .models()
+        .iter()
+        .flat_map(|model| &model.targets);
     let targets = targets.filter(|target| listed.contains(&target.account.index));
-    let written: HashSet<(usize, &str)> = targets.map(|target| (target.account.index, &*target.model)).collect();
+    let written: HashSet<(usize, &str)> = targets
+        .map(|target| (target.account.index, &*target.model))
+        .collect();
     for (place, tracks) in snapshot.places.iter().zip(snapshot.targets()) {
         let index = place.account.index;
         let name = [("account", Some(place.account.id.clone()))];
@@ -70,29 +105,50 @@ fn read_accounts(books: &Books) {
         let signs = place.state.signs(place.account.enabled, now);
         let (present, reason) = signs.account(tracks.iter().map(|(_, track)| track.signs(now)));
         for one in AccountState::ALL {
-            metrics.states.get_or_create(&(name.clone(), [("state", one.name())])).set(i64::from(one == present));
+            metrics
+                .states
+                .get_or_create(&(name.clone(), [("state", one.name())]))
+                .set(i64::from(one == present));
         }
         for one in Reason::ALL {
             let is_so = i64::from(Some(one) == reason);
-            metrics.reasons.get_or_create(&(name.clone(), [("reason", one.name())])).set(is_so);
+            metrics
+                .reasons
+                .get_or_create(&(name.clone(), [("reason", one.name())]))
+                .set(is_so);
         }
         let mut least: Option<f64> = None;
         for (model, track) in &tracks {
             let target = track.status(now, clock);
-            least = [least, target.headroom].into_iter().flatten().min_by(f64::total_cmp);
+            least = [least, target.headroom]
+                .into_iter()
+                .flatten()
+                .min_by(f64::total_cmp);
             if listed.contains(&index) && !written.contains(&(index, model)) {
                 continue;
             }
             let (endpoint, present) = (track.endpoint.name(), signs.target(Some(track.signs(now))));
-            let names = [("account", Some(place.account.id.clone())), ("model", Some(model.clone()))];
+            let names = [
+                ("account", Some(place.account.id.clone())),
+                ("model", Some(model.clone())),
+            ];
             for one in TargetState::ALL {
-                let labels = (names.clone(), [("endpoint", endpoint), ("state", one.name())]);
-                metrics.targets.get_or_create(&labels).set(i64::from(one == present.state));
+                let labels = (
+                    names.clone(),
+                    [("endpoint", endpoint), ("state", one.name())],
+                );
+                metrics
+                    .targets
+                    .get_or_create(&labels)
+                    .set(i64::from(one == present.state));
             }
             // All other targets need no test, and would have a series that is always 0.
             if present.state == TargetState::HalfOpen {
                 let labels = (names, [("endpoint", endpoint)]);
-                metrics.probing.get_or_create(&labels).set(i64::from(present.is_probing));
+                metrics
+                    .probing
+                    .get_or_create(&labels)
+                    .set(i64::from(present.is_probing));
             }
         }
         if let Some(least) = least {
@@ -112,14 +168,24 @@ fn read_limits(books: &Books) {
     let mut shares: HashMap<(&str, Level, Kind), (f64, &Arc<str>)> = HashMap::new();
     let mut seen = HashSet::new();
     for key in snapshot.catalog.keys() {
-        let Some(scopes) = snapshot.scopes.get(key.index) else { continue };
+        let Some(scopes) = snapshot.scopes.get(key.index) else {
+            continue;
+        };
         // The bounds of each key include those of its caller.
-        for bound in scopes.every(key).filter(|bound| seen.insert(Arc::as_ptr(bound.scope))) {
+        for bound in scopes
+            .every(key)
+            .filter(|bound| seen.insert(Arc::as_ptr(bound.scope)))
+        {
             let (level, caller) = (bound.scope.level, &key.caller.id);
-            for (kind, used, limit) in bound.used(&bound.scope.own(now)).filter(|(_, _, limit)| *limit > 0) {
+            for (kind, used, limit) in bound
+                .used(&bound.scope.own(now))
+                .filter(|(_, _, limit)| *limit > 0)
+            {
                 let share = used as f64 / limit as f64;
                 let group = if names_callers { &**caller } else { "" };
-                let (most, _) = shares.entry((group, level, kind)).or_insert((share, caller));
+                let (most, _) = shares
+                    .entry((group, level, kind))
+                    .or_insert((share, caller));
                 *most = most.max(share);
             }
         }
@@ -131,7 +197,10 @@ fn read_limits(books: &Books) {
     }
     for ((_, level, kind), (share, caller)) in shares {
         let caller = Some(caller.clone()).filter(|_| names_callers);
-        let labels = ([("caller", caller)], [("level", level.name()), ("limit", kind.name())]);
+        let labels = (
+            [("caller", caller)],
+            [("level", level.name()), ("limit", kind.name())],
+        );
         metrics.limits_used.get_or_create(&labels).set(share);
     }
 }

@@ -46,12 +46,24 @@ impl Pages {
         let Ok(_place) = self.trying.try_acquire() else {
             let what = format!("{MOST} tries run already: wait until one has ended");
             let headers = vec![("retry-after", "1".to_owned())];
-            return Ok(Some(FullPage { page: (429, PLAIN, what + "\n"), headers, place: None }));
+            return Ok(Some(FullPage {
+                page: (429, PLAIN, what + "\n"),
+                headers,
+                place: None,
+            }));
         };
-        let Some(request) = request(session.req_header(), self.backends.server.admin.key.is_some()) else {
-            return refused(400, "write the secret of a caller's key into the header `x-portcullis-key`");
+        let Some(request) = request(
+            session.req_header(),
+            self.backends.server.admin.key.is_some(),
+        ) else {
+            return refused(
+                400,
+                "write the secret of a caller's key into the header `x-portcullis-key`",
+            );
         };
-        let Some(door) = &self.door else { return refused(404, "there is no callers' door within this process") };
+        let Some(door) = &self.door else {
+            return refused(404, "there is no callers' door within this process");
+        };
         if !self.books.drain.takes_new() {
             return refused(503, "the gateway is shutting down");
         }
@@ -64,10 +76,17 @@ impl Pages {
         session.set_write_timeout(Some(timeouts.client_write));
         let mut door = HttpSession::new(stream);
         if ask(session, &mut door, request).await.is_err() {
-            return refused(502, "the callers' door closed the connection without an answer: try again");
+            return refused(
+                502,
+                "the callers' door closed the connection without an answer: try again",
+            );
         }
-        let Some(head) = door.resp_header() else { return Ok(None) };
-        session.write_response_header(Box::new(answered(head)?)).await?;
+        let Some(head) = door.resp_header() else {
+            return Ok(None);
+        };
+        session
+            .write_response_header(Box::new(answered(head)?))
+            .await?;
         loop {
             tokio::select! {
                 piece = door.read_body_bytes() => match piece? {
@@ -83,7 +102,11 @@ impl Pages {
 }
 
 /// Sends the request, and reads the head of the answer.
-async fn ask(session: &mut ServerSession, door: &mut HttpSession, request: RequestHeader) -> pingora::Result<()> {
+async fn ask(
+    session: &mut ServerSession,
+    door: &mut HttpSession,
+    request: RequestHeader,
+) -> pingora::Result<()> {
     door.write_request_header(Box::new(request)).await?;
     if session.req_header().headers.contains_key(header::EXPECT) {
         session.write_continue_response().await?;
@@ -113,7 +136,10 @@ async fn ask(session: &mut ServerSession, door: &mut HttpSession, request: Reque
     let answered = async {
         loop {
             door.read_response().await?;
-            if door.resp_header().is_some_and(|head| !head.status.is_informational()) {
+            if door
+                .resp_header()
+                .is_some_and(|head| !head.status.is_informational())
+            {
                 return Ok(());
             }
         }
@@ -135,8 +161,16 @@ async fn left(session: &mut ServerSession) -> Box<pingora::Error> {
 
 /// Reads the body of a request, of `most` bytes at most.
 pub(super) async fn body(session: &mut ServerSession, most: usize) -> Result<Vec<u8>, Page> {
-    let large = || (413, PLAIN, format!("the body is larger than {} KiB\n", most >> 10));
-    let length = session.get_header(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let large = || {
+        (
+            413,
+            PLAIN,
+            format!("the body is larger than {} KiB\n", most >> 10),
+        )
+    };
+    let length = session
+        .get_header(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse().ok());
     if length.is_some_and(|length: usize| length > most) {
         return Err(large());
     }
@@ -146,15 +180,22 @@ pub(super) async fn body(session: &mut ServerSession, most: usize) -> Result<Vec
     let patience = PATIENCE / 2;
     let deadline = tokio::time::Instant::now() + patience;
     let late = |_| {
-        let what = format!("the body did not come within {} s: send it at once\n", patience.as_secs());
+        let what = format!(
+            "the body did not come within {} s: send it at once\n",
+            patience.as_secs()
+        );
         (408, PLAIN, what)
     };
     if session.req_header().headers.contains_key(header::EXPECT) {
         session.write_continue_response().await.map_err(gone)?;
     }
     loop {
-        let piece = tokio::time::timeout_at(deadline, session.read_request_body()).await.map_err(late)?;
-        let Some(piece) = piece.map_err(gone)? else { break };
+        let piece = tokio::time::timeout_at(deadline, session.read_request_body())
+            .await
+            .map_err(late)?;
+        let Some(piece) = piece.map_err(gone)? else {
+            break;
+        };
         body.extend_from_slice(&piece);
         if body.len() > most {
             return Err(large());
@@ -169,7 +210,9 @@ fn request(header: &RequestHeader, is_locked: bool) -> Option<RequestHeader> {
     let mut request = RequestHeader::build("POST", PATH, Some(PASSED.len() + 3)).ok()?;
     request.insert_header(header::HOST, "localhost").ok()?;
     request.insert_header(header::CONNECTION, "close").ok()?;
-    request.insert_header(header::AUTHORIZATION, secret(&header.headers, is_locked)?).ok()?;
+    request
+        .insert_header(header::AUTHORIZATION, secret(&header.headers, is_locked)?)
+        .ok()?;
     for name in PASSED {
         for value in header.headers.get_all(&name) {
             request.append_header(name.clone(), value).ok()?;
@@ -182,7 +225,10 @@ fn request(header: &RequestHeader, is_locked: bool) -> Option<RequestHeader> {
 fn secret(headers: &HeaderMap, is_locked: bool) -> Option<HeaderValue> {
     let mut value = match headers.get(KEY) {
         Some(key) => HeaderValue::from_bytes(&[b"Bearer ", key.as_bytes()].concat()).ok()?,
-        None => headers.get(header::AUTHORIZATION).filter(|_| !is_locked)?.clone(),
+        None => headers
+            .get(header::AUTHORIZATION)
+            .filter(|_| !is_locked)?
+            .clone(),
     };
     value.set_sensitive(true);
     Some(value)
@@ -204,21 +250,31 @@ mod tests {
 
     #[test]
     fn the_callers_secret_is_never_the_listeners_key() {
-        let check = |lines: &[(&'static str, &'static str)], is_locked: bool, expected: Option<&str>| {
+        let check = |lines: &[(&'static str, &'static str)],
+                     is_locked: bool,
+                     expected: Option<&str>| {
             let mut header = RequestHeader::build("POST", b"/try?key=x", None).unwrap();
             for (name, value) in lines {
                 header.append_header(*name, *value).unwrap();
             }
             let request = request(&header, is_locked);
-            let sent = request.as_ref().map(|request| request.headers[header::AUTHORIZATION].to_str().unwrap());
+            let sent = request
+                .as_ref()
+                .map(|request| request.headers[header::AUTHORIZATION].to_str().unwrap());
             assert_eq!(sent, expected, "{lines:?}");
             if let Some(request) = request {
                 assert!(request.headers[header::AUTHORIZATION].is_sensitive());
                 assert_eq!(request.uri.to_string(), "/v1/chat/completions");
-                assert!(!request.headers.contains_key(KEY) && !request.headers.contains_key("cookie"));
+                assert!(
+                    !request.headers.contains_key(KEY) && !request.headers.contains_key("cookie")
+                );
             }
         };
-        let (own, bearer, basic) = ((KEY, "sk-a"), ("authorization", "Bearer sk-b"), ("authorization", "Basic eA=="));
+        let (own, bearer, basic) = (
+            (KEY, "sk-a"),
+            ("authorization", "Bearer sk-b"),
+            ("authorization", "Basic eA=="),
+        );
         check(&[], false, None);
         check(&[own], false, Some("Bearer sk-a"));
         check(&[bearer, ("cookie", "a=b")], false, Some("Bearer sk-b"));

@@ -43,9 +43,16 @@ impl<'p> Route<'p> {
             "/live" => Some(Route::Live(LivePart::All)),
             "/live/caller" => Some(Route::Live(LivePart::Caller)),
             "/live/request" => Some(Route::Live(LivePart::Request)),
-            _ => path.strip_prefix("/accounts/").and_then(|path| path.strip_suffix("/reset")).map(Route::Reset),
+            _ => path
+                .strip_prefix("/accounts/")
+                .and_then(|path| path.strip_suffix("/reset"))
+                .map(Route::Reset),
         };
-        let asset = || page::asset(path).filter(|_| page).map(|(kind, text)| Route::Asset(kind, text));
+        let asset = || {
+            page::asset(path)
+                .filter(|_| page)
+                .map(|(kind, text)| Route::Asset(kind, text))
+        };
         known.or_else(asset)
     }
 
@@ -66,7 +73,11 @@ impl<'p> Route<'p> {
 
 /// Returns the answer to a path that does not exist.
 pub(super) fn unknown(page: bool) -> String {
-    let (first, posts) = if page { ("/, /live, ", "/explain, /try or ") } else { ("", "") };
+    let (first, posts) = if page {
+        ("/, /live, ", "/explain, /try or ")
+    } else {
+        ("", "")
+    };
     format!(
         "no such page. Use {first}/status, /limits, /usage, /catalog, /metrics, /livez, /readyz, or POST {posts}/accounts/NAME/reset\n"
     )
@@ -78,12 +89,29 @@ mod tests {
 
     #[test]
     fn a_path_has_its_methods() {
-        for (path, allow) in
-            [("/", "GET, HEAD"), ("/status", "GET, HEAD"), ("/accounts/a/reset", "POST"), ("/accounts//reset", "POST")]
-        {
-            assert_eq!(Route::find(path, true).map(|route| route.allow()), Some(allow), "{path}");
+        for (path, allow) in [
+            ("/", "GET, HEAD"),
+            ("/status", "GET, HEAD"),
+            ("/accounts/a/reset", "POST"),
+            ("/accounts//reset", "POST"),
+        ] {
+            assert_eq!(
+                Route::find(path, true).map(|route| route.allow()),
+                Some(allow),
+                "{path}"
+            );
         }
-        for path in ["", "*", "//", "/status/", "/Status", "/page", "/page/", "/page/../status", "/accounts/a"] {
+        for path in [
+            "",
+            "*",
+            "//",
+            "/status/",
+            "/Status",
+            "/page",
+            "/page/",
+            "/page/../status",
+            "/accounts/a",
+        ] {
             assert_eq!(Route::find(path, true), None, "{path}");
         }
         for path in ["/", "/explain", "/try"] {

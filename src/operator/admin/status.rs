@@ -16,8 +16,9 @@ use crate::live::place::Place;
 use crate::live::{self, Route, Snapshot};
 use crate::settled::millis;
 use crate::status::{
-    AccountReport, BreakerReport, CatalogReport, ChangeReport, DescriptorsReport, EndlessReport, FailureReport,
-    FileReport, FolderReport, KeyReport, ListReport, ModelReport, RefusalReport, RestReport, Status, TargetReport,
+    AccountReport, BreakerReport, CatalogReport, ChangeReport, DescriptorsReport, EndlessReport,
+    FailureReport, FileReport, FolderReport, KeyReport, ListReport, ModelReport, RefusalReport,
+    RestReport, Status, TargetReport,
 };
 
 /// The most keys that the page lists, because people read it.
@@ -31,10 +32,16 @@ const FILES: usize = 1_000;
 pub(super) fn of(pages: &Pages) -> Status {
     let snapshot = pages.books.live.load();
     let (now, clock) = (Instant::now(), SystemTime::now());
-    let models = snapshot.catalog.models().iter().zip(&snapshot.routes).map(|(model, Route { demand, .. })| {
-        let id = model.id.to_string();
-        ModelReport { id, retry_budget_spent: rounded(demand.spent(now)), waiting: demand.waiting() }
-    });
+    let models = snapshot.catalog.models().iter().zip(&snapshot.routes).map(
+        |(model, Route { demand, .. })| {
+            let id = model.id.to_string();
+            ModelReport {
+                id,
+                retry_budget_spent: rounded(demand.spent(now)),
+                waiting: demand.waiting(),
+            }
+        },
+    );
     let sight = pages.watch.look();
     Status {
         accounts: accounts(&snapshot, now, clock),
@@ -58,7 +65,11 @@ pub(super) fn of(pages: &Pages) -> Status {
 fn descriptors(pages: &Pages) -> DescriptorsReport {
     let descriptors = &pages.books.descriptors;
     DescriptorsReport {
-        connections: pages.backends.server.limits.connections_within(descriptors.limit()),
+        connections: pages
+            .backends
+            .server
+            .limits
+            .connections_within(descriptors.limit()),
         lacking: descriptors.is_lacking(),
         limit: descriptors.limit(),
     }
@@ -66,24 +77,35 @@ fn descriptors(pages: &Pages) -> DescriptorsReport {
 
 fn accounts(snapshot: &Snapshot, now: Instant, clock: SystemTime) -> Vec<AccountReport> {
     let listed = snapshot.catalog.listed_accounts();
-    let accounts = snapshot.places.iter().zip(snapshot.targets()).map(|(place, tracks)| {
-        let signs = place.state.signs(place.account.enabled, now);
-        let targets = tracks.iter().map(|(model, track)| target(model, track, &signs, now, clock));
-        let targets: Vec<TargetReport> = targets.collect();
-        let (state, reason) = signs.account(tracks.iter().map(|(_, track)| track.signs(now)));
-        AccountReport {
-            concurrency: place.account.concurrency,
-            dialect: place.account.dialect.protocol.name.to_owned(),
-            headroom: targets.iter().filter_map(|target| target.headroom).min_by(f64::total_cmp),
-            id: place.account.id.to_string(),
-            idle_connections: place.state.http1.idle(),
-            in_flight: place.state.in_flight(),
-            list: listed.contains(&place.account.index).then(|| list(place, clock)),
-            reason,
-            state,
-            targets,
-        }
-    });
+    let accounts = snapshot
+        .places
+        .iter()
+        .zip(snapshot.targets())
+        .map(|(place, tracks)| {
+            let signs = place.state.signs(place.account.enabled, now);
+            let targets = tracks
+                .iter()
+                .map(|(model, track)| target(model, track, &signs, now, clock));
+            let targets: Vec<TargetReport> = targets.collect();
+            let (state, reason) = signs.account(tracks.iter().map(|(_, track)| track.signs(now)));
+            AccountReport {
+                concurrency: place.account.concurrency,
+                dialect: place.account.dialect.protocol.name.to_owned(),
+                headroom: targets
+                    .iter()
+                    .filter_map(|target| target.headroom)
+                    .min_by(f64::total_cmp),
+                id: place.account.id.to_string(),
+                idle_connections: place.state.http1.idle(),
+                in_flight: place.state.in_flight(),
+                list: listed
+                    .contains(&place.account.index)
+                    .then(|| list(place, clock)),
+                reason,
+                state,
+                targets,
+            }
+        });
     accounts.collect()
 }
 
@@ -91,7 +113,9 @@ fn list(place: &Place, clock: SystemTime) -> ListReport {
     let list = place.state.listing.state();
     let (failure_time, failure) = list.failure.map(|(at, why)| (rfc3339(at), why)).unzip();
     ListReport {
-        age_seconds: list.fetched.map(|at| clock.duration_since(at).unwrap_or_default().as_secs()),
+        age_seconds: list
+            .fetched
+            .map(|at| clock.duration_since(at).unwrap_or_default().as_secs()),
         failure,
         failure_time,
         left_out: list.names.as_ref().map_or(0, |names| names.left_out),
@@ -99,11 +123,19 @@ fn list(place: &Place, clock: SystemTime) -> ListReport {
     }
 }
 
-fn target(model: &str, track: &TargetHealth, account: &AccountSigns, now: Instant, clock: SystemTime) -> TargetReport {
+fn target(
+    model: &str,
+    track: &TargetHealth,
+    account: &AccountSigns,
+    now: Instant,
+    clock: SystemTime,
+) -> TargetReport {
     let until = |at: Instant| millis(at.saturating_duration_since(now));
     let known = track.status(now, clock);
     // An estimate that has faded away with time is none.
-    let [whole, first] = known.expected.map(|time| time.map(millis).filter(|millis| *millis > 0));
+    let [whole, first] = known
+        .expected
+        .map(|time| time.map(millis).filter(|millis| *millis > 0));
     let rest = account.rest.or(known.rest);
     let condition = account.target(Some(track.signs(now)));
     let (breaker, opens_in_ms) = match known.breaker {
@@ -130,7 +162,10 @@ fn target(model: &str, track: &TargetHealth, account: &AccountSigns, now: Instan
         opens_in_ms,
         probing: condition.is_probing,
         reason: condition.reason,
-        rest: rest.map(|rest| RestReport { for_ms: until(rest.until), why: rest.why }),
+        rest: rest.map(|rest| RestReport {
+            for_ms: until(rest.until),
+            why: rest.why,
+        }),
         state: condition.state,
         whole_ms: whole,
     }
@@ -145,11 +180,19 @@ fn catalog(pages: &Pages, snapshot: &Snapshot, now: Instant, clock: SystemTime) 
         files: files(pages, now, clock),
         folder: folder(pages),
         generation: snapshot.generation,
-        hash: snapshot.marks(pages.backends.server.admin.is_guarded()).hash.clone(),
+        hash: snapshot
+            .marks(pages.backends.server.admin.is_guarded())
+            .hash
+            .clone(),
         held,
         keys: served.key_count(),
         last_refusal: refused.map(|refused| RefusalReport {
-            withheld: refused.withheld.iter().take(FILES).map(|path| name(pages, path)).collect(),
+            withheld: refused
+                .withheld
+                .iter()
+                .take(FILES)
+                .map(|path| name(pages, path))
+                .collect(),
             reasons: refused.reasons,
             standing: refused.standing,
             time: rfc3339(refused.at),
@@ -176,8 +219,18 @@ fn waiting(pages: &Pages, now: Instant) -> Option<ChangeReport> {
     let since = |since: Instant| millis(now.saturating_duration_since(since));
     let endless = waiting.endless.iter().take(FILES);
     Some(ChangeReport {
-        endless: endless.map(|(path, at)| EndlessReport { file: name(pages, path), for_ms: since(*at) }).collect(),
-        files: waiting.files.iter().take(FILES).map(|path| name(pages, path)).collect(),
+        endless: endless
+            .map(|(path, at)| EndlessReport {
+                file: name(pages, path),
+                for_ms: since(*at),
+            })
+            .collect(),
+        files: waiting
+            .files
+            .iter()
+            .take(FILES)
+            .map(|path| name(pages, path))
+            .collect(),
         for_ms: since(waiting.since),
     })
 }
@@ -185,15 +238,30 @@ fn waiting(pages: &Pages, now: Instant) -> Option<ChangeReport> {
 /// Lists the files whose live text changed last.
 fn files(pages: &Pages, now: Instant, clock: SystemTime) -> Vec<FileReport> {
     let live = pages.books.live.reloads.live();
-    let at = |at: Instant| rfc3339(clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock));
+    let at = |at: Instant| {
+        rfc3339(
+            clock
+                .checked_sub(now.saturating_duration_since(at))
+                .unwrap_or(clock),
+        )
+    };
     let last = live.iter().rev().take(FILES);
-    last.map(|(path, seen)| FileReport { file: name(pages, path), live_as_of: at(*seen) }).collect()
+    last.map(|(path, seen)| FileReport {
+        file: name(pages, path),
+        live_as_of: at(*seen),
+    })
+    .collect()
 }
 
 /// Returns a file's name as the operator knows it: `catalog.d/10-acme.yaml`.
 fn name(pages: &Pages, path: &Path) -> String {
-    let (folder, absolute) = (pages.books.live.reloads.folder(), std::path::absolute(path).ok());
-    let within = folder.zip(absolute.as_deref()).and_then(|(folder, path)| path.strip_prefix(folder).ok());
+    let (folder, absolute) = (
+        pages.books.live.reloads.folder(),
+        std::path::absolute(path).ok(),
+    );
+    let within = folder
+        .zip(absolute.as_deref())
+        .and_then(|(folder, path)| path.strip_prefix(folder).ok());
     within.unwrap_or(path).display().to_string()
 }
 
@@ -233,6 +301,9 @@ mod tests {
         known.expected = [Some(Duration::from_secs(1)), None];
         track.recall(&known, now, clock);
         let whole = |now| target("m", &track, &AccountSigns::default(), now, clock).whole_ms;
-        assert_eq!((whole(now), whole(now + Duration::from_secs(240))), (Some(1_000), None));
+        assert_eq!(
+            (whole(now), whole(now + Duration::from_secs(240))),
+            (Some(1_000), None)
+        );
     }
 }

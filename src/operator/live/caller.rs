@@ -23,10 +23,23 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const AROUND: usize = 1024;
 
 /// Describes a caller by its id. Returns `None` if there is none.
-pub(in crate::operator) async fn caller(live: &Live, store: Option<&Store>, id: &str, now: u64) -> Option<String> {
+pub(in crate::operator) async fn caller(
+    live: &Live,
+    store: Option<&Store>,
+    id: &str,
+    now: u64,
+) -> Option<String> {
     let snapshot = live.load_full();
-    snapshot.catalog.callers().iter().find(|caller| *caller.id == *id)?;
-    let mut keys: Vec<&Arc<Key>> = snapshot.catalog.keys().filter(|key| *key.caller.id == *id).collect();
+    snapshot
+        .catalog
+        .callers()
+        .iter()
+        .find(|caller| *caller.id == *id)?;
+    let mut keys: Vec<&Arc<Key>> = snapshot
+        .catalog
+        .keys()
+        .filter(|key| *key.caller.id == *id)
+        .collect();
     // A key with several secrets appears several times.
     keys.sort_unstable_by(|a, b| (&a.id, a.index).cmp(&(&b.id, b.index)));
     keys.dedup_by_key(|key| key.index);
@@ -44,15 +57,26 @@ pub(in crate::operator) async fn caller(live: &Live, store: Option<&Store>, id: 
     let of_all = match store {
         Some(store) => {
             let scopes: Vec<_> = bounds.iter().map(|bound| bound.scope.clone()).collect();
-            tokio::time::timeout(PATIENCE, store.counted(&scopes)).await.ok().flatten()
+            tokio::time::timeout(PATIENCE, store.counted(&scopes))
+                .await
+                .ok()
+                .flatten()
         }
         None => None,
     };
-    let counted = if of_all.is_some() { "all instances" } else { "this instance" };
-    let counts = of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
+    let counted = if of_all.is_some() {
+        "all instances"
+    } else {
+        "this instance"
+    };
+    let counts =
+        of_all.unwrap_or_else(|| bounds.iter().map(|bound| bound.scope.own(now)).collect());
     let half = (MOST - AROUND).saturating_sub(id.len() * 6) / 2;
     let keys = fitting(keys.iter().map(|key| of_key(&snapshot, key)), half);
-    let told = bounds.iter().zip(&counts).map(|(bound, counts)| limits::report(bound, counts, now));
+    let told = bounds
+        .iter()
+        .zip(&counts)
+        .map(|(bound, counts)| limits::report(bound, counts, now));
     let told = fitting(told, half);
     let (more_keys, more_limits) = (all_keys - keys.len(), all_limits - told.len());
     let page = json!({
@@ -63,7 +87,11 @@ pub(in crate::operator) async fn caller(live: &Live, store: Option<&Store>, id: 
 
 /// Describes a key; never its secret or its hash.
 fn of_key(snapshot: &Snapshot, key: &Key) -> Value {
-    let expires = [key.expires, key.caller.expires].into_iter().flatten().min().map(rfc3339);
+    let expires = [key.expires, key.caller.expires]
+        .into_iter()
+        .flatten()
+        .min()
+        .map(rfc3339);
     json!({
         "id": key.id,
         "enabled": key.enabled && key.caller.enabled,
@@ -76,9 +104,15 @@ fn of_key(snapshot: &Snapshot, key: &Key) -> Value {
 /// Lists the globs over the models that a key may use, the narrower ones if both the key and its
 /// caller have some. Returns `None` for all models.
 fn models(permissions: &Permissions) -> Option<Vec<String>> {
-    let narrower = [&permissions.of_key, &permissions.of_caller].into_iter().find(|globs| !globs.is_everything())?;
+    let narrower = [&permissions.of_key, &permissions.of_caller]
+        .into_iter()
+        .find(|globs| !globs.is_everything())?;
     let all = narrower.list();
-    let mut some: Vec<String> = all.iter().take(GLOBS).map(|glob| (*glob).to_owned()).collect();
+    let mut some: Vec<String> = all
+        .iter()
+        .take(GLOBS)
+        .map(|glob| (*glob).to_owned())
+        .collect();
     if all.len() > GLOBS {
         some.push(format!("and {} more", all.len() - GLOBS));
     }
@@ -120,10 +154,17 @@ mod tests {
     fn the_narrower_models_are_told() {
         let globs = |globs: &[&str]| Globs::new(globs.iter().map(|glob| Arc::from(*glob)));
         let of = |of_caller: &[&str], of_key: &[&str]| {
-            models(&Permissions { index: 0, of_caller: globs(of_caller), of_key: globs(of_key) })
+            models(&Permissions {
+                index: 0,
+                of_caller: globs(of_caller),
+                of_key: globs(of_key),
+            })
         };
         assert_eq!(of(&["*"], &["*"]), None);
-        assert_eq!(of(&["a*", "b"], &["*"]), Some(vec!["b".to_owned(), "a*".to_owned()]));
+        assert_eq!(
+            of(&["a*", "b"], &["*"]),
+            Some(vec!["b".to_owned(), "a*".to_owned()])
+        );
         assert_eq!(of(&["a*"], &["ab"]), Some(vec!["ab".to_owned()]));
         assert_eq!(of(&["a*"], &[]), Some(vec![]));
         let many: Vec<String> = (0..30).map(|n| format!("m{n:02}")).collect();

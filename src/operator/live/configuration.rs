@@ -68,7 +68,10 @@ pub(super) fn section(page: &LivePage, snapshot: &Snapshot, now: Instant) -> Str
     let configuration = Configuration {
         generation: snapshot.generation,
         loaded: rfc3339(snapshot.loaded),
-        hash: snapshot.marks(page.backends.server.admin.is_guarded()).hash.clone(),
+        hash: snapshot
+            .marks(page.backends.server.admin.is_guarded())
+            .hash
+            .clone(),
         folder: folder.map(|folder| short(&folder.display().to_string(), LONGEST)),
         accounts: served.accounts().len(),
         models: served.models().len(),
@@ -92,5 +95,9 @@ fn some(texts: impl Iterator<Item = String>) -> Vec<String> {
         room = room.saturating_sub(bytes);
         fits
     };
-    texts.take(TEXTS).map(|text| short(&text, LONGEST)).take_while(fits).collect()
+    texts
+        .take(TEXTS)
+        .map(|text| short(&text, LONGEST))
+        .take_while(fits)
+        .collect()
 }

@@ -75,7 +75,11 @@ fn per_minute(nano_usd: u64, time: Duration) -> Usd {
 
 /// Returns what happened in the last minute, and how much of it was counted.
 pub(super) fn last_minute(series: &Series, up: Duration, now: Instant) -> (Sums, Duration) {
-    (series.last(MINUTE, now), up.max(Duration::from_secs(1)).min(Series::covered(MINUTE, now)))
+    (
+        series.last(MINUTE, now),
+        up.max(Duration::from_secs(1))
+            .min(Series::covered(MINUTE, now)),
+    )
 }
 
 /// Writes the section. `today` is the use of all callers, and `waiting` the number of requests that
@@ -104,7 +108,11 @@ pub(super) fn section(page: &LivePage, today: &CallerUse, waiting: usize, now: I
     };
     let buckets = series.buckets(STEPS, now);
     let [p50, p99] = [0, 1].map(|place: usize| {
-        let quantile = |bucket: &Bucket| bucket.first_token().and_then(|both| both.get(place).copied().map(millis));
+        let quantile = |bucket: &Bucket| {
+            bucket
+                .first_token()
+                .and_then(|both| both.get(place).copied().map(millis))
+        };
         buckets.iter().map(quantile).collect()
     });
     let each = |of: fn(&Bucket) -> u32| buckets.iter().map(of).collect();
@@ -114,8 +122,14 @@ pub(super) fn section(page: &LivePage, today: &CallerUse, waiting: usize, now: I
         failed_upstream: each(|bucket| bucket.sums.by_upstream),
         failed_ours: each(|bucket| bucket.sums.by_ours),
         given_up: each(|bucket| bucket.sums.given_up),
-        output_tokens: buckets.iter().map(|bucket| bucket.sums.output_tokens).collect(),
-        usd: buckets.iter().map(|bucket| Usd(bucket.sums.nano_usd).to_string()).collect(),
+        output_tokens: buckets
+            .iter()
+            .map(|bucket| bucket.sums.output_tokens)
+            .collect(),
+        usd: buckets
+            .iter()
+            .map(|bucket| Usd(bucket.sums.nano_usd).to_string())
+            .collect(),
         first_token_p50_ms: p50,
         first_token_p99_ms: p99,
         in_flight: each(|bucket| bucket.in_flight),

@@ -112,28 +112,56 @@ pub(super) fn rows(snapshot: &Snapshot, accounts: &[LiveAccount], now: Instant) 
     let row = |(model, route): (&Arc<Model>, &Route)| {
         let sums = route.demand.series.last(MINUTES, now);
         let trouble = trouble(model, route, accounts, &sums, now);
-        ModelRow { model: model.clone(), sums, trouble, row: OnceLock::new() }
+        ModelRow {
+            model: model.clone(),
+            sums,
+            trouble,
+            row: OnceLock::new(),
+        }
     };
     let mut rows: Vec<ModelRow> = models.map(row).collect();
     rows.sort_by_key(|row| (row.trouble, Reverse(row.sums.requests)));
     rows
 }
 
-fn trouble(model: &Model, route: &Route, accounts: &[LiveAccount], sums: &Sums, now: Instant) -> Trouble {
+fn trouble(
+    model: &Model,
+    route: &Route,
+    accounts: &[LiveAccount],
+    sums: &Sums,
+    now: Instant,
+) -> Trouble {
     /// One of so many requests that fail is much, if there are as many.
     const MANY: u32 = 20;
     let (mut fit, mut out) = (0, 0);
     for (place, target) in model.targets.iter().enumerate() {
         let account = accounts.get(target.account.index);
         // What the operator has switched off is no trouble.
-        let Some(account) = account.filter(|account| account.state != AccountState::Off) else { continue };
-        let tracks = route.tracks.get(place).map(Vec::as_slice).unwrap_or_default();
-        let is_fit =
-            |track: Option<&Arc<TargetHealth>>| account.signs.target(track.map(|track| track.signs(now))).is_ok();
-        let any_fit = if tracks.is_empty() { is_fit(None) } else { tracks.iter().any(|track| is_fit(Some(track))) };
+        let Some(account) = account.filter(|account| account.state != AccountState::Off) else {
+            continue;
+        };
+        let tracks = route
+            .tracks
+            .get(place)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let is_fit = |track: Option<&Arc<TargetHealth>>| {
+            account
+                .signs
+                .target(track.map(|track| track.signs(now)))
+                .is_ok()
+        };
+        let any_fit = if tracks.is_empty() {
+            is_fit(None)
+        } else {
+            tracks.iter().any(|track| is_fit(Some(track)))
+        };
         if any_fit { fit += 1 } else { out += 1 }
     }
-    let failed = sums.by_upstream.saturating_add(sums.by_ours).saturating_add(sums.given_up);
+    let failed = sums
+        .by_upstream
+        .saturating_add(sums.by_ours)
+        .saturating_add(sums.given_up);
     if fit == 0 && out > 0 {
         Trouble::Out
     } else if sums.requests >= MANY && failed.saturating_mul(MANY) > sums.requests {
@@ -157,7 +185,11 @@ impl ModelRow {
         self.row.get_or_init(|| {
             let whole = self.write(at, TARGETS).unwrap_or_default();
             // The worst model must not be the one that is left out.
-            if whole.len() <= LONG { whole } else { self.write(at, FEW).unwrap_or_default() }
+            if whole.len() <= LONG {
+                whole
+            } else {
+                self.write(at, FEW).unwrap_or_default()
+            }
         })
     }
 
@@ -170,7 +202,10 @@ impl ModelRow {
         let (minute, time) = last_minute(series, at.up, now);
         let (mut targets, all) = targets(at, model, route, most);
         if most == FEW {
-            targets.iter_mut().filter_map(|target| target.last_failure.as_mut()).for_each(|last| last.detail = None);
+            targets
+                .iter_mut()
+                .filter_map(|target| target.last_failure.as_mut())
+                .for_each(|last| last.detail = None);
         }
         Some(json(&LiveModel {
             id: &model.id,
@@ -204,20 +239,40 @@ struct Shown<'r> {
 }
 
 /// Returns the first targets of a model, and the number of all.
-fn targets<'r>(at: &'r Moment, model: &'r Model, route: &Route, most: usize) -> (Vec<LiveTarget<'r>>, usize) {
+fn targets<'r>(
+    at: &'r Moment,
+    model: &'r Model,
+    route: &Route,
+    most: usize,
+) -> (Vec<LiveTarget<'r>>, usize) {
     let (snapshot, now) = (&at.snapshot, at.now);
     let order = order(at, model, route);
     let mut shown = Vec::new();
     for (number, target) in model.targets.iter().enumerate() {
-        let place = order.iter().position(|placed| *placed == number).unwrap_or(number);
+        let place = order
+            .iter()
+            .position(|placed| *placed == number)
+            .unwrap_or(number);
         let tracks = route.tracks.get(number).cloned().unwrap_or_default();
-        let mut tracks: Vec<NamedTarget> = tracks.into_iter().map(|track| (target.model.clone(), track)).collect();
+        let mut tracks: Vec<NamedTarget> = tracks
+            .into_iter()
+            .map(|track| (target.model.clone(), track))
+            .collect();
         if model.is_pattern() {
             tracks = of_pattern(snapshot, target, now);
         }
         let show = |(name, track): (Arc<str>, Option<Arc<TargetHealth>>)| {
-            let sums = track.as_ref().map(|track| track.series.last(MINUTES, now)).unwrap_or_default();
-            Shown { target, name, track, sums, place }
+            let sums = track
+                .as_ref()
+                .map(|track| track.series.last(MINUTES, now))
+                .unwrap_or_default();
+            Shown {
+                target,
+                name,
+                track,
+                sums,
+                place,
+            }
         };
         if tracks.is_empty() {
             shown.push(show((target.model.clone(), None)));
@@ -226,7 +281,11 @@ fn targets<'r>(at: &'r Moment, model: &'r Model, route: &Route, most: usize) -> 
             let one = show((name, Some(track)));
             // Most requests go to the first kind of endpoint. The others are shown if they are
             // used.
-            let is_used = one.sums.requests > 0 || one.track.as_ref().is_some_and(|track| track.trouble().is_some());
+            let is_used = one.sums.requests > 0
+                || one
+                    .track
+                    .as_ref()
+                    .is_some_and(|track| track.trouble().is_some());
             if number == 0 || is_used {
                 shown.push(one);
             }
@@ -234,30 +293,62 @@ fn targets<'r>(at: &'r Moment, model: &'r Model, route: &Route, most: usize) -> 
     }
     shown.sort_by_key(|one| one.place);
     let count = shown.len();
-    let attempts: u32 = shown.iter().map(|one| one.sums.requests).fold(0, u32::saturating_add);
+    let attempts: u32 = shown
+        .iter()
+        .map(|one| one.sums.requests)
+        .fold(0, u32::saturating_add);
     shown.truncate(most);
-    let is_shared =
-        |one: &Shown<'_>| one.track.as_ref().is_some_and(|track| at.shared.contains(&Arc::as_ptr(track).addr()));
+    let is_shared = |one: &Shown<'_>| {
+        one.track
+            .as_ref()
+            .is_some_and(|track| at.shared.contains(&Arc::as_ptr(track).addr()))
+    };
     // Of a target that other models have too, it is not known which attempts were for this one.
-    let all = if shown.iter().any(is_shared) { 0 } else { attempts };
-    (shown.into_iter().filter_map(|one| one.live(at, all)).collect(), count)
+    let all = if shown.iter().any(is_shared) {
+        0
+    } else {
+        attempts
+    };
+    (
+        shown
+            .into_iter()
+            .filter_map(|one| one.live(at, all))
+            .collect(),
+        count,
+    )
 }
 
 /// Returns those models of an account that a pattern's target stands for: those with most requests.
 fn of_pattern(snapshot: &Snapshot, target: &Target, now: Instant) -> Vec<NamedTarget> {
-    let asked = snapshot.states.get(target.account.index).map(|state| state.all_asked()).unwrap_or_default();
+    let asked = snapshot
+        .states
+        .get(target.account.index)
+        .map(|state| state.all_asked())
+        .unwrap_or_default();
     let counted = |named: NamedTarget| (named.1.series.last(MINUTES, now).requests, named);
-    let matching = asked.into_iter().filter(|(name, _)| globs::matches(&target.model, name));
-    let mut asked: Vec<_> = matching.map(counted).filter(|(requests, _)| *requests > 0).collect();
+    let matching = asked
+        .into_iter()
+        .filter(|(name, _)| globs::matches(&target.model, name));
+    let mut asked: Vec<_> = matching
+        .map(counted)
+        .filter(|(requests, _)| *requests > 0)
+        .collect();
     asked.sort_by_key(|(requests, _)| Reverse(*requests));
-    asked.into_iter().take(OF_PATTERN).map(|(_, named)| named).collect()
+    asked
+        .into_iter()
+        .take(OF_PATTERN)
+        .map(|(_, named)| named)
+        .collect()
 }
 
 /// Returns the places of a model's targets in the order in which a stream's would be tried now, if
 /// nothing were drawn by lot.
 fn order(at: &Moment, model: &Model, route: &Route) -> Vec<usize> {
     let view = |(number, target): (usize, &Target)| {
-        let (place, track) = (at.snapshot.places.get(target.account.index)?, route.tracks.get(number)?.first()?);
+        let (place, track) = (
+            at.snapshot.places.get(target.account.index)?,
+            route.tracks.get(number)?.first()?,
+        );
         let standing = track.standing(true, target.account.probe, at.now, at.clock);
         let in_flight = place.state.in_flight();
         let awake = target.account.enabled && place.state.health.rest(at.now).is_none();
@@ -271,31 +362,58 @@ fn order(at: &Moment, model: &Model, route: &Route) -> Vec<usize> {
             awaited: standing.awaited,
             headroom: standing.headroom,
             behind: standing.behind,
-            fit: standing.fit && awake && target.account.concurrency.is_none_or(|most| in_flight < most),
+            fit: standing.fit
+                && awake
+                && target
+                    .account
+                    .concurrency
+                    .is_none_or(|most| in_flight < most),
         })
     };
     let views: Option<Vec<View>> = model.targets.iter().enumerate().map(view).collect();
-    let order = |views: Vec<View>| strategy::order(model.strategy, &views, None, &mut Smooth::default(), || 0.5);
+    let order = |views: Vec<View>| {
+        strategy::order(model.strategy, &views, None, &mut Smooth::default(), || 0.5)
+    };
     views.map_or_else(|| (0..model.targets.len()).collect(), order)
 }
 
 impl<'r> Shown<'r> {
     fn live(self, at: &'r Moment, all: u32) -> Option<LiveTarget<'r>> {
-        let Shown { target, name, track, sums, place } = self;
+        let Shown {
+            target,
+            name,
+            track,
+            sums,
+            place,
+        } = self;
         let account = at.snapshot.places.get(target.account.index)?;
         let (now, clock) = (at.now, at.clock);
-        let LiveAccount { signs, state, reason } = at.accounts.get(target.account.index)?;
+        let LiveAccount {
+            signs,
+            state,
+            reason,
+        } = at.accounts.get(target.account.index)?;
         let present = signs.target(track.as_ref().map(|track| track.signs(now)));
-        let time = |at: Instant| rfc3339(clock.checked_sub(now.saturating_duration_since(at)).unwrap_or(clock));
-        let failure = track.as_ref().and_then(|track| track.last_failure()).map(|failure| LiveFailure {
-            outcome: failure.outcome,
-            detail: failure.detail,
-            time: time(failure.at),
-        });
+        let time = |at: Instant| {
+            rfc3339(
+                clock
+                    .checked_sub(now.saturating_duration_since(at))
+                    .unwrap_or(clock),
+            )
+        };
+        let failure = track
+            .as_ref()
+            .and_then(|track| track.last_failure())
+            .map(|failure| LiveFailure {
+                outcome: failure.outcome,
+                detail: failure.detail,
+                time: time(failure.at),
+            });
         let status = track.as_ref().map(|track| track.status(now, clock));
         let until = |until: Instant| millis(until.saturating_duration_since(now));
         let share = |all: u32| thousandths(f64::from(sums.requests) / f64::from(all));
-        let speed = (sums.writing_ms > 0).then(|| rate(sums.output_tokens, Duration::from_millis(sums.writing_ms)));
+        let speed = (sums.writing_ms > 0)
+            .then(|| rate(sums.output_tokens, Duration::from_millis(sums.writing_ms)));
         Some(LiveTarget {
             account: &account.account.id,
             model: short(&name, 200),
@@ -317,7 +435,9 @@ impl<'r> Shown<'r> {
             requests: sums.requests,
             failed: sums.failed(),
             share: (all > 0).then(|| share(all)),
-            first_token_ms: track.as_ref().and_then(|track| Quantiles::of(&track.series, now)),
+            first_token_ms: track
+                .as_ref()
+                .and_then(|track| Quantiles::of(&track.series, now)),
             tokens_per_second: speed,
             headroom: status.and_then(|status| status.headroom).map(thousandths),
             last_failure: failure,

@@ -37,19 +37,32 @@ pub(super) struct LiveAccount {
 impl Moment {
     /// Looks at all accounts.
     pub(super) fn accounts(snapshot: &Snapshot, now: Instant) -> Vec<LiveAccount> {
-        let accounts = snapshot.places.iter().zip(snapshot.targets()).map(|(place, targets)| {
-            let signs = place.state.signs(place.account.enabled, now);
-            let (state, reason) = signs.account(targets.iter().map(|(_, target)| target.signs(now)));
-            LiveAccount { signs, state, reason }
-        });
+        let accounts = snapshot
+            .places
+            .iter()
+            .zip(snapshot.targets())
+            .map(|(place, targets)| {
+                let signs = place.state.signs(place.account.enabled, now);
+                let (state, reason) =
+                    signs.account(targets.iter().map(|(_, target)| target.signs(now)));
+                LiveAccount {
+                    signs,
+                    state,
+                    reason,
+                }
+            });
         accounts.collect()
     }
 
     /// Finds the addresses of the targets that several models have.
     pub(super) fn shared(snapshot: &Snapshot) -> HashSet<usize> {
         let (mut seen, mut shared) = (HashSet::new(), HashSet::new());
-        for track in
-            snapshot.routes.iter().flat_map(|route| &route.tracks).flatten().map(|track| Arc::as_ptr(track).addr())
+        for track in snapshot
+            .routes
+            .iter()
+            .flat_map(|route| &route.tracks)
+            .flatten()
+            .map(|track| Arc::as_ptr(track).addr())
         {
             if !seen.insert(track) {
                 shared.insert(track);

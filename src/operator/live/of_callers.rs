@@ -42,7 +42,12 @@ struct LiveUse {
 impl From<&CallerUse> for LiveUse {
     fn from(used: &CallerUse) -> LiveUse {
         let (usd, usd_known) = money(used);
-        LiveUse { requests: used.requests, tokens: used.tokens, usd, usd_known }
+        LiveUse {
+            requests: used.requests,
+            tokens: used.tokens,
+            usd,
+            usd_known,
+        }
     }
 }
 
@@ -63,15 +68,26 @@ type UsedLimit = (Kind, u64, u64, Option<u64>);
 
 /// Lists the callers: those that spend most today come first. A caller that was removed is listed
 /// as long as it has used something this month.
-pub(super) fn rows(snapshot: &Snapshot, mut sums: BTreeMap<Arc<str>, CallerSums>) -> Vec<CallerRow> {
+pub(super) fn rows(
+    snapshot: &Snapshot,
+    mut sums: BTreeMap<Arc<str>, CallerSums>,
+) -> Vec<CallerRow> {
     for caller in snapshot.catalog.callers() {
         sums.entry(caller.id.clone()).or_default();
     }
-    let row = |(id, sums)| CallerRow { id, sums, row: OnceLock::new() };
+    let row = |(id, sums)| CallerRow {
+        id,
+        sums,
+        row: OnceLock::new(),
+    };
     let mut rows: Vec<CallerRow> = sums.into_iter().map(row).collect();
     let amounts = |used: &CallerUse| (used.usd, used.tokens, used.requests);
     rows.sort_by_cached_key(|row| {
-        std::cmp::Reverse((amounts(&row.sums.today), amounts(&row.sums.month), row.sums.limited))
+        std::cmp::Reverse((
+            amounts(&row.sums.today),
+            amounts(&row.sums.month),
+            row.sums.limited,
+        ))
     });
     rows
 }
@@ -80,7 +96,9 @@ pub(super) fn rows(snapshot: &Snapshot, mut sums: BTreeMap<Arc<str>, CallerSums>
 pub(super) fn keys(catalog: &Catalog) -> KeysOf {
     let mut keys = KeysOf::new();
     for key in catalog.keys() {
-        keys.entry(key.caller.id.clone()).or_default().push(key.clone());
+        keys.entry(key.caller.id.clone())
+            .or_default()
+            .push(key.clone());
     }
     keys
 }
@@ -114,7 +132,10 @@ impl CallerRow {
 fn tightest(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<LiveLimit> {
     let mut tightest: Option<(f64, Bound<'_>, UsedLimit)> = None;
     for (number, key) in keys.iter().enumerate() {
-        let scopes = snapshot.scopes.get(key.index).map(|scopes| scopes.every(key));
+        let scopes = snapshot
+            .scopes
+            .get(key.index)
+            .map(|scopes| scopes.every(key));
         for bound in scopes.into_iter().flatten() {
             // All keys of a caller have its limits.
             if number > 0 && bound.scope.level == Level::Caller {
@@ -122,15 +143,29 @@ fn tightest(keys: &[Arc<Key>], snapshot: &Snapshot, now: u64) -> Option<LiveLimi
             }
             let counts = bound.scope.own(now);
             for (kind, used, limit) in bound.used(&counts) {
-                let ratio = if limit == 0 { 1.0 } else { used as f64 / limit as f64 };
+                let ratio = if limit == 0 {
+                    1.0
+                } else {
+                    used as f64 / limit as f64
+                };
                 if tightest.as_ref().is_none_or(|(most, ..)| ratio > *most) {
-                    tightest = Some((ratio, bound, (kind, used, limit, resets_at(kind, &counts, now))));
+                    tightest = Some((
+                        ratio,
+                        bound,
+                        (kind, used, limit, resets_at(kind, &counts, now)),
+                    ));
                 }
             }
         }
     }
     let (ratio, bound, (kind, used, limit, resets)) = tightest?;
-    let amount = |number: u64| if kind.is_money() { value!(Usd(number).to_string()) } else { value!(number) };
+    let amount = |number: u64| {
+        if kind.is_money() {
+            value!(Usd(number).to_string())
+        } else {
+            value!(number)
+        }
+    };
     Some(LiveLimit {
         level: bound.scope.level.name(),
         name: bound.scope.name.to_string(),

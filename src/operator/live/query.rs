@@ -13,8 +13,13 @@ pub(super) enum Section {
 }
 
 impl Section {
-    const ALL: [Section; 5] =
-        [Section::Figures, Section::Configuration, Section::Models, Section::Callers, Section::Requests];
+    const ALL: [Section; 5] = [
+        Section::Figures,
+        Section::Configuration,
+        Section::Models,
+        Section::Callers,
+        Section::Requests,
+    ];
 
     /// Returns the name in the query and in the answer.
     pub(super) fn name(self) -> &'static str {
@@ -84,9 +89,14 @@ impl LiveQuery {
                 .map_err(|_| format!("{name}: must be a whole number that is not negative")),
             None => Ok(None),
         };
-        let place = |number: Option<u64>| number.map_or(0, |number| usize::try_from(number).unwrap_or(usize::MAX));
+        let place = |number: Option<u64>| {
+            number.map_or(0, |number| usize::try_from(number).unwrap_or(usize::MAX))
+        };
         let (after, before) = (number("after")?.unwrap_or(0), number("requests_before")?);
-        let (models_from, callers_from) = (place(number("models_from")?), place(number("callers_from")?));
+        let (models_from, callers_from) = (
+            place(number("models_from")?),
+            place(number("callers_from")?),
+        );
         let failures = match texts.get("failures").map(String::as_str) {
             None | Some("" | "0") => false,
             Some("1") => true,
@@ -95,15 +105,30 @@ impl LiveQuery {
         let mut show = Vec::new();
         let names = texts.remove("show").unwrap_or_default();
         for name in names.split(',').filter(|name| !name.is_empty()) {
-            let section = Section::ALL.into_iter().find(|section| section.name() == name);
+            let section = Section::ALL
+                .into_iter()
+                .find(|section| section.name() == name);
             let allowed = || {
-                format!("show: holds a name that is not known; allowed: {}", Section::ALL.map(Section::name).join(", "))
+                format!(
+                    "show: holds a name that is not known; allowed: {}",
+                    Section::ALL.map(Section::name).join(", ")
+                )
             };
             show.push(section.ok_or_else(allowed)?);
         }
         let mut text = |name: &str| texts.remove(name).unwrap_or_default();
         let (find, models, callers) = (text("find"), text("models"), text("callers"));
-        Ok(LiveQuery { after, before, failures, find, models, models_from, callers, callers_from, show })
+        Ok(LiveQuery {
+            after,
+            before,
+            failures,
+            find,
+            models,
+            models_from,
+            callers,
+            callers_from,
+            show,
+        })
     }
 
     /// Returns whether a section is shown.
@@ -114,7 +139,9 @@ impl LiveQuery {
 
 /// Reads a query that must have one value.
 pub(super) fn only(query: &str, name: &str) -> Result<String, String> {
-    let value = texts(query, &[name])?.remove(name).filter(|value| !value.is_empty());
+    let value = texts(query, &[name])?
+        .remove(name)
+        .filter(|value| !value.is_empty());
     value.ok_or_else(|| format!("{name}: is missing"))
 }
 
@@ -124,16 +151,27 @@ mod tests {
 
     #[test]
     fn a_query_is_read_or_refused_in_words() {
-        let query =
-            LiveQuery::of_url("after=7&failures=1&find=a%20b&models=gpt&models_from=3&show=models,requests").unwrap();
+        let query = LiveQuery::of_url(
+            "after=7&failures=1&find=a%20b&models=gpt&models_from=3&show=models,requests",
+        )
+        .unwrap();
         assert_eq!(
-            (query.after, query.failures, &*query.find, &*query.models, query.models_from),
+            (
+                query.after,
+                query.failures,
+                &*query.find,
+                &*query.models,
+                query.models_from
+            ),
             (7, true, "a b", "gpt", 3)
         );
         assert!(query.shows(Section::Models) && !query.shows(Section::Figures));
         assert!(LiveQuery::of_url("").unwrap().shows(Section::Figures));
         for (query, why) in [
-            ("after=-1", "after: must be a whole number that is not negative"),
+            (
+                "after=-1",
+                "after: must be a whole number that is not negative",
+            ),
             ("failures=yes", "failures: must be 0 or 1"),
             (
                 "show=all",

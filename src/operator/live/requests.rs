@@ -45,7 +45,11 @@ impl<'q> Sought<'q> {
     fn new(text: &'q str) -> Sought<'q> {
         let mut written = Vec::new();
         dialects::wire::json::escape_into(text, &mut written);
-        Sought { text, written, hash: end_user_hash(text) }
+        Sought {
+            text,
+            written,
+            hash: end_user_hash(text),
+        }
     }
 
     /// Returns whether a line is one that is looked for.
@@ -55,9 +59,23 @@ impl<'q> Sought<'q> {
         if !has(&self.written) && !has(self.hash.as_bytes()) {
             return false;
         }
-        let Ok(line) = serde_json::from_slice::<Findable<'_>>(line) else { return false };
-        let Findable { request_id, session, caller, key, model, account, end_user, attempts } = &line;
-        let named = [session, caller, key, model, account].into_iter().flatten().chain([request_id]);
+        let Ok(line) = serde_json::from_slice::<Findable<'_>>(line) else {
+            return false;
+        };
+        let Findable {
+            request_id,
+            session,
+            caller,
+            key,
+            model,
+            account,
+            end_user,
+            attempts,
+        } = &line;
+        let named = [session, caller, key, model, account]
+            .into_iter()
+            .flatten()
+            .chain([request_id]);
         let mut names = named.chain(attempts.iter().map(|attempt| &attempt.account));
         let is_end_user = |user: &Cow<'_, str>| *user == self.hash || *user == self.text;
         names.any(|name| name.contains(self.text)) || end_user.as_ref().is_some_and(is_end_user)
@@ -78,8 +96,9 @@ pub(super) fn wanted(recent: &Recent, query: &LiveQuery, newest: u64) -> Vec<Rec
 
 /// Returns the newest line of the request with this id.
 pub(super) fn by_id(recent: &Recent, id: &str) -> Option<String> {
-    let is_it =
-        |line: &RecentLine| serde_json::from_slice::<Findable<'_>>(&line.json).is_ok_and(|line| line.request_id == id);
+    let is_it = |line: &RecentLine| {
+        serde_json::from_slice::<Findable<'_>>(&line.json).is_ok_and(|line| line.request_id == id)
+    };
     let mut written = Vec::new();
     dialects::wire::json::escape_into(id, &mut written);
     let find = |failures| {
@@ -87,7 +106,9 @@ pub(super) fn by_id(recent: &Recent, id: &str) -> Option<String> {
         let mut lines = lines.filter(|line| memchr::memmem::find(&line.json, &written).is_some());
         lines.find(is_it)
     };
-    find(false).or_else(|| find(true)).map(|line| row(&line) + "\n")
+    find(false)
+        .or_else(|| find(true))
+        .map(|line| row(&line) + "\n")
 }
 
 /// Writes a line as a row: with its number first.

@@ -24,7 +24,10 @@ impl Room {
         let wanted: Vec<Section> = sections.filter(|section| query.shows(*section)).collect();
         let weights = wanted.iter().map(|section| section.weight()).sum();
         // The answer's own end, too.
-        Room { bytes: left.saturating_sub(AROUND * wanted.len() + 2), weights }
+        Room {
+            bytes: left.saturating_sub(AROUND * wanted.len() + 2),
+            weights,
+        }
     }
 
     /// Writes a section with the rows that fit. `left` is the number of all rows that are offered,
@@ -36,8 +39,14 @@ impl Room {
         (left, total): (usize, Option<usize>),
         rows: impl Iterator<Item = Cow<'r, str>>,
     ) {
-        let share = (self.bytes * section.weight()).checked_div(self.weights).unwrap_or(0);
-        let most = if section == Section::Requests { REQUESTS } else { ROWS };
+        let share = (self.bytes * section.weight())
+            .checked_div(self.weights)
+            .unwrap_or(0);
+        let most = if section == Section::Requests {
+            REQUESTS
+        } else {
+            ROWS
+        };
         let (mut used, mut shown) = (0, 0);
         text.push_str(",\"");
         text.push_str(section.name());

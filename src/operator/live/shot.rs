@@ -32,7 +32,11 @@ impl Shot {
         let sums = page.books.figures.callers.sums(clock_ms);
         let mut today = CallerUse::default();
         sums.values().for_each(|sums| today.add(&sums.today));
-        let waiting = snapshot.routes.iter().map(|route| route.demand.waiting()).sum();
+        let waiting = snapshot
+            .routes
+            .iter()
+            .map(|route| route.demand.waiting())
+            .sum();
         let accounts = Moment::accounts(&snapshot, now);
         let models = models::rows(&snapshot, &accounts, now);
         Shot {
@@ -64,19 +68,33 @@ fn head(page: &LivePage, now: Instant, clock_ms: u64) -> String {
         room = room.saturating_sub(problem.len());
         fits
     };
-    let problems: Vec<String> = sight.problems.list.iter().map(json).take_while(fits).collect();
+    let problems: Vec<String> = sight
+        .problems
+        .list
+        .iter()
+        .map(json)
+        .take_while(fits)
+        .collect();
     let more = (sight.problems.more + sight.problems.list.len()).saturating_sub(problems.len());
     let guarded = admin.is_guarded();
     let fields = [
         ("time", value!(time(clock_ms))),
         ("instance", value!(page.books.ledger.instance())),
         ("version", value!(env!("CARGO_PKG_VERSION"))),
-        ("uptime_seconds", value!(now.saturating_duration_since(page.started).as_secs())),
+        (
+            "uptime_seconds",
+            value!(now.saturating_duration_since(page.started).as_secs()),
+        ),
         ("phase", value!(page.books.drain.phase())),
         ("verdict", value!(sight.verdict)),
         ("more_problems", value!(more)),
-        ("can", value!({ "explain": admin.page && guarded, "try": admin.page && guarded, "reset": guarded })),
+        (
+            "can",
+            value!({ "explain": admin.page && guarded, "try": admin.page && guarded, "reset": guarded }),
+        ),
     ];
-    let fields = fields.map(|(name, value)| format!("\"{name}\":{value}")).join(",");
+    let fields = fields
+        .map(|(name, value)| format!("\"{name}\":{value}"))
+        .join(",");
     format!("{fields},\"problems\":[{}]", problems.join(","))
 }

@@ -43,10 +43,16 @@ proptest! {
 
 #[test]
 fn a_page_has_the_rows_with_a_text_from_a_place_on() {
-    let rows: Vec<Row> = ["ab", "b", "abc", "c"].into_iter().map(|name| Row(name.to_owned())).collect();
+    let rows: Vec<Row> = ["ab", "b", "abc", "c"]
+        .into_iter()
+        .map(|name| Row(name.to_owned()))
+        .collect();
     let found = |text: &str, from| {
         let (rows, counts) = page(&rows, text, from);
-        (rows.map(|row| row.0.as_str()).collect::<Vec<_>>().join(" "), counts)
+        (
+            rows.map(|row| row.0.as_str()).collect::<Vec<_>>().join(" "),
+            counts,
+        )
     };
     assert_eq!(found("", 0), ("ab b abc c".to_owned(), (4, Some(4))));
     assert_eq!(found("b", 1), ("b abc".to_owned(), (2, Some(3))));

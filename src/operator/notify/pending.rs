@@ -42,37 +42,56 @@ struct Known {
 impl Pending {
     /// Takes the problems of a look.
     pub(super) fn observe<'n>(&mut self, problems: impl Iterator<Item = &'n Noticed>, now: u64) {
-        let known = |one: &Noticed| Known { since: one.since, severity: one.finding.severity, report: one.report() };
-        let present: BTreeMap<Named, Known> = problems.map(|one| (one.finding.name(), known(one))).collect();
+        let known = |one: &Noticed| Known {
+            since: one.since,
+            severity: one.finding.severity,
+            report: one.report(),
+        };
+        let present: BTreeMap<Named, Known> = problems
+            .map(|one| (one.finding.name(), known(one)))
+            .collect();
         for (name, gone) in std::mem::replace(&mut self.now, present) {
             if !self.now.contains_key(&name) && self.ended.len() < REMEMBERED {
                 self.ended.insert(name, (gone.since, now));
             }
         }
         // What is back, and was believed to last, has not changed for the receiver.
-        self.ended.retain(|name, _| !(self.told.contains_key(name) && self.now.contains_key(name)));
+        self.ended
+            .retain(|name, _| !(self.told.contains_key(name) && self.now.contains_key(name)));
     }
 
     /// Returns the notice to send now, as JSON, if there is news and it is time.
     pub(super) fn due(&self, instance: &str, now: u64) -> Option<String> {
         let pause = match self.failures {
             0 => MINUTE,
-            failures => AGAIN.saturating_mul(1 << failures.min(10).saturating_sub(1)).min(LONGEST),
+            failures => AGAIN
+                .saturating_mul(1 << failures.min(10).saturating_sub(1))
+                .min(LONGEST),
         };
         // A clock that was set must not hold notices back.
         if self.tried.is_some_and(|tried| now.abs_diff(tried) < pause) {
             return None;
         }
         // What has become worse is told again.
-        let is_news = |(name, known): &(&Named, &Known)| self.told.get(*name).is_none_or(|told| known.severity < *told);
-        let mut began: Vec<&Known> = self.now.iter().filter(is_news).map(|(_, known)| known).collect();
+        let is_news = |(name, known): &(&Named, &Known)| {
+            self.told
+                .get(*name)
+                .is_none_or(|told| known.severity < *told)
+        };
+        let mut began: Vec<&Known> = self
+            .now
+            .iter()
+            .filter(is_news)
+            .map(|(_, known)| known)
+            .collect();
         if began.is_empty() && self.ended.is_empty() {
             return None;
         }
         began.sort_by_key(|known| (known.severity, known.since));
         let more = began.len().saturating_sub(MOST) + self.ended.len().saturating_sub(MOST);
         let text = self.text(instance, &began);
-        let began: Vec<&ProblemReport> = began.iter().take(MOST).map(|known| &known.report).collect();
+        let began: Vec<&ProblemReport> =
+            began.iter().take(MOST).map(|known| &known.report).collect();
         let ended = self.ended.iter().take(MOST).map(|((rule, kind, name, part), (since, until))| {
             let subject = json!({ "kind": kind, "name": &**name });
             json!({ "rule": rule.name(), "subject": subject, "part": part_of(part), "since": time(*since), "until": time(*until) })
@@ -87,7 +106,11 @@ impl Pending {
         self.tried = Some(now);
         if is_taken {
             self.failures = 0;
-            self.told = self.now.iter().map(|(name, known)| (name.clone(), known.severity)).collect();
+            self.told = self
+                .now
+                .iter()
+                .map(|(name, known)| (name.clone(), known.severity))
+                .collect();
             self.ended.clear();
         } else {
             self.failures = self.failures.saturating_add(1);
@@ -103,10 +126,16 @@ impl Pending {
     fn text(&self, instance: &str, began: &[&Known]) -> String {
         let mut parts: Vec<String> = Vec::new();
         for known in began.iter().take(3) {
-            parts.push(format!("{}: {}", known.severity.name().to_uppercase(), known.report.what));
+            parts.push(format!(
+                "{}: {}",
+                known.severity.name().to_uppercase(),
+                known.report.what
+            ));
         }
         let ended = self.ended.keys().take(3).map(|(rule, _, name, part)| {
-            let part = part_of(part).map(|part| format!(" ({part})")).unwrap_or_default();
+            let part = part_of(part)
+                .map(|part| format!(" ({part})"))
+                .unwrap_or_default();
             format!("Ended: {} of {name}{part}.", rule.name())
         });
         parts.extend(ended);
@@ -131,15 +160,27 @@ mod tests {
     const START: u64 = 1_800_000_000_000;
 
     fn problem(name: &str, severity: Severity) -> Noticed {
-        let finding =
-            Finding::new(Rule::BreakerOpen, severity, ("target", name), format!("{name} is out."), "Mend it.");
-        Noticed { finding, since: START, is_problem: true }
+        let finding = Finding::new(
+            Rule::BreakerOpen,
+            severity,
+            ("target", name),
+            format!("{name} is out."),
+            "Mend it.",
+        );
+        Noticed {
+            finding,
+            since: START,
+            is_problem: true,
+        }
     }
 
     /// Looks at so many seconds, and sends what is due, if the receiver takes it.
     fn look(pending: &mut Pending, second: u64, names: &[&str], takes: bool) -> Option<Value> {
         let now = START + second * 1_000;
-        let problems: Vec<_> = names.iter().map(|name| problem(name, Severity::Warning)).collect();
+        let problems: Vec<_> = names
+            .iter()
+            .map(|name| problem(name, Severity::Warning))
+            .collect();
         pending.observe(problems.iter(), now);
         let notice = pending.due("i", now)?;
         pending.tried(takes, now);
@@ -147,25 +188,47 @@ mod tests {
     }
 
     fn names(list: &Value) -> Vec<&str> {
-        list.as_array().unwrap().iter().map(|one| one["subject"]["name"].as_str().unwrap()).collect()
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["subject"]["name"].as_str().unwrap())
+            .collect()
     }
 
     #[test]
     fn what_comes_and_goes_is_told_once_and_gathered_for_a_minute() {
         let mut pending = Pending::default();
-        assert!(look(&mut pending, 0, &[], true).is_none(), "there is no news");
+        assert!(
+            look(&mut pending, 0, &[], true).is_none(),
+            "there is no news"
+        );
         let first = look(&mut pending, 5, &["a"], true).unwrap();
-        assert_eq!((names(&first["began"]), names(&first["ended"])), (vec!["a"], vec![]));
+        assert_eq!(
+            (names(&first["began"]), names(&first["ended"])),
+            (vec!["a"], vec![])
+        );
         assert_eq!(first["text"], "portcullis i: WARNING: a is out.");
         assert!(look(&mut pending, 10, &["a", "b"], true).is_none());
         assert!(look(&mut pending, 64, &["b", "c"], true).is_none());
         let second = look(&mut pending, 65, &["b", "c"], true).unwrap();
-        assert_eq!((names(&second["began"]), names(&second["ended"])), (vec!["b", "c"], vec!["a"]));
+        assert_eq!(
+            (names(&second["began"]), names(&second["ended"])),
+            (vec!["b", "c"], vec!["a"])
+        );
         let ended = &second["ended"][0];
-        assert_eq!((&ended["rule"], &ended["since"]), (&"breaker_open".into(), &time(START).into()));
+        assert_eq!(
+            (&ended["rule"], &ended["since"]),
+            (&"breaker_open".into(), &time(START).into())
+        );
         assert_eq!(ended["until"], time(START + 64_000));
-        assert!(look(&mut pending, 300, &["b", "c"], true).is_none(), "all is told");
-        assert_eq!(names(&look(&mut pending, 305, &[], true).unwrap()["ended"]), ["b", "c"]);
+        assert!(
+            look(&mut pending, 300, &["b", "c"], true).is_none(),
+            "all is told"
+        );
+        assert_eq!(
+            names(&look(&mut pending, 305, &[], true).unwrap()["ended"]),
+            ["b", "c"]
+        );
         assert!(look(&mut pending, 400, &[], true).is_none());
     }
 
@@ -182,7 +245,10 @@ mod tests {
         look(&mut pending, 0, &["a"], true).unwrap();
         look(&mut pending, 1, &["a", "b"], true);
         look(&mut pending, 2, &["a"], true);
-        assert_eq!(names(&look(&mut pending, 60, &["a"], true).unwrap()["ended"]), ["b"]);
+        assert_eq!(
+            names(&look(&mut pending, 60, &["a"], true).unwrap()["ended"]),
+            ["b"]
+        );
         // It went and is back within the minute: nothing has changed.
         look(&mut pending, 61, &[], true);
         assert!(look(&mut pending, 120, &["a"], true).is_none());
@@ -191,11 +257,16 @@ mod tests {
     #[test]
     fn a_receiver_that_is_down_gets_it_later_and_is_asked_less_and_less() {
         let mut pending = Pending::default();
-        let tries: Vec<u64> = (0..2_000).filter(|n| look(&mut pending, *n, &["a"], false).is_some()).collect();
+        let tries: Vec<u64> = (0..2_000)
+            .filter(|n| look(&mut pending, *n, &["a"], false).is_some())
+            .collect();
         assert_eq!(tries[..6], [0, 5, 15, 35, 75, 155]);
         assert!(tries.windows(2).all(|two| two[1] - two[0] <= 300) && pending.is_failing());
         let late = look(&mut pending, 2_400, &["b"], true).unwrap();
-        assert_eq!((names(&late["began"]), names(&late["ended"])), (vec!["b"], vec!["a"]));
+        assert_eq!(
+            (names(&late["began"]), names(&late["ended"])),
+            (vec!["b"], vec!["a"])
+        );
         assert!(!pending.is_failing());
         // A clock that was set back holds nothing up.
         assert!(look(&mut pending, 0, &[], true).is_some());
@@ -204,8 +275,14 @@ mod tests {
     #[test]
     fn what_becomes_worse_is_told_again_and_what_becomes_better_is_not() {
         let (mut pending, mut told) = (Pending::default(), Vec::new());
-        for (minute, severity) in
-            [Severity::Warning, Severity::Critical, Severity::Critical, Severity::Warning].into_iter().enumerate()
+        for (minute, severity) in [
+            Severity::Warning,
+            Severity::Critical,
+            Severity::Critical,
+            Severity::Warning,
+        ]
+        .into_iter()
+        .enumerate()
         {
             let now = START + MINUTE * minute as u64;
             pending.observe([problem("a", severity)].iter(), now);
@@ -221,13 +298,22 @@ mod tests {
     #[test]
     fn a_notice_is_bounded_and_says_the_worst_first() {
         let mut pending = Pending::default();
-        let mut problems: Vec<_> = (0..300).map(|n| problem(&format!("t{n}"), Severity::Warning)).collect();
+        let mut problems: Vec<_> = (0..300)
+            .map(|n| problem(&format!("t{n}"), Severity::Warning))
+            .collect();
         problems.push(problem("worst", Severity::Critical));
         pending.observe(problems.iter(), START);
         let notice: Value = serde_json::from_str(&pending.due("i", START).unwrap()).unwrap();
-        assert_eq!((names(&notice["began"]).len(), names(&notice["began"])[0]), (MOST, "worst"));
+        assert_eq!(
+            (names(&notice["began"]).len(), names(&notice["began"])[0]),
+            (MOST, "worst")
+        );
         assert_eq!(notice["more"], 301 - MOST);
         let text = notice["text"].as_str().unwrap();
-        assert!(text.starts_with("portcullis i: CRITICAL: worst is out.") && text.ends_with("And 298 more."), "{text}");
+        assert!(
+            text.starts_with("portcullis i: CRITICAL: worst is out.")
+                && text.ends_with("And 298 more."),
+            "{text}"
+        );
     }
 }

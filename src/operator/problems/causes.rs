@@ -41,17 +41,27 @@ impl Causes {
     pub(super) fn subject(&self, model: &ModelFacts) -> (&'static str, Arc<str>) {
         let accounts = accounts(model);
         // That an account does not serve a model says nothing of other models.
-        let is_own = model.targets.iter().any(|target| target.reason == Some(Reason::Unfit));
+        let is_own = model
+            .targets
+            .iter()
+            .any(|target| target.reason == Some(Reason::Unfit));
         if is_own || !self.shared.contains_key(&accounts) {
             return ("model", model.id.clone());
         }
-        let kind = if accounts.len() == 1 { "account" } else { "accounts" };
+        let kind = if accounts.len() == 1 {
+            "account"
+        } else {
+            "accounts"
+        };
         let names: Vec<&str> = accounts.iter().map(|account| &**account).collect();
         (kind, names.join(", ").into())
     }
 }
 
 fn accounts(model: &ModelFacts) -> Accounts {
-    let targets = model.targets.iter().filter(|target| target.state != TargetState::Off);
+    let targets = model
+        .targets
+        .iter()
+        .filter(|target| target.state != TargetState::Off);
     targets.map(|target| target.account.clone()).collect()
 }

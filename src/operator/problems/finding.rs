@@ -192,7 +192,10 @@ impl Finding {
 
     /// Adds the time since which it has lasted.
     pub fn since(self, since: u64) -> Finding {
-        Finding { since: Some(since), ..self }
+        Finding {
+            since: Some(since),
+            ..self
+        }
     }
 
     /// Makes it a problem only after so many milliseconds.

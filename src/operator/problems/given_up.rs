@@ -10,11 +10,14 @@ use crate::status::Severity;
 /// Looks for targets of an account that hang. The bounds are those by which a target is moved
 /// behind the others.
 pub(super) fn find(account: &AccountFacts, found: &mut Vec<Finding>) {
-    let hangs =
-        |target: &&GivenUpFacts| target.callers >= MOVES && target.callers.saturating_mul(ONE_OF) >= target.attempts;
+    let hangs = |target: &&GivenUpFacts| {
+        target.callers >= MOVES && target.callers.saturating_mul(ONE_OF) >= target.attempts
+    };
     for target in account.given_up.iter().filter(hangs) {
         let id = &account.id;
-        let usually = target.usual_ms.map(|usual| format!("; it usually takes {}", seconds(usual)));
+        let usually = target
+            .usual_ms
+            .map(|usual| format!("; it usually takes {}", seconds(usual)));
         let what = format!(
             "Callers give up waiting for {id} ({} in 1 min, after {}{}).",
             target.callers,
@@ -28,6 +31,9 @@ pub(super) fn find(account: &AccountFacts, found: &mut Vec<Finding>) {
             target.name
         );
         let subject = ("target", format!("{id}/{}", target.name));
-        found.push(Finding::new(Rule::GivenUp, Severity::Warning, subject, what, remedy).of(Some(target.callers)));
+        found.push(
+            Finding::new(Rule::GivenUp, Severity::Warning, subject, what, remedy)
+                .of(Some(target.callers)),
+        );
     }
 }

@@ -40,11 +40,18 @@ impl Lasting {
                 continue;
             }
             // If the clock was set back, nothing has lasted since the future.
-            let known = [self.since.get(&name).copied(), finding.since].into_iter().flatten().min();
+            let known = [self.since.get(&name).copied(), finding.since]
+                .into_iter()
+                .flatten()
+                .min();
             let began = known.unwrap_or(now).min(now);
             since.insert(name, began);
             let is_problem = now.saturating_sub(began) >= finding.must_last;
-            noticed.push(Noticed { finding, since: began, is_problem });
+            noticed.push(Noticed {
+                finding,
+                since: began,
+                is_problem,
+            });
         }
         self.since = since;
         noticed
@@ -66,13 +73,24 @@ impl Problems {
     /// Makes the list. If there are too many problems, each rule gets its part of the list, and
     /// what is critical goes before all warnings.
     pub fn new(noticed: &[Noticed]) -> Problems {
-        let mut all: Vec<&Noticed> = noticed.iter().filter(|noticed| noticed.is_problem).collect();
+        let mut all: Vec<&Noticed> = noticed
+            .iter()
+            .filter(|noticed| noticed.is_problem)
+            .collect();
         // The most requests first, then the oldest: of many equal problems these are listed.
-        all.sort_by_cached_key(|one| (Reverse(one.finding.requests), one.since, one.finding.subject.1.clone()));
+        all.sort_by_cached_key(|one| {
+            (
+                Reverse(one.finding.requests),
+                one.since,
+                one.finding.subject.1.clone(),
+            )
+        });
         let mut turns: HashMap<(Rule, Severity), usize> = HashMap::new();
         let mut ranked: Vec<((Severity, usize), &Noticed)> = Vec::with_capacity(all.len());
         for one in all {
-            let turn = turns.entry((one.finding.rule, one.finding.severity)).or_default();
+            let turn = turns
+                .entry((one.finding.rule, one.finding.severity))
+                .or_default();
             ranked.push(((one.finding.severity, *turn), one));
             *turn += 1;
         }
@@ -80,30 +98,60 @@ impl Problems {
         let more = ranked.len().saturating_sub(MOST);
         ranked.truncate(MOST);
         ranked.sort_by_key(|(_, one)| (one.finding.severity, one.since));
-        Problems { list: ranked.into_iter().map(|(_, one)| one.report()).collect(), more, counts: turns }
+        Problems {
+            list: ranked.into_iter().map(|(_, one)| one.report()).collect(),
+            more,
+            counts: turns,
+        }
     }
 
     /// Returns the number of problems of each rule and severity, also where there are none.
     pub fn counts(&self) -> impl Iterator<Item = (Rule, Severity, usize)> {
-        let each = Rule::ALL.into_iter().flat_map(|rule| Severity::ALL.map(|severity| (rule, severity)));
-        each.map(|(rule, severity)| (rule, severity, self.counts.get(&(rule, severity)).copied().unwrap_or_default()))
+        let each = Rule::ALL
+            .into_iter()
+            .flat_map(|rule| Severity::ALL.map(|severity| (rule, severity)));
+        each.map(|(rule, severity)| {
+            (
+                rule,
+                severity,
+                self.counts
+                    .get(&(rule, severity))
+                    .copied()
+                    .unwrap_or_default(),
+            )
+        })
     }
 }
 
 impl Noticed {
     /// Returns the problem as operators see it.
     pub fn report(&self) -> ProblemReport {
-        let Finding { rule, severity, subject: (kind, name), part, what, remedy, requests, models, .. } = &self.finding;
+        let Finding {
+            rule,
+            severity,
+            subject: (kind, name),
+            part,
+            what,
+            remedy,
+            requests,
+            models,
+            ..
+        } = &self.finding;
         ProblemReport {
             remedy: remedy.clone(),
             link: rule.link(),
-            part: Some(part).filter(|part| !part.is_empty()).map(|part| (*part).to_owned()),
+            part: Some(part)
+                .filter(|part| !part.is_empty())
+                .map(|part| (*part).to_owned()),
             number: models.len().max(1),
             requests: *requests,
             rule: rule.name().to_owned(),
             severity: *severity,
             since: time(self.since),
-            subject: SubjectReport { kind: (*kind).to_owned(), name: name.to_string() },
+            subject: SubjectReport {
+                kind: (*kind).to_owned(),
+                name: name.to_string(),
+            },
             what: what.clone(),
         }
     }

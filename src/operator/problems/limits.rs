@@ -29,7 +29,12 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
 
 /// Looks at a limit of which nine tenths are used.
 fn near(limit: &LimitFacts) -> Option<Finding> {
-    let LimitFacts { kind, used, limit: most, .. } = *limit;
+    let LimitFacts {
+        kind,
+        used,
+        limit: most,
+        ..
+    } = *limit;
     if u128::from(used) * 10 < u128::from(most) * 9 || most == 0 {
         return None;
     }
@@ -45,9 +50,18 @@ fn near(limit: &LimitFacts) -> Option<Finding> {
         kind.name()
     );
     let remedy = "If the use is right, raise the limit in the catalog. `portcullis usage` shows what it went to.";
-    let finding = Finding::new(Rule::LimitNear, Severity::Warning, (subject, limit.name.clone()), what, remedy);
+    let finding = Finding::new(
+        Rule::LimitNear,
+        Severity::Warning,
+        (subject, limit.name.clone()),
+        what,
+        remedy,
+    );
     let must_last = if is_short_lived(kind) { STAYS } else { 0 };
-    Some(Finding { part: kind.name(), ..finding.after(must_last) })
+    Some(Finding {
+        part: kind.name(),
+        ..finding.after(must_last)
+    })
 }
 
 /// Returns whether a limit of this kind is free again soon.
@@ -70,25 +84,46 @@ fn ending(key: &KeyFacts, now: u64) -> Option<Finding> {
     let what = match ends.checked_sub(now) {
         Some(left) if left > 0 => format!("Key {} is in use, and ends in {}.", key.id, span(left)),
         Some(_) | None => {
-            format!("Key {} was in use, and has ended: its requests are refused with 401.", key.id)
+            format!(
+                "Key {} was in use, and has ended: its requests are refused with 401.",
+                key.id
+            )
         }
     };
     let remedy = "Write a later `expires` at the key or at its caller in the catalog, or give the owner another key \
                   (`portcullis key new`).";
-    Some(Finding::new(Rule::KeyEnds, Severity::Warning, ("key", key.id.clone()), what, remedy))
+    Some(Finding::new(
+        Rule::KeyEnds,
+        Severity::Warning,
+        ("key", key.id.clone()),
+        what,
+        remedy,
+    ))
 }
 
 /// Looks at an old secret that is still used, although it ends soon.
 fn old_secret(key: &KeyFacts, now: u64) -> Option<Finding> {
     let (used, ends) = key.old?;
-    let left = ends.checked_sub(now).filter(|left| *left > 0 && *left < DAY)?;
+    let left = ends
+        .checked_sub(now)
+        .filter(|left| *left > 0 && *left < DAY)?;
     if used.saturating_add(DAY) < now {
         return None;
     }
-    let what = format!("The old secret of key {} is still used, and ends in {}.", key.id, span(left));
+    let what = format!(
+        "The old secret of key {} is still used, and ends in {}.",
+        key.id,
+        span(left)
+    );
     let remedy = "Tell the key's owner to use the new secret. To give them more time, write a later `until` at the \
                   old one in the catalog.";
-    Some(Finding::new(Rule::OldSecretUsed, Severity::Warning, ("key", key.id.clone()), what, remedy))
+    Some(Finding::new(
+        Rule::OldSecretUsed,
+        Severity::Warning,
+        ("key", key.id.clone()),
+        what,
+        remedy,
+    ))
 }
 
 /// Looks for models whose cost is not known: of answers, or of requests that were not sent.
@@ -118,7 +153,13 @@ fn unpriced(facts: &Facts, found: &mut Vec<Finding>) {
         };
         let remedy = "Write `price` at the target in the catalog, or `price: { input: 0, output: 0 }` if it costs nothing. \
                       `unpriced` in `/status` names targets that were not asked.";
-        let finding = Finding::new(Rule::Unpriced, Severity::Warning, ("model", model), what, remedy);
+        let finding = Finding::new(
+            Rule::Unpriced,
+            Severity::Warning,
+            ("model", model),
+            what,
+            remedy,
+        );
         // What was not sent is counted since the catalog is live, and not for five minutes.
         found.push(finding.of((refused == 0).then_some(answers)));
     }

@@ -33,50 +33,106 @@ pub(super) fn find(facts: &Facts, found: &mut Vec<Finding>) {
     let now = facts.now;
     let lines = facts.rises.lines;
     if lines.is_within(DROPPED, now) {
-        let what = format!("{} lost: they could not be written, or not fast enough.", were(lines.total, "access line"));
+        let what = format!(
+            "{} lost: they could not be written, or not fast enough.",
+            were(lines.total, "access line")
+        );
         let remedy = "Look at the place that `log.access` in server.yaml names: a full disk, a closed pipe, or a reader \
                       that has stopped.";
-        found.push(Finding::new(Rule::AccessLinesDropped, Severity::Warning, PROCESS, what, remedy));
+        found.push(Finding::new(
+            Rule::AccessLinesDropped,
+            Severity::Warning,
+            PROCESS,
+            what,
+            remedy,
+        ));
     }
     let panics = facts.rises.panics;
     if panics.is_within(PANIC, now) {
-        let what =
-            format!("The gateway has a bug, and {} ended in it since the start.", count(panics.total, "exchange"));
+        let what = format!(
+            "The gateway has a bug, and {} ended in it since the start.",
+            count(panics.total, "exchange")
+        );
         let remedy = "Report it, with the lines of the log that begin at `panicked`. Other requests are not concerned.";
-        found.push(Finding::new(Rule::Panics, Severity::Critical, PROCESS, what, remedy));
+        found.push(Finding::new(
+            Rule::Panics,
+            Severity::Critical,
+            PROCESS,
+            what,
+            remedy,
+        ));
     }
     for (listener, why) in &facts.uncertified {
-        let what = format!("The listener {listener} has no certificate, so nobody can connect there: {}.", short(why));
+        let what = format!(
+            "The listener {listener} has no certificate, so nobody can connect there: {}.",
+            short(why)
+        );
         let remedy = "Put the certificate and its key where `listen` in server.yaml names them, as regular files. They are \
                       read within a second, without a restart.";
         let subject = ("listener", listener.as_str());
-        found.push(Finding::new(Rule::NoCertificate, Severity::Critical, subject, what, remedy));
+        found.push(Finding::new(
+            Rule::NoCertificate,
+            Severity::Critical,
+            subject,
+            what,
+            remedy,
+        ));
     }
-    for certificate in facts.certificates.iter().filter(|certificate| certificate.ends.saturating_sub(now) < REPLACE) {
+    for certificate in facts
+        .certificates
+        .iter()
+        .filter(|certificate| certificate.ends.saturating_sub(now) < REPLACE)
+    {
         let left = certificate.ends.saturating_sub(now);
-        let severity = if left < REPLACE_NOW { Severity::Critical } else { Severity::Warning };
+        let severity = if left < REPLACE_NOW {
+            Severity::Critical
+        } else {
+            Severity::Warning
+        };
         let listener = &certificate.listener;
         let what = match left {
-            0 => format!("The certificate of the listener {listener} has ended: callers do not connect any more."),
-            _ => format!("The certificate of the listener {listener} ends in {}.", span(left)),
+            0 => format!(
+                "The certificate of the listener {listener} has ended: callers do not connect any more."
+            ),
+            _ => format!(
+                "The certificate of the listener {listener} ends in {}.",
+                span(left)
+            ),
         };
         let remedy = "Put a new certificate and its key where `listen` in server.yaml names them, and send SIGHUP.";
         let subject = ("listener", listener.as_str());
-        found.push(Finding::new(Rule::CertificateEnds, severity, subject, what, remedy));
+        found.push(Finding::new(
+            Rule::CertificateEnds,
+            severity,
+            subject,
+            what,
+            remedy,
+        ));
     }
     if let Some(address) = &facts.open_admin {
-        let what =
-            format!("The admin listener is on {address}, and whoever reaches it may read it: it asks for no key.");
+        let what = format!(
+            "The admin listener is on {address}, and whoever reaches it may read it: it asks for no key."
+        );
         let remedy = "Write `admin: { key: { env: … } }` in server.yaml, or an address that only operators reach, such as \
                       127.0.0.1:9090.";
-        found.push(Finding::new(Rule::AdminOpen, Severity::Warning, ("listener", address.as_str()), what, remedy));
+        found.push(Finding::new(
+            Rule::AdminOpen,
+            Severity::Warning,
+            ("listener", address.as_str()),
+            what,
+            remedy,
+        ));
     }
 }
 
 const PROCESS: (&str, &str) = ("process", "portcullis");
 
 fn were(number: u64, noun: &str) -> String {
-    format!("{} {}", count(number, noun), if number == 1 { "was" } else { "were" })
+    format!(
+        "{} {}",
+        count(number, noun),
+        if number == 1 { "was" } else { "were" }
+    )
 }
 
 fn descriptors(facts: &Facts, found: &mut Vec<Finding>) {
@@ -93,27 +149,50 @@ fn descriptors(facts: &Facts, found: &mut Vec<Finding>) {
         Some(_) | None => return,
     };
     let remedy = format!("{REMEDY}, and restart. No provider is at fault.");
-    found.push(Finding::new(Rule::NoDescriptors, Severity::Critical, PROCESS, what, remedy));
+    found.push(Finding::new(
+        Rule::NoDescriptors,
+        Severity::Critical,
+        PROCESS,
+        what,
+        remedy,
+    ));
 }
 
 fn store(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(store) = &facts.store else { return };
     let address = &*store.address;
-    let since = facts.now.saturating_sub(store.for_seconds.saturating_mul(SECOND));
+    let since = facts
+        .now
+        .saturating_sub(store.for_seconds.saturating_mul(SECOND));
     let down = |severity, what: String| {
         let remedy = "Look whether the server that `store` in server.yaml names runs and can be reached. Until it is back, \
                       `store.on_store_down` decides over requests with limits.";
-        Finding::new(Rule::StoreDown, severity, ("store", address), what, remedy).since(since).after(DOWN)
+        Finding::new(Rule::StoreDown, severity, ("store", address), what, remedy)
+            .since(since)
+            .after(DOWN)
     };
     match store.state {
         StoreState::Up => {
             let ahead = store.clock_ahead_ms;
             if ahead.unsigned_abs() >= CLOCKS {
-                let (one, other) = if ahead > 0 { ("behind", "store's") } else { ("ahead of", "store's") };
-                let what = format!("This gateway's clock is {} {one} the {other}.", span(ahead.unsigned_abs()));
+                let (one, other) = if ahead > 0 {
+                    ("behind", "store's")
+                } else {
+                    ("ahead of", "store's")
+                };
+                let what = format!(
+                    "This gateway's clock is {} {one} the {other}.",
+                    span(ahead.unsigned_abs())
+                );
                 let remedy = "Let NTP set the clocks of both machines. Limits by the day and the month, and the ends of \
                               keys, go by this gateway's clock.";
-                found.push(Finding::new(Rule::ClockOff, Severity::Warning, ("process", "clock"), what, remedy));
+                found.push(Finding::new(
+                    Rule::ClockOff,
+                    Severity::Warning,
+                    ("process", "clock"),
+                    what,
+                    remedy,
+                ));
             }
         }
         StoreState::Joining => {
@@ -123,7 +202,11 @@ fn store(facts: &Facts, found: &mut Vec<Finding>) {
             found.push(down(Severity::Warning, what));
         }
         StoreState::Down => {
-            let why = store.error.as_deref().map(|why| format!(": {}", short(why))).unwrap_or_default();
+            let why = store
+                .error
+                .as_deref()
+                .map(|why| format!(": {}", short(why)))
+                .unwrap_or_default();
             found.push(down(
                 Severity::Critical,
                 format!("The store {address} is down, so gateways share no limits{why}."),
@@ -134,7 +217,9 @@ fn store(facts: &Facts, found: &mut Vec<Finding>) {
 
 fn unreadable(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(store) = &facts.store else { return };
-    let Some(scope) = &store.unreadable.scope else { return };
+    let Some(scope) = &store.unreadable.scope else {
+        return;
+    };
     if store.unreadable.waiting == 0 && !facts.rises.unreadable.is_within(UNREADABLE, facts.now) {
         return;
     }
@@ -144,7 +229,13 @@ fn unreadable(facts: &Facts, found: &mut Vec<Finding>) {
     let remedy = "Look whether another program writes under `store.prefix` in server.yaml, and give it another prefix or \
                   another server. Until all gateways have sent theirs, limits may let a little more pass.";
     let subject = ("store", store.address.as_str());
-    found.push(Finding::new(Rule::CountsUnreadable, Severity::Warning, subject, what, remedy));
+    found.push(Finding::new(
+        Rule::CountsUnreadable,
+        Severity::Warning,
+        subject,
+        what,
+        remedy,
+    ));
 }
 
 fn ledger(facts: &Facts, found: &mut Vec<Finding>) {
@@ -154,16 +245,28 @@ fn ledger(facts: &Facts, found: &mut Vec<Finding>) {
     if !is_failing && !rows.is_within(DROPPED, facts.now) {
         return;
     }
-    let dropped = if rows.total > 0 { format!("; {} lost", were(rows.total, "row")) } else { String::new() };
+    let dropped = if rows.total > 0 {
+        format!("; {} lost", were(rows.total, "row"))
+    } else {
+        String::new()
+    };
     let what = match (&ledger.problem, is_failing) {
         (Some(why), _) => format!("The ledger cannot be written{dropped}: {}.", short(why)),
         (None, true) => format!("The ledger cannot be written{dropped}."),
-        (None, false) => format!("The ledger can be written again{dropped}, and their use is in no report."),
+        (None, false) => {
+            format!("The ledger can be written again{dropped}, and their use is in no report.")
+        }
     };
     let remedy = format!(
         "Mend what the reason names; else look at the disk, and at the rights of {}. Rows wait in memory for a while, and are \
          written when the file can be.",
         ledger.path
     );
-    found.push(Finding::new(Rule::LedgerFailing, Severity::Critical, ("ledger", "ledger"), what, remedy));
+    found.push(Finding::new(
+        Rule::LedgerFailing,
+        Severity::Critical,
+        ("ledger", "ledger"),
+        what,
+        remedy,
+    ));
 }

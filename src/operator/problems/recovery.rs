@@ -94,18 +94,22 @@ impl FailureMemory {
             }
             self.keep(name, now);
             let stands = now.filter(|_| is_known);
-            sights.extend(stands.map(|now| now.sight(Some(model.id.clone()), &recent, fault, facts.tick)));
+            sights.extend(
+                stands.map(|now| now.sight(Some(model.id.clone()), &recent, fault, facts.tick)),
+            );
         }
         let is_served = |name: &Option<Arc<str>>| {
-            name.as_ref().is_none_or(|name| facts.models.iter().any(|model| model.id == *name))
+            name.as_ref()
+                .is_none_or(|name| facts.models.iter().any(|model| model.id == *name))
         };
         self.standing.retain(|(name, _), _| is_served(name));
         let before = self.standing.get(&(None, fault)).copied();
         let now = judge(before, &rest, fault, facts.tick).map(|now| match before {
             // What fails at one model makes what failed at others no worse.
-            Some(before) if now.failed <= before.failed => {
-                Standing { severity: now.severity.max(before.severity), ..now }
-            }
+            Some(before) if now.failed <= before.failed => Standing {
+                severity: now.severity.max(before.severity),
+                ..now
+            },
             Some(_) | None => now,
         });
         self.keep((None, fault), now);
@@ -124,14 +128,28 @@ impl FailureMemory {
 
     /// Notes that another rule tells of all failures until now.
     fn excuse(&mut self, name: &(Option<Arc<str>>, Fault), seen: u64) {
-        let excused = Standing { seen, requests: 0, failed: 0, severity: Severity::Warning };
+        let excused = Standing {
+            seen,
+            requests: 0,
+            failed: 0,
+            severity: Severity::Warning,
+        };
         self.standing.insert(name.clone(), excused);
     }
 }
 
 /// Judges the failures of a subject. Returns what is to be remembered of them.
-fn judge(before: Option<Standing>, recent: &RecentFacts, fault: Fault, now: u64) -> Option<Standing> {
-    let (known, requests, failed) = (recent.fault(fault), recent.judged(fault), recent.failed(fault));
+fn judge(
+    before: Option<Standing>,
+    recent: &RecentFacts,
+    fault: Fault,
+    now: u64,
+) -> Option<Standing> {
+    let (known, requests, failed) = (
+        recent.fault(fault),
+        recent.judged(fault),
+        recent.failed(fault),
+    );
     let is_many = requests >= LEAST && failed.saturating_mul(20) > requests;
     // Of the rest of the gateway, what failed at a model with a problem of its own is no news.
     let is_news = failed > 0 && before.is_none_or(|before| before.seen != known.total);
@@ -142,9 +160,19 @@ fn judge(before: Option<Standing>, recent: &RecentFacts, fault: Fault, now: u64)
     if fault == Fault::Caller && failed == 0 {
         return None;
     }
-    let is_critical = matches!(fault, Fault::Upstream | Fault::Us) && failed.saturating_mul(5) > requests;
-    let severity = if is_critical { Severity::Critical } else { Severity::Warning };
-    let present = Standing { seen: known.total, requests, failed, severity };
+    let is_critical =
+        matches!(fault, Fault::Upstream | Fault::Us) && failed.saturating_mul(5) > requests;
+    let severity = if is_critical {
+        Severity::Critical
+    } else {
+        Severity::Warning
+    };
+    let present = Standing {
+        seen: known.total,
+        requests,
+        failed,
+        severity,
+    };
     match before {
         // Few requests are enough to go on, and say nothing new of the share.
         Some(before) if before.requests > 0 => {
@@ -152,7 +180,10 @@ fn judge(before: Option<Standing>, recent: &RecentFacts, fault: Fault, now: u64)
             match (is_diluted, is_news) {
                 (true, _) => None,
                 (false, true) if requests >= LEAST => Some(present),
-                (false, true) => Some(Standing { severity: before.severity, ..present }),
+                (false, true) => Some(Standing {
+                    severity: before.severity,
+                    ..present
+                }),
                 (false, false) => Some(before),
             }
         }
@@ -162,7 +193,13 @@ fn judge(before: Option<Standing>, recent: &RecentFacts, fault: Fault, now: u64)
 }
 
 impl Standing {
-    fn sight(self, model: Option<Arc<str>>, recent: &RecentFacts, fault: Fault, now: u64) -> FailureSight {
+    fn sight(
+        self,
+        model: Option<Arc<str>>,
+        recent: &RecentFacts,
+        fault: Fault,
+        now: u64,
+    ) -> FailureSight {
         let known = recent.fault(fault);
         let age = failure_age(&known, now);
         let is_severe = known.good == 0 || age < FRESH;
@@ -170,7 +207,11 @@ impl Standing {
             model,
             requests: self.requests,
             failed: self.failed,
-            severity: if is_severe { self.severity } else { Severity::Warning },
+            severity: if is_severe {
+                self.severity
+            } else {
+                Severity::Warning
+            },
             age,
             since: (age >= FRESH).then(|| what_came_since(&known, now)),
         }
@@ -184,8 +225,12 @@ fn failure_age(fault: &FaultCount, now: u64) -> u64 {
 
 /// Returns whether there were failures, and enough was answered since to say that they are over.
 fn is_over(fault: &FaultCount, now: u64) -> bool {
-    let is_answering = fault.good_since.is_some_and(|since| now.saturating_sub(since) >= ANSWERING);
-    fault.last.is_some() && failure_age(fault, now) >= FRESH && (fault.good >= ANSWERS || is_answering)
+    let is_answering = fault
+        .good_since
+        .is_some_and(|since| now.saturating_sub(since) >= ANSWERING);
+    fault.last.is_some()
+        && failure_age(fault, now) >= FRESH
+        && (fault.good >= ANSWERS || is_answering)
 }
 
 /// Says what happened since the last failure.
@@ -220,7 +265,11 @@ impl RecentFacts {
     /// Returns the requests of which a share is taken. Who sends what is refused can make no
     /// provider look well.
     fn judged(&self, fault: Fault) -> u64 {
-        let of_callers = if fault == Fault::Caller { 0 } else { self.by_caller };
+        let of_callers = if fault == Fault::Caller {
+            0
+        } else {
+            self.by_caller
+        };
         self.requests.saturating_sub(of_callers)
     }
 

@@ -4,7 +4,9 @@ use super::*;
 use crate::drain::Phase;
 use crate::limits::{Kind, Level};
 use crate::series::{FaultCount, FaultCounts};
-use crate::status::{LedgerReport, LedgerState, StoreReport, StoreState, UnpricedReport, UnreadableReport};
+use crate::status::{
+    LedgerReport, LedgerState, StoreReport, StoreState, UnpricedReport, UnreadableReport,
+};
 use std::sync::Arc;
 
 const NOW: u64 = 1_800_000_000_000;
@@ -12,7 +14,14 @@ const NOW: u64 = 1_800_000_000_000;
 /// A healthy gateway.
 fn healthy() -> Facts {
     let models = vec![model([target("a", FIT)])];
-    Facts { now: NOW, tick: NOW, phase: (Phase::Serving, 0), models, usable_keys: 1, ..Facts::default() }
+    Facts {
+        now: NOW,
+        tick: NOW,
+        phase: (Phase::Serving, 0),
+        models,
+        usable_keys: 1,
+        ..Facts::default()
+    }
 }
 
 /// What is found at the first look.
@@ -22,7 +31,10 @@ fn find(facts: &Facts) -> Vec<Finding> {
 
 /// The findings of one rule.
 fn found(rule: Rule, facts: &Facts) -> Vec<Finding> {
-    find(facts).into_iter().filter(|finding| finding.rule == rule).collect()
+    find(facts)
+        .into_iter()
+        .filter(|finding| finding.rule == rule)
+        .collect()
 }
 
 /// The problems of one rule after the facts have lasted for so long.
@@ -30,13 +42,23 @@ fn after(lasted: u64, rule: Rule, facts: &Facts) -> Vec<Finding> {
     let mut lasting = Lasting::default();
     lasting.notice(find(facts), facts.now - lasted);
     let noticed = lasting.notice(find(facts), facts.now);
-    noticed.into_iter().filter(|one| one.is_problem && one.finding.rule == rule).map(|one| one.finding).collect()
+    noticed
+        .into_iter()
+        .filter(|one| one.is_problem && one.finding.rule == rule)
+        .map(|one| one.finding)
+        .collect()
 }
 
 /// Checks that a rule finds one problem, and returns what it says.
 fn says(rule: Rule, facts: &Facts) -> String {
-    let [finding] = &found(rule, facts)[..] else { panic!("{:?}", find(facts)) };
-    assert!(finding.what.ends_with('.') || finding.rule == Rule::ReloadRefused, "{}", finding.what);
+    let [finding] = &found(rule, facts)[..] else {
+        panic!("{:?}", find(facts))
+    };
+    assert!(
+        finding.what.ends_with('.') || finding.rule == Rule::ReloadRefused,
+        "{}",
+        finding.what
+    );
     finding.what.clone()
 }
 
@@ -52,19 +74,36 @@ fn target(account: &str, reason: Option<Reason>) -> ModelTarget {
         Some(Reason::Breaker) => TargetState::Open,
         Some(Reason::Credential | Reason::Unfit | Reason::Rate) => TargetState::Resting,
     };
-    ModelTarget { account: account.into(), name: "llama".into(), state, reason, failure, quiet: None }
+    ModelTarget {
+        account: account.into(),
+        name: "llama".into(),
+        state,
+        reason,
+        failure,
+        quiet: None,
+    }
 }
 
 fn model(targets: impl Into<Vec<ModelTarget>>) -> ModelFacts {
-    ModelFacts { id: "fast".into(), targets: targets.into(), ..ModelFacts::default() }
+    ModelFacts {
+        id: "fast".into(),
+        targets: targets.into(),
+        ..ModelFacts::default()
+    }
 }
 
 #[test]
 fn nothing_is_wrong() {
-    let facts = Facts { models: vec![model([target("a", FIT)])], ..healthy() };
+    let facts = Facts {
+        models: vec![model([target("a", FIT)])],
+        ..healthy()
+    };
     assert!(find(&facts).is_empty(), "{:?}", find(&facts));
     let said = verdict(&facts, &[]);
-    assert_eq!((said.word, &*said.says), (Word::Ok, "1 model can answer, and nothing is wrong."));
+    assert_eq!(
+        (said.word, &*said.says),
+        (Word::Ok, "1 model can answer, and nothing is wrong.")
+    );
 }
 
 #[test]
@@ -73,7 +112,10 @@ fn a_refused_reload() {
     let reasons = vec!["catalog.yaml:3: `x` is unknown".to_owned(), "y".to_owned()];
     facts.catalog.refused = Some((NOW - 7, reasons));
     let told = says(Rule::ReloadRefused, &facts);
-    assert!(told.contains("catalog.yaml:3") && told.contains("(1 more"), "{told}");
+    assert!(
+        told.contains("catalog.yaml:3") && told.contains("(1 more"),
+        "{told}"
+    );
     let noticed = Lasting::default().notice(find(&facts), NOW);
     assert_eq!(noticed[0].since, NOW - 7, "since the refusal");
 }
@@ -83,10 +125,17 @@ fn a_change_that_is_held_or_has_no_end() {
     let mut facts = healthy();
     facts.catalog.endless = Some((NOW - 9, vec!["catalog.yaml".to_owned()]));
     assert!(says(Rule::ChangeHeld, &facts).contains("catalog.yaml is being written"));
-    assert_eq!(found(Rule::ChangeHeld, &facts)[0].severity, Severity::Warning);
+    assert_eq!(
+        found(Rule::ChangeHeld, &facts)[0].severity,
+        Severity::Warning
+    );
     for (age, severity) in [(29_999, Severity::Warning), (30_000, Severity::Critical)] {
         facts.catalog.endless = Some((NOW - age, vec!["catalog.yaml".to_owned()]));
-        assert_eq!(found(Rule::ChangeHeld, &facts)[0].severity, severity, "after {age} ms");
+        assert_eq!(
+            found(Rule::ChangeHeld, &facts)[0].severity,
+            severity,
+            "after {age} ms"
+        );
     }
     facts.catalog.held = Some("removes 2 of 3 accounts".to_owned());
     assert!(says(Rule::ChangeHeld, &facts).contains("removes 2 of 3 accounts"));
@@ -97,13 +146,28 @@ fn a_model_that_nobody_can_answer() {
     let [rate, unfit, credential, off] =
         [Reason::Rate, Reason::Unfit, Reason::Credential, Reason::Off].map(Option::Some);
     let of = |targets: &[Option<Reason>]| {
-        let targets: Vec<_> = targets.iter().map(|reason| target("gpu-1", *reason)).collect();
-        Facts { models: vec![model(targets)], ..healthy() }
+        let targets: Vec<_> = targets
+            .iter()
+            .map(|reason| target("gpu-1", *reason))
+            .collect();
+        Facts {
+            models: vec![model(targets)],
+            ..healthy()
+        }
     };
-    for fit in [&[FIT, BROKEN, credential, off][..], &[off], &[off, off], &[]] {
+    for fit in [
+        &[FIT, BROKEN, credential, off][..],
+        &[off],
+        &[off, off],
+        &[],
+    ] {
         assert!(found(Rule::ModelUnfit, &of(fit)).is_empty(), "{fit:?}");
     }
-    for out in [&[BROKEN][..], &[off, unfit], &[credential, BROKEN, unfit, BROKEN]] {
+    for out in [
+        &[BROKEN][..],
+        &[off, unfit],
+        &[credential, BROKEN, unfit, BROKEN],
+    ] {
         assert_eq!(after(0, Rule::ModelUnfit, &of(out)).len(), 1, "{out:?}");
     }
     let told = says(Rule::ModelUnfit, &of(&[BROKEN, credential, unfit, rate]));
@@ -112,19 +176,48 @@ fn a_model_that_nobody_can_answer() {
     assert_eq!(told, expected);
     // A rate limit is over soon.
     assert!(after(9_999, Rule::ModelUnfit, &of(&[rate, BROKEN])).is_empty());
-    assert_eq!(after(10_000, Rule::ModelUnfit, &of(&[rate, BROKEN])).len(), 1);
+    assert_eq!(
+        after(10_000, Rule::ModelUnfit, &of(&[rate, BROKEN])).len(),
+        1
+    );
 }
 
 #[test]
 fn a_credential_that_is_refused_and_a_quota_that_is_used_up() {
-    let account = AccountFacts { id: "a".into(), is_credential_refused: true, ..AccountFacts::default() };
-    assert!(says(Rule::CredentialRefused, &Facts { accounts: vec![account], ..healthy() }).contains("account a"));
-    let with = |headroom| {
-        let account = AccountFacts { id: "a".into(), headroom, ..AccountFacts::default() };
-        Facts { accounts: vec![account], ..healthy() }
+    let account = AccountFacts {
+        id: "a".into(),
+        is_credential_refused: true,
+        ..AccountFacts::default()
     };
-    assert!(found(Rule::Headroom, &with(None)).is_empty() && found(Rule::Headroom, &with(Some(0.05))).is_empty());
-    assert_eq!(says(Rule::Headroom, &with(Some(0.049))), "Account a has 4 % left of what its provider allows.");
+    assert!(
+        says(
+            Rule::CredentialRefused,
+            &Facts {
+                accounts: vec![account],
+                ..healthy()
+            }
+        )
+        .contains("account a")
+    );
+    let with = |headroom| {
+        let account = AccountFacts {
+            id: "a".into(),
+            headroom,
+            ..AccountFacts::default()
+        };
+        Facts {
+            accounts: vec![account],
+            ..healthy()
+        }
+    };
+    assert!(
+        found(Rule::Headroom, &with(None)).is_empty()
+            && found(Rule::Headroom, &with(Some(0.05))).is_empty()
+    );
+    assert_eq!(
+        says(Rule::Headroom, &with(Some(0.049))),
+        "Account a has 4 % left of what its provider allows."
+    );
 }
 
 #[test]
@@ -135,17 +228,42 @@ fn a_breaker_that_stays_open() {
         failure: Some(("cut", None)),
         ..TargetFacts::default()
     }];
-    let account = AccountFacts { id: "gpu-1".into(), broken, ..AccountFacts::default() };
-    let facts = Facts { accounts: vec![account], ..healthy() };
+    let account = AccountFacts {
+        id: "gpu-1".into(),
+        broken,
+        ..AccountFacts::default()
+    };
+    let facts = Facts {
+        accounts: vec![account],
+        ..healthy()
+    };
     assert!(after(29_999, Rule::BreakerOpen, &facts).is_empty());
-    let [finding] = &after(30_000, Rule::BreakerOpen, &facts)[..] else { panic!("one problem") };
-    assert_eq!((finding.subject.0, &*finding.subject.1, finding.requests), ("target", "gpu-1/llama", Some(3)));
-    assert!(finding.what.starts_with("gpu-1 ends its answers too early"), "{}", finding.what);
+    let [finding] = &after(30_000, Rule::BreakerOpen, &facts)[..] else {
+        panic!("one problem")
+    };
+    assert_eq!(
+        (finding.subject.0, &*finding.subject.1, finding.requests),
+        ("target", "gpu-1/llama", Some(3))
+    );
+    assert!(
+        finding.what.starts_with("gpu-1 ends its answers too early"),
+        "{}",
+        finding.what
+    );
     // It closes, and opens again: it has to last again.
     let mut lasting = Lasting::default();
-    for (now, facts, is) in [(0, &facts, false), (40, &facts, true), (41, &healthy(), false), (42, &facts, false)] {
+    for (now, facts, is) in [
+        (0, &facts, false),
+        (40, &facts, true),
+        (41, &healthy(), false),
+        (42, &facts, false),
+    ] {
         let noticed = lasting.notice(find(facts), NOW + now * 1_000);
-        assert_eq!(noticed.iter().any(|one| one.is_problem), is, "after {now} s");
+        assert_eq!(
+            noticed.iter().any(|one| one.is_problem),
+            is,
+            "after {now} s"
+        );
     }
 }
 
@@ -153,89 +271,244 @@ fn a_breaker_that_stays_open() {
 fn failures_and_whose_fault_they_are() {
     let with = |requests, by_caller, by_upstream, by_us| {
         let faults = failing_now();
-        let recent = RecentFacts { requests, by_caller, by_upstream, by_us, faults, ..RecentFacts::default() };
-        Facts { models: vec![ModelFacts { recent: Some(recent), ..model([]) }], recent, ..healthy() }
+        let recent = RecentFacts {
+            requests,
+            by_caller,
+            by_upstream,
+            by_us,
+            faults,
+            ..RecentFacts::default()
+        };
+        Facts {
+            models: vec![ModelFacts {
+                recent: Some(recent),
+                ..model([])
+            }],
+            recent,
+            ..healthy()
+        }
     };
-    let none = |facts: Facts| assert!(found(Rule::Failures, &facts).is_empty(), "{:?}", find(&facts));
+    let none = |facts: Facts| {
+        assert!(
+            found(Rule::Failures, &facts).is_empty(),
+            "{:?}",
+            find(&facts)
+        )
+    };
     none(with(19, 19, 0, 0));
     none(with(105, 5, 5, 5));
-    let [caller] = &found(Rule::Failures, &with(20, 2, 1, 0))[..] else { panic!("one") };
-    assert_eq!(caller.what, "2 of 20 requests for `fast` failed by the callers' fault in the last 5 minutes.");
-    assert_eq!((caller.severity, caller.requests), (Severity::Warning, Some(2)));
+    let [caller] = &found(Rule::Failures, &with(20, 2, 1, 0))[..] else {
+        panic!("one")
+    };
+    assert_eq!(
+        caller.what,
+        "2 of 20 requests for `fast` failed by the callers' fault in the last 5 minutes."
+    );
+    assert_eq!(
+        (caller.severity, caller.requests),
+        (Severity::Warning, Some(2))
+    );
     let severity = |facts: Facts| found(Rule::Failures, &facts)[0].severity;
     assert_eq!(severity(with(100, 0, 6, 0)), Severity::Warning);
     assert_eq!(severity(with(100, 0, 20, 0)), Severity::Warning);
     assert_eq!(severity(with(100, 0, 21, 0)), Severity::Critical);
     assert_eq!(severity(with(100, 0, 0, 21)), Severity::Critical);
-    assert_eq!(severity(with(100, 100, 0, 0)), Severity::Warning, "it is not our outage");
+    assert_eq!(
+        severity(with(100, 100, 0, 0)),
+        Severity::Warning,
+        "it is not our outage"
+    );
     // A caller who is refused again and again hides no provider's failure.
     let both = found(Rule::Failures, &with(670, 640, 30, 0));
-    let says = |part: &str| both.iter().find(|one| one.part == part).map(|one| (one.severity, one.what.clone()));
+    let says = |part: &str| {
+        both.iter()
+            .find(|one| one.part == part)
+            .map(|one| (one.severity, one.what.clone()))
+    };
     let what = "30 of 30 requests for `fast` failed by the providers' fault in the last 5 minutes.";
-    assert_eq!(says("providers"), Some((Severity::Critical, what.to_owned())));
-    assert_eq!(says("callers").map(|(severity, _)| severity), Some(Severity::Warning));
+    assert_eq!(
+        says("providers"),
+        Some((Severity::Critical, what.to_owned()))
+    );
+    assert_eq!(
+        says("callers").map(|(severity, _)| severity),
+        Some(Severity::Warning)
+    );
     // Each model has too few requests, but all together have enough.
-    let few = RecentFacts { requests: 10, by_upstream: 9, faults: failing_now(), ..RecentFacts::default() };
-    let models = (0..3).map(|n| ModelFacts { id: format!("m{n}").into(), recent: Some(few), ..model([]) }).collect();
-    let all = RecentFacts { requests: 30, by_upstream: 27, faults: failing_now(), ..RecentFacts::default() };
-    let facts = Facts { models, recent: all, ..healthy() };
-    let [of_all] = &found(Rule::Failures, &facts)[..] else { panic!("one") };
+    let few = RecentFacts {
+        requests: 10,
+        by_upstream: 9,
+        faults: failing_now(),
+        ..RecentFacts::default()
+    };
+    let models = (0..3)
+        .map(|n| ModelFacts {
+            id: format!("m{n}").into(),
+            recent: Some(few),
+            ..model([])
+        })
+        .collect();
+    let all = RecentFacts {
+        requests: 30,
+        by_upstream: 27,
+        faults: failing_now(),
+        ..RecentFacts::default()
+    };
+    let facts = Facts {
+        models,
+        recent: all,
+        ..healthy()
+    };
+    let [of_all] = &found(Rule::Failures, &facts)[..] else {
+        panic!("one")
+    };
     assert_eq!(of_all.subject.0, "process");
-    assert_eq!(of_all.what, "27 of 30 requests failed by the providers' fault in the last 5 minutes.");
+    assert_eq!(
+        of_all.what,
+        "27 of 30 requests failed by the providers' fault in the last 5 minutes."
+    );
 }
 
 fn hangs(callers: u64, attempts: u64, usual_ms: Option<u64>) -> Facts {
-    let hung = GivenUpFacts { name: "llama".into(), callers, attempts, after_ms: 2_040, usual_ms };
-    let account = AccountFacts { id: "alpha".into(), given_up: vec![hung], ..AccountFacts::default() };
-    let recent = RecentFacts { requests: attempts, given_up: callers, faults: failing_now(), ..RecentFacts::default() };
-    let model = ModelFacts { recent: Some(recent), ..model([target("alpha", FIT)]) };
-    Facts { accounts: vec![account], models: vec![model], recent, ..healthy() }
+    let hung = GivenUpFacts {
+        name: "llama".into(),
+        callers,
+        attempts,
+        after_ms: 2_040,
+        usual_ms,
+    };
+    let account = AccountFacts {
+        id: "alpha".into(),
+        given_up: vec![hung],
+        ..AccountFacts::default()
+    };
+    let recent = RecentFacts {
+        requests: attempts,
+        given_up: callers,
+        faults: failing_now(),
+        ..RecentFacts::default()
+    };
+    let model = ModelFacts {
+        recent: Some(recent),
+        ..model([target("alpha", FIT)])
+    };
+    Facts {
+        accounts: vec![account],
+        models: vec![model],
+        recent,
+        ..healthy()
+    }
 }
 
 #[test]
 fn callers_who_give_up_are_told_as_a_target_that_hangs() {
     let facts = hangs(30, 30, Some(440));
-    let what = "Callers give up waiting for alpha (30 in 1 min, after 2 s; it usually takes 0.4 s).";
-    let [finding] = &found(Rule::GivenUp, &facts)[..] else { panic!("{:?}", find(&facts)) };
+    let what =
+        "Callers give up waiting for alpha (30 in 1 min, after 2 s; it usually takes 0.4 s).";
+    let [finding] = &found(Rule::GivenUp, &facts)[..] else {
+        panic!("{:?}", find(&facts))
+    };
     let subject = (finding.subject.0, &*finding.subject.1);
-    assert_eq!((&*finding.what, finding.severity, subject), (what, Severity::Warning, ("target", "alpha/llama")));
-    let [failures] = &found(Rule::Failures, &facts)[..] else { panic!("{:?}", find(&facts)) };
-    assert_eq!((failures.part, failures.severity), ("given_up", Severity::Warning));
+    assert_eq!(
+        (&*finding.what, finding.severity, subject),
+        (what, Severity::Warning, ("target", "alpha/llama"))
+    );
+    let [failures] = &found(Rule::Failures, &facts)[..] else {
+        panic!("{:?}", find(&facts))
+    };
+    assert_eq!(
+        (failures.part, failures.severity),
+        ("given_up", Severity::Warning)
+    );
     assert_eq!(
         failures.what,
         "30 of 30 requests for `fast` were given up by callers who waited for a provider much longer than usual, in the \
          last 5 minutes."
     );
-    assert!(!find(&facts).iter().any(|one| one.remedy.contains("providers are well")));
+    assert!(
+        !find(&facts)
+            .iter()
+            .any(|one| one.remedy.contains("providers are well"))
+    );
     let say = |facts: &Facts| verdict(facts, &Lasting::default().notice(find(facts), facts.now));
-    assert_eq!(say(&facts), Verdict { word: Word::Degraded, says: what.to_owned(), next: Vec::new() });
-    assert_eq!(says(Rule::GivenUp, &hangs(3, 150, None)), "Callers give up waiting for alpha (3 in 1 min, after 2 s).");
+    assert_eq!(
+        say(&facts),
+        Verdict {
+            word: Word::Degraded,
+            says: what.to_owned(),
+            next: Vec::new()
+        }
+    );
+    assert_eq!(
+        says(Rule::GivenUp, &hangs(3, 150, None)),
+        "Callers give up waiting for alpha (3 in 1 min, after 2 s)."
+    );
     for few in [hangs(2, 2, None), hangs(3, 151, None), hangs(0, 0, None)] {
         assert!(found(Rule::GivenUp, &few).is_empty());
     }
     // What is over is a warning, and the verdict is good again.
-    let over = Facts { accounts: Vec::new(), ..facts };
-    assert_eq!((say(&over).word, found(Rule::Failures, &over).len()), (Word::Ok, 1));
+    let over = Facts {
+        accounts: Vec::new(),
+        ..facts
+    };
+    assert_eq!(
+        (say(&over).word, found(Rule::Failures, &over).len()),
+        (Word::Ok, 1)
+    );
 }
 
 #[test]
 fn only_if_nothing_else_is_wrong_the_gateway_and_its_providers_are_well() {
-    let recent = RecentFacts { requests: 20, by_caller: 9, faults: failing_now(), ..RecentFacts::default() };
-    let facts = Facts { models: vec![ModelFacts { recent: Some(recent), ..model([]) }], recent, ..healthy() };
-    let well = |facts: &Facts| found(Rule::Failures, facts)[0].remedy.ends_with("its providers are well.");
+    let recent = RecentFacts {
+        requests: 20,
+        by_caller: 9,
+        faults: failing_now(),
+        ..RecentFacts::default()
+    };
+    let facts = Facts {
+        models: vec![ModelFacts {
+            recent: Some(recent),
+            ..model([])
+        }],
+        recent,
+        ..healthy()
+    };
+    let well = |facts: &Facts| {
+        found(Rule::Failures, facts)[0]
+            .remedy
+            .ends_with("its providers are well.")
+    };
     assert!(well(&facts));
-    assert!(!well(&Facts { open_admin: Some("0.0.0.0:1".to_owned()), ..facts }));
+    assert!(!well(&Facts {
+        open_admin: Some("0.0.0.0:1".to_owned()),
+        ..facts
+    }));
 }
 
 /// Each fault has just happened once more.
 fn failing_now() -> FaultCounts {
-    let fault = FaultCount { total: 1, last: Some(NOW), ..FaultCount::default() };
-    FaultCounts { by_caller: fault, by_upstream: fault, by_us: fault, given_up: fault }
+    let fault = FaultCount {
+        total: 1,
+        last: Some(NOW),
+        ..FaultCount::default()
+    };
+    FaultCounts {
+        by_caller: fault,
+        by_upstream: fault,
+        by_us: fault,
+        given_up: fault,
+    }
 }
 
 /// Looks at one model: at its requests of five minutes and those that failed at its provider, at
 /// the second of the last failure, and at the number of answers since and the second of the first.
-fn look(memory: &mut FailureMemory, second: u64, counted: (u64, u64), last: u64, good: (u64, u64)) -> Option<Finding> {
+fn look(
+    memory: &mut FailureMemory,
+    second: u64,
+    counted: (u64, u64),
+    last: u64,
+    good: (u64, u64),
+) -> Option<Finding> {
     let at = |second: u64| NOW + second * SECOND;
     let fault = FaultCount {
         total: last + 1,
@@ -244,13 +517,35 @@ fn look(memory: &mut FailureMemory, second: u64, counted: (u64, u64), last: u64,
         good: good.0,
         good_since: (good.0 > 0).then_some(at(good.1)),
     };
-    let faults = FaultCounts { by_upstream: fault, ..FaultCounts::default() };
-    let recent = RecentFacts { requests: counted.0, by_upstream: counted.1, faults, ..RecentFacts::default() };
-    let models = vec![ModelFacts { recent: Some(recent), ..model([target("a", FIT)]) }];
-    let facts = Facts { now: at(second), tick: at(second), models, recent, ..healthy() };
-    let found = super::find(&facts, memory).into_iter().filter(|one| one.rule == Rule::Failures);
+    let faults = FaultCounts {
+        by_upstream: fault,
+        ..FaultCounts::default()
+    };
+    let recent = RecentFacts {
+        requests: counted.0,
+        by_upstream: counted.1,
+        faults,
+        ..RecentFacts::default()
+    };
+    let models = vec![ModelFacts {
+        recent: Some(recent),
+        ..model([target("a", FIT)])
+    }];
+    let facts = Facts {
+        now: at(second),
+        tick: at(second),
+        models,
+        recent,
+        ..healthy()
+    };
+    let found = super::find(&facts, memory)
+        .into_iter()
+        .filter(|one| one.rule == Rule::Failures);
     let found: Vec<Finding> = found.collect();
-    assert!(found.len() <= 1 && found.iter().all(|one| one.subject.0 == "model"), "{found:?}");
+    assert!(
+        found.len() <= 1 && found.iter().all(|one| one.subject.0 == "model"),
+        "{found:?}"
+    );
     found.into_iter().next()
 }
 
@@ -259,9 +554,15 @@ fn failures_end_soon_after_the_recovery_and_never_become_worse_after_the_last_on
     use Severity::{Critical, Warning};
     let memory = &mut FailureMemory::default();
     let severity = |found: Option<Finding>| found.map(|found| found.severity);
-    assert_eq!(severity(look(memory, 0, (100, 15), 0, (0, 0))), Some(Warning));
+    assert_eq!(
+        severity(look(memory, 0, (100, 15), 0, (0, 0))),
+        Some(Warning)
+    );
     // The good ones from before leave the window. Nothing new has failed.
-    assert_eq!(severity(look(memory, 29, (30, 15), 0, (0, 0))), Some(Warning));
+    assert_eq!(
+        severity(look(memory, 29, (30, 15), 0, (0, 0))),
+        Some(Warning)
+    );
     let quiet = look(memory, 240, (15, 15), 0, (0, 0)).expect("it stands");
     let what = "15 of 100 requests for `fast` failed by the providers' fault in 5 minutes: last failed 4 min ago, \
                 nothing asked since.";
@@ -269,17 +570,32 @@ fn failures_end_soon_after_the_recovery_and_never_become_worse_after_the_last_on
     // Without an answer it has not recovered, however long ago it is.
     assert!(look(memory, 900, (0, 0), 0, (0, 0)).is_some());
     // One more failure says nothing of the share.
-    assert_eq!(severity(look(memory, 901, (1, 1), 901, (0, 0))), Some(Warning));
-    assert_eq!(severity(look(memory, 902, (30, 29), 902, (0, 0))), Some(Critical));
+    assert_eq!(
+        severity(look(memory, 901, (1, 1), 901, (0, 0))),
+        Some(Warning)
+    );
+    assert_eq!(
+        severity(look(memory, 902, (30, 29), 902, (0, 0))),
+        Some(Critical)
+    );
     // It answers again, and is severe for half a minute.
-    assert_eq!(severity(look(memory, 931, (40, 29), 902, (10, 903))), Some(Critical));
+    assert_eq!(
+        severity(look(memory, 931, (40, 29), 902, (10, 903))),
+        Some(Critical)
+    );
     assert_eq!(severity(look(memory, 932, (41, 29), 902, (11, 903))), None);
     // The failures are still in the window, and nothing of them comes back.
     assert_eq!(severity(look(memory, 950, (45, 29), 902, (15, 903))), None);
     // Few answers need more time.
     let memory = &mut FailureMemory::default();
-    assert_eq!(severity(look(memory, 0, (20, 20), 0, (0, 0))), Some(Critical));
-    assert_eq!(severity(look(memory, 50, (21, 20), 0, (1, 40))), Some(Warning));
+    assert_eq!(
+        severity(look(memory, 0, (20, 20), 0, (0, 0))),
+        Some(Critical)
+    );
+    assert_eq!(
+        severity(look(memory, 50, (21, 20), 0, (1, 40))),
+        Some(Warning)
+    );
     assert_eq!(severity(look(memory, 70, (21, 20), 0, (1, 40))), None);
 }
 
@@ -296,27 +612,58 @@ fn failures_keep_their_subject() {
 
 #[test]
 fn why_nobody_can_answer_a_model_is_told_once() {
-    let recent = RecentFacts { requests: 30, by_upstream: 30, faults: failing_now(), ..RecentFacts::default() };
+    let recent = RecentFacts {
+        requests: 30,
+        by_upstream: 30,
+        faults: failing_now(),
+        ..RecentFacts::default()
+    };
     let with = |reason| {
-        let models = vec![ModelFacts { recent: Some(recent), ..model([target("a", reason)]) }];
-        Facts { models, recent, ..healthy() }
+        let models = vec![ModelFacts {
+            recent: Some(recent),
+            ..model([target("a", reason)])
+        }];
+        Facts {
+            models,
+            recent,
+            ..healthy()
+        }
     };
     let memory = &mut FailureMemory::default();
-    let mut rules = |facts: &Facts| super::find(facts, memory).iter().map(|one| one.rule).collect::<Vec<_>>();
+    let mut rules = |facts: &Facts| {
+        super::find(facts, memory)
+            .iter()
+            .map(|one| one.rule)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(rules(&with(BROKEN)), [Rule::ModelUnfit]);
-    assert_eq!(rules(&with(FIT)), [], "it recovered: nothing new has failed");
+    assert_eq!(
+        rules(&with(FIT)),
+        [],
+        "it recovered: nothing new has failed"
+    );
 }
 
 #[test]
 fn problems_with_one_cause_are_one_by_account_with_their_number() {
-    let with = |id: &str, account: &str, reason| ModelFacts { id: id.into(), ..model([target(account, reason)]) };
-    let mut models: Vec<_> = (0..3).map(|n| with(&format!("p39-{n}"), "prov-39", BROKEN)).collect();
+    let with = |id: &str, account: &str, reason| ModelFacts {
+        id: id.into(),
+        ..model([target(account, reason)])
+    };
+    let mut models: Vec<_> = (0..3)
+        .map(|n| with(&format!("p39-{n}"), "prov-39", BROKEN))
+        .collect();
     models.extend((0..2).map(|n| with(&format!("p00-{n}"), "prov-00", BROKEN)));
     models.extend((0..197).map(|n| with(&format!("m{n}"), "fine", FIT)));
-    let facts = Facts { models, ..healthy() };
+    let facts = Facts {
+        models,
+        ..healthy()
+    };
     let noticed = Lasting::default().notice(find(&facts), NOW);
     let reports = noticed.iter().map(Noticed::report);
-    let told: Vec<_> = reports.map(|one| (one.subject.kind, one.subject.name, one.number)).collect();
+    let told: Vec<_> = reports
+        .map(|one| (one.subject.kind, one.subject.name, one.number))
+        .collect();
     let account = |name: &str, number| ("account".to_owned(), name.to_owned(), number);
     assert_eq!(told, [account("prov-00", 2), account("prov-39", 3)]);
     let what = "3 models (`p39-0`, `p39-1`, `p39-2`) have no target that answers: prov-39 refuses connections.";
@@ -325,9 +672,15 @@ fn problems_with_one_cause_are_one_by_account_with_their_number() {
     assert_eq!(verdict(&facts, &noticed).says, says);
     // One of them alone keeps the subject, so that nothing seems to end and to begin.
     let models = vec![with("p39-0", "prov-39", BROKEN), with("x", "prov-39", FIT)];
-    let one = Facts { models, ..healthy() };
+    let one = Facts {
+        models,
+        ..healthy()
+    };
     let noticed = Lasting::default().notice(find(&one), NOW);
-    assert_eq!((noticed[0].finding.subject.0, &*noticed[0].finding.subject.1), ("account", "prov-39"));
+    assert_eq!(
+        (noticed[0].finding.subject.0, &*noticed[0].finding.subject.1),
+        ("account", "prov-39")
+    );
     let says = "`p39-0` fails for 0 s (1 of 2 models): prov-39 refuses connections.";
     assert_eq!(verdict(&one, &noticed).says, says);
 }
@@ -336,49 +689,114 @@ fn problems_with_one_cause_are_one_by_account_with_their_number() {
 fn an_empty_gateway_says_what_to_do_next() {
     let said = |models: Vec<ModelFacts>, keys: usize, accounts: usize| {
         let accounts = vec![AccountFacts::default(); accounts];
-        let facts = Facts { models, usable_keys: keys, accounts, ..healthy() };
+        let facts = Facts {
+            models,
+            usable_keys: keys,
+            accounts,
+            ..healthy()
+        };
         let said = verdict(&facts, &[]);
         (said.word, said.next.len())
     };
     assert_eq!(said(vec![], 0, 0), (Word::Empty, 4));
     assert_eq!(said(vec![], 0, 1), (Word::Empty, 3));
-    assert_eq!(said(vec![model([target("a", FIT)])], 0, 1), (Word::Empty, 2));
+    assert_eq!(
+        said(vec![model([target("a", FIT)])], 0, 1),
+        (Word::Empty, 2)
+    );
     assert_eq!(said(vec![model([target("a", FIT)])], 1, 1), (Word::Ok, 0));
 }
 
 #[test]
 fn a_queue_that_is_half_full_or_turned_somebody_away() {
     let with = |waiting, queue, shed| {
-        let recent = RecentFacts { shed, ..RecentFacts::default() };
-        Facts { models: vec![ModelFacts { waiting, queue, recent: Some(recent), ..model([]) }], ..healthy() }
+        let recent = RecentFacts {
+            shed,
+            ..RecentFacts::default()
+        };
+        Facts {
+            models: vec![ModelFacts {
+                waiting,
+                queue,
+                recent: Some(recent),
+                ..model([])
+            }],
+            ..healthy()
+        }
     };
     for none in [with(4, Some(10), 0), with(0, Some(1), 0), with(9, None, 0)] {
         assert!(found(Rule::Queue, &none).is_empty());
     }
-    assert!(says(Rule::Queue, &with(5, Some(10), 0)).starts_with("5 requests of at most 10 wait for `fast`"));
-    assert!(says(Rule::Queue, &with(0, None, 1)).starts_with("1 request for `fast` found all accounts busy"));
+    assert!(
+        says(Rule::Queue, &with(5, Some(10), 0))
+            .starts_with("5 requests of at most 10 wait for `fast`")
+    );
+    assert!(
+        says(Rule::Queue, &with(0, None, 1))
+            .starts_with("1 request for `fast` found all accounts busy")
+    );
 }
 
 #[test]
 fn a_limit_that_is_nearly_used_up() {
     let with = |kind, used, limit| {
-        let limit = LimitFacts { level: Level::Caller, name: "acme".into(), kind, used, limit };
-        Facts { limits: vec![limit], ..healthy() }
+        let limit = LimitFacts {
+            level: Level::Caller,
+            name: "acme".into(),
+            kind,
+            used,
+            limit,
+        };
+        Facts {
+            limits: vec![limit],
+            ..healthy()
+        }
     };
     assert!(after(0, Rule::LimitNear, &with(Kind::RequestsPerDay, 89, 100)).is_empty());
-    assert!(after(0, Rule::LimitNear, &with(Kind::RequestsPerDay, 0, 0)).is_empty(), "who may nothing is not near");
-    assert_eq!(after(0, Rule::LimitNear, &with(Kind::RequestsPerDay, 90, 100)).len(), 1);
-    let told = says(Rule::LimitNear, &with(Kind::UsdPerDay, 4_600_000_000, 5_000_000_000));
-    assert!(told.starts_with("Caller acme has used 4.6 USD of 5 USD of its `usd_per_day`"), "{told}");
+    assert!(
+        after(0, Rule::LimitNear, &with(Kind::RequestsPerDay, 0, 0)).is_empty(),
+        "who may nothing is not near"
+    );
+    assert_eq!(
+        after(0, Rule::LimitNear, &with(Kind::RequestsPerDay, 90, 100)).len(),
+        1
+    );
+    let told = says(
+        Rule::LimitNear,
+        &with(Kind::UsdPerDay, 4_600_000_000, 5_000_000_000),
+    );
+    assert!(
+        told.starts_with("Caller acme has used 4.6 USD of 5 USD of its `usd_per_day`"),
+        "{told}"
+    );
     // One that is free again soon hides no other, nor does it take over since when the other lasts.
-    let of = |kind, used| LimitFacts { level: Level::Key, name: "acme/prod".into(), kind, used, limit: 100 };
-    let both = Facts { limits: vec![of(Kind::UsdPerDay, 95), of(Kind::Concurrency, 100)], ..healthy() };
+    let of = |kind, used| LimitFacts {
+        level: Level::Key,
+        name: "acme/prod".into(),
+        kind,
+        used,
+        limit: 100,
+    };
+    let both = Facts {
+        limits: vec![of(Kind::UsdPerDay, 95), of(Kind::Concurrency, 100)],
+        ..healthy()
+    };
     assert_eq!(after(0, Rule::LimitNear, &both).len(), 1);
-    let parts = after(30_000, Rule::LimitNear, &both).iter().map(|finding| finding.part).collect::<Vec<_>>();
+    let parts = after(30_000, Rule::LimitNear, &both)
+        .iter()
+        .map(|finding| finding.part)
+        .collect::<Vec<_>>();
     assert_eq!(parts, ["usd_per_day", "concurrency"]);
-    for short in [Kind::RequestsPerMinute, Kind::TokensPerMinute, Kind::Concurrency] {
+    for short in [
+        Kind::RequestsPerMinute,
+        Kind::TokensPerMinute,
+        Kind::Concurrency,
+    ] {
         assert!(after(29_999, Rule::LimitNear, &with(short, 100, 100)).is_empty());
-        assert_eq!(after(30_000, Rule::LimitNear, &with(short, 100, 100)).len(), 1);
+        assert_eq!(
+            after(30_000, Rule::LimitNear, &with(short, 100, 100)).len(),
+            1
+        );
     }
 }
 
@@ -386,17 +804,39 @@ fn a_limit_that_is_nearly_used_up() {
 fn a_store_that_is_down_joins_or_has_another_time() {
     let with = |state, clock_ahead_ms| {
         let error = (state == StoreState::Down).then(|| "refused".to_owned());
-        let store =
-            StoreReport { address: "redis://h:1".to_owned(), state, clock_ahead_ms, error, ..StoreReport::default() };
-        Facts { store: Some(store), ..healthy() }
+        let store = StoreReport {
+            address: "redis://h:1".to_owned(),
+            state,
+            clock_ahead_ms,
+            error,
+            ..StoreReport::default()
+        };
+        Facts {
+            store: Some(store),
+            ..healthy()
+        }
     };
-    assert!(find(&with(StoreState::Up, 4_999)).is_empty() && find(&with(StoreState::Up, -4_999)).is_empty());
+    assert!(
+        find(&with(StoreState::Up, 4_999)).is_empty()
+            && find(&with(StoreState::Up, -4_999)).is_empty()
+    );
     assert!(after(4_999, Rule::StoreDown, &with(StoreState::Down, 0)).is_empty());
-    let [down] = &after(5_000, Rule::StoreDown, &with(StoreState::Down, 0))[..] else { panic!("one") };
-    assert!(down.severity == Severity::Critical && down.what.contains("redis://h:1 is down"), "{}", down.what);
-    let [joins] = &after(5_000, Rule::StoreDown, &with(StoreState::Joining, 0))[..] else { panic!("one") };
+    let [down] = &after(5_000, Rule::StoreDown, &with(StoreState::Down, 0))[..] else {
+        panic!("one")
+    };
+    assert!(
+        down.severity == Severity::Critical && down.what.contains("redis://h:1 is down"),
+        "{}",
+        down.what
+    );
+    let [joins] = &after(5_000, Rule::StoreDown, &with(StoreState::Joining, 0))[..] else {
+        panic!("one")
+    };
     assert_eq!(joins.severity, Severity::Warning);
-    assert_eq!(says(Rule::ClockOff, &with(StoreState::Up, 5_000)), "This gateway's clock is 5 s behind the store's.");
+    assert_eq!(
+        says(Rule::ClockOff, &with(StoreState::Up, 5_000)),
+        "This gateway's clock is 5 s behind the store's."
+    );
     assert_eq!(
         says(Rule::ClockOff, &with(StoreState::Up, -9_000)),
         "This gateway's clock is 9 s ahead of the store's."
@@ -406,14 +846,38 @@ fn a_store_that_is_down_joins_or_has_another_time() {
 #[test]
 fn counts_that_could_not_be_read_are_told_until_they_are_sent_again_and_for_a_minute() {
     let with = |waiting, ago| {
-        let unreadable = UnreadableReport { number: 2, scope: Some("caller acme".to_owned()), waiting };
-        let store = StoreReport { address: "redis://h:1".to_owned(), unreadable, ..StoreReport::default() };
-        let rises = RisesFacts { unreadable: Rise { total: 2, at: Some(NOW - ago) }, ..RisesFacts::default() };
-        Facts { store: Some(store), rises, ..healthy() }
+        let unreadable = UnreadableReport {
+            number: 2,
+            scope: Some("caller acme".to_owned()),
+            waiting,
+        };
+        let store = StoreReport {
+            address: "redis://h:1".to_owned(),
+            unreadable,
+            ..StoreReport::default()
+        };
+        let rises = RisesFacts {
+            unreadable: Rise {
+                total: 2,
+                at: Some(NOW - ago),
+            },
+            ..RisesFacts::default()
+        };
+        Facts {
+            store: Some(store),
+            rises,
+            ..healthy()
+        }
     };
     for facts in [with(0, MINUTE - 1), with(1, MINUTE), with(1, DAY)] {
-        let [told] = &found(Rule::CountsUnreadable, &facts)[..] else { panic!("one") };
-        assert!(told.severity == Severity::Warning && told.what.contains("counts of caller acme"), "{}", told.what);
+        let [told] = &found(Rule::CountsUnreadable, &facts)[..] else {
+            panic!("one")
+        };
+        assert!(
+            told.severity == Severity::Warning && told.what.contains("counts of caller acme"),
+            "{}",
+            told.what
+        );
     }
     assert!(found(Rule::CountsUnreadable, &with(0, MINUTE)).is_empty());
 }
@@ -421,25 +885,61 @@ fn counts_that_could_not_be_read_are_told_until_they_are_sent_again_and_for_a_mi
 #[test]
 fn a_ledger_that_fails_or_lost_rows() {
     let with = |state, rows| {
-        let ledger = LedgerReport { state, problem: Some("no space".to_owned()), ..LedgerReport::default() };
-        Facts { ledger, rises: RisesFacts { rows, ..RisesFacts::default() }, ..healthy() }
+        let ledger = LedgerReport {
+            state,
+            problem: Some("no space".to_owned()),
+            ..LedgerReport::default()
+        };
+        Facts {
+            ledger,
+            rises: RisesFacts {
+                rows,
+                ..RisesFacts::default()
+            },
+            ..healthy()
+        }
     };
-    let lost = |ago| Rise { total: 2, at: Some(NOW - ago) };
+    let lost = |ago| Rise {
+        total: 2,
+        at: Some(NOW - ago),
+    };
     assert!(find(&with(LedgerState::Ok, Rise::default())).is_empty());
     assert!(find(&with(LedgerState::Off, Rise::default())).is_empty());
     assert_eq!(
-        says(Rule::LedgerFailing, &with(LedgerState::Failing, Rise::default())),
+        says(
+            Rule::LedgerFailing,
+            &with(LedgerState::Failing, Rise::default())
+        ),
         "The ledger cannot be written: no space."
     );
-    assert!(says(Rule::LedgerFailing, &with(LedgerState::Ok, lost(5 * MINUTE - 1))).contains("2 rows were lost"));
+    assert!(
+        says(
+            Rule::LedgerFailing,
+            &with(LedgerState::Ok, lost(5 * MINUTE - 1))
+        )
+        .contains("2 rows were lost")
+    );
     assert!(find(&with(LedgerState::Ok, lost(5 * MINUTE))).is_empty());
 }
 
 #[test]
 fn what_must_not_happen_is_told_for_a_while() {
-    let with = |lines, panics| Facts { rises: RisesFacts { lines, panics, ..RisesFacts::default() }, ..healthy() };
-    let (none, at) = (Rise::default(), |ago| Rise { total: 1, at: Some(NOW - ago) });
-    assert!(says(Rule::AccessLinesDropped, &with(at(5 * MINUTE - 1), none)).starts_with("1 access line was lost"));
+    let with = |lines, panics| Facts {
+        rises: RisesFacts {
+            lines,
+            panics,
+            ..RisesFacts::default()
+        },
+        ..healthy()
+    };
+    let (none, at) = (Rise::default(), |ago| Rise {
+        total: 1,
+        at: Some(NOW - ago),
+    });
+    assert!(
+        says(Rule::AccessLinesDropped, &with(at(5 * MINUTE - 1), none))
+            .starts_with("1 access line was lost")
+    );
     assert!(find(&with(at(5 * MINUTE), none)).is_empty());
     assert!(says(Rule::Panics, &with(none, at(HOUR - 1))).contains("1 exchange ended in it"));
     assert!(find(&with(none, at(HOUR))).is_empty());
@@ -448,44 +948,94 @@ fn what_must_not_happen_is_told_for_a_while() {
     assert_eq!(rise.at, None);
     rise.take(2, 7);
     rise.take(2, 9);
-    assert_eq!(rise, Rise { total: 2, at: Some(7) });
+    assert_eq!(
+        rise,
+        Rise {
+            total: 2,
+            at: Some(7)
+        }
+    );
 }
 
 #[test]
 fn certificates_and_an_open_admin_listener() {
     let with = |left: i64| {
         let ends = NOW.saturating_add_signed(left);
-        Facts { certificates: vec![CertificateFacts { listener: "0.0.0.0:443".to_owned(), ends }], ..healthy() }
+        Facts {
+            certificates: vec![CertificateFacts {
+                listener: "0.0.0.0:443".to_owned(),
+                ends,
+            }],
+            ..healthy()
+        }
     };
     let day = i64::try_from(DAY).unwrap();
     assert!(find(&with(14 * day)).is_empty());
     let severity = |left| found(Rule::CertificateEnds, &with(left))[0].severity;
-    assert_eq!((severity(14 * day - 1), severity(3 * day)), (Severity::Warning, Severity::Warning));
-    assert_eq!((severity(3 * day - 1), severity(-day)), (Severity::Critical, Severity::Critical));
+    assert_eq!(
+        (severity(14 * day - 1), severity(3 * day)),
+        (Severity::Warning, Severity::Warning)
+    );
+    assert_eq!(
+        (severity(3 * day - 1), severity(-day)),
+        (Severity::Critical, Severity::Critical)
+    );
     assert!(says(Rule::CertificateEnds, &with(13 * day)).ends_with("ends in 13 days."));
     assert!(says(Rule::CertificateEnds, &with(0)).contains("has ended"));
-    let open = Facts { open_admin: Some("0.0.0.0:9090".to_owned()), ..healthy() };
+    let open = Facts {
+        open_admin: Some("0.0.0.0:9090".to_owned()),
+        ..healthy()
+    };
     assert!(says(Rule::AdminOpen, &open).contains("0.0.0.0:9090"));
 }
 
 #[test]
 fn keys_that_are_in_use_and_end() {
     let with = |used: u64, left: i64| {
-        let key = KeyFacts { id: "acme/prod".into(), used, ends: Some(NOW.saturating_add_signed(left)), old: None };
-        Facts { keys: vec![key], ..healthy() }
+        let key = KeyFacts {
+            id: "acme/prod".into(),
+            used,
+            ends: Some(NOW.saturating_add_signed(left)),
+            old: None,
+        };
+        Facts {
+            keys: vec![key],
+            ..healthy()
+        }
     };
     let day = i64::try_from(DAY).unwrap();
-    for none in [with(NOW, 7 * day), with(NOW - 7 * DAY - 1, day), with(NOW - DAY, -day), with(NOW - 9 * DAY, -1)] {
+    for none in [
+        with(NOW, 7 * day),
+        with(NOW - 7 * DAY - 1, day),
+        with(NOW - DAY, -day),
+        with(NOW - 9 * DAY, -1),
+    ] {
         assert!(found(Rule::KeyEnds, &none).is_empty(), "{:?}", none.keys);
     }
-    assert_eq!(says(Rule::KeyEnds, &with(NOW, 7 * day - 1)), "Key acme/prod is in use, and ends in 6 days.");
+    assert_eq!(
+        says(Rule::KeyEnds, &with(NOW, 7 * day - 1)),
+        "Key acme/prod is in use, and ends in 6 days."
+    );
     assert!(says(Rule::KeyEnds, &with(NOW - 7 * DAY, 1)).contains("ends in 0 s"));
     assert!(says(Rule::KeyEnds, &with(NOW - 3, -1)).contains("has ended"));
     let old = |used: u64, left: i64| {
         let old = Some((used, NOW.saturating_add_signed(left)));
-        Facts { keys: vec![KeyFacts { id: "acme/prod".into(), used: NOW, ends: None, old }], ..healthy() }
+        Facts {
+            keys: vec![KeyFacts {
+                id: "acme/prod".into(),
+                used: NOW,
+                ends: None,
+                old,
+            }],
+            ..healthy()
+        }
     };
-    for none in [old(NOW, day), old(NOW, 0), old(NOW, -1), old(NOW - DAY - 1, 1)] {
+    for none in [
+        old(NOW, day),
+        old(NOW, 0),
+        old(NOW, -1),
+        old(NOW - DAY - 1, 1),
+    ] {
         assert!(find(&none).is_empty(), "{:?}", none.keys);
     }
     assert_eq!(
@@ -497,11 +1047,28 @@ fn keys_that_are_in_use_and_end() {
 #[test]
 fn costs_that_are_not_known() {
     let answers = |unpriced| {
-        let recent = Some(RecentFacts { unpriced, ..RecentFacts::default() });
-        Facts { models: vec![ModelFacts { recent, ..model([]) }], counts_money: true, ..healthy() }
+        let recent = Some(RecentFacts {
+            unpriced,
+            ..RecentFacts::default()
+        });
+        Facts {
+            models: vec![ModelFacts {
+                recent,
+                ..model([])
+            }],
+            counts_money: true,
+            ..healthy()
+        }
     };
     assert!(find(&answers(0)).is_empty());
-    assert!(find(&Facts { counts_money: false, ..answers(1) }).is_empty(), "nobody counts money");
+    assert!(
+        find(&Facts {
+            counts_money: false,
+            ..answers(1)
+        })
+        .is_empty(),
+        "nobody counts money"
+    );
     assert!(says(Rule::Unpriced, &answers(1)).starts_with("1 answer of `fast`"));
     let report = |requests| UnpricedReport {
         account: "a".to_owned(),
@@ -510,21 +1077,37 @@ fn costs_that_are_not_known() {
         requests,
         upstream_model: "x".to_owned(),
     };
-    let facts = Facts { unpriced: vec![report(2), report(3)], ..answers(1) };
+    let facts = Facts {
+        unpriced: vec![report(2), report(3)],
+        ..answers(1)
+    };
     assert!(says(Rule::Unpriced, &facts).starts_with("5 requests for `fast` could not be sent"));
 }
 
 #[test]
 fn many_problems_are_bounded_and_no_rule_crowds_out_another() {
-    let broken: Vec<_> =
-        (0..300).map(|n| TargetFacts { name: format!("m{n}").into(), ..TargetFacts::default() }).collect();
-    let unfit =
-        (0..300).map(|n| ModelFacts { id: format!("m{n}").into(), ..model([target(&format!("a{n}"), BROKEN)]) });
+    let broken: Vec<_> = (0..300)
+        .map(|n| TargetFacts {
+            name: format!("m{n}").into(),
+            ..TargetFacts::default()
+        })
+        .collect();
+    let unfit = (0..300).map(|n| ModelFacts {
+        id: format!("m{n}").into(),
+        ..model([target(&format!("a{n}"), BROKEN)])
+    });
     let mut facts = Facts {
-        accounts: vec![AccountFacts { id: "a".into(), broken, ..AccountFacts::default() }],
+        accounts: vec![AccountFacts {
+            id: "a".into(),
+            broken,
+            ..AccountFacts::default()
+        }],
         models: unfit.collect(),
         open_admin: Some("0.0.0.0:9090".to_owned()),
-        ledger: LedgerReport { state: LedgerState::Failing, ..LedgerReport::default() },
+        ledger: LedgerReport {
+            state: LedgerState::Failing,
+            ..LedgerReport::default()
+        },
         ..healthy()
     };
     let problems = |facts: &Facts| {
@@ -533,28 +1116,59 @@ fn many_problems_are_bounded_and_no_rule_crowds_out_another() {
         Problems::new(&lasting.notice(find(facts), NOW))
     };
     let many = problems(&facts);
-    let of = |rule: &str| many.list.iter().filter(|problem| problem.rule == rule).count();
-    assert_eq!((many.list.len(), many.more), (lasting::MOST, 602 - lasting::MOST));
-    assert_eq!((of("model_unfit"), of("ledger_failing"), of("breaker_open")), (29, 1, 0), "critical ones go first");
-    let count = |problems: &Problems, rule, severity| {
-        problems.counts().find(|(one, of, _)| (*one, *of) == (rule, severity)).map(|(.., number)| number)
+    let of = |rule: &str| {
+        many.list
+            .iter()
+            .filter(|problem| problem.rule == rule)
+            .count()
     };
-    assert_eq!(count(&many, Rule::BreakerOpen, Severity::Warning), Some(300));
+    assert_eq!(
+        (many.list.len(), many.more),
+        (lasting::MOST, 602 - lasting::MOST)
+    );
+    assert_eq!(
+        (of("model_unfit"), of("ledger_failing"), of("breaker_open")),
+        (29, 1, 0),
+        "critical ones go first"
+    );
+    let count = |problems: &Problems, rule, severity| {
+        problems
+            .counts()
+            .find(|(one, of, _)| (*one, *of) == (rule, severity))
+            .map(|(.., number)| number)
+    };
+    assert_eq!(
+        count(&many, Rule::BreakerOpen, Severity::Warning),
+        Some(300)
+    );
     assert_eq!(count(&many, Rule::BreakerOpen, Severity::Critical), Some(0));
     facts.models.clear();
     let fewer = problems(&facts);
     let rules: Vec<&str> = fewer.list.iter().map(|problem| &*problem.rule).collect();
-    assert_eq!((rules[0], rules.contains(&"admin_open"), fewer.more), ("ledger_failing", true, 302 - lasting::MOST));
+    assert_eq!(
+        (rules[0], rules.contains(&"admin_open"), fewer.more),
+        ("ledger_failing", true, 302 - lasting::MOST)
+    );
 }
 
 #[test]
 fn the_memory_knows_since_when_and_a_clock_may_be_set() {
-    let facts = Facts { open_admin: Some("x".to_owned()), ..healthy() };
+    let facts = Facts {
+        open_admin: Some("x".to_owned()),
+        ..healthy()
+    };
     let mut lasting = Lasting::default();
     let mut since = |now| lasting.notice(find(&facts), now)[0].since;
-    assert_eq!((since(NOW), since(NOW + 9), since(NOW - 9), since(NOW)), (NOW, NOW, NOW - 9, NOW - 9));
+    assert_eq!(
+        (since(NOW), since(NOW + 9), since(NOW - 9), since(NOW)),
+        (NOW, NOW, NOW - 9, NOW - 9)
+    );
     assert!(lasting.notice(Vec::new(), NOW).is_empty());
-    assert_eq!(lasting.notice(find(&facts), NOW + 1)[0].since, NOW + 1, "it went, and is back");
+    assert_eq!(
+        lasting.notice(find(&facts), NOW + 1)[0].since,
+        NOW + 1,
+        "it went, and is back"
+    );
     let twice = [find(&facts), find(&facts)].concat();
     assert_eq!(lasting.notice(twice, NOW + 2).len(), 1);
 }
@@ -567,45 +1181,97 @@ fn the_verdict_says_the_worst() {
         let said = verdict(facts, &lasting.notice(find(facts), facts.now));
         (said.word, said.says)
     };
-    let phase = |phase| Facts { phase: (phase, 1), ..healthy() };
+    let phase = |phase| Facts {
+        phase: (phase, 1),
+        ..healthy()
+    };
     assert_eq!(say(&phase(Phase::Starting), 0).0, Word::Degraded);
     assert_eq!(
         say(&phase(Phase::Delaying), 0),
-        (Word::Draining, "The gateway shuts down, with 1 exchange to end.".to_owned())
+        (
+            Word::Draining,
+            "The gateway shuts down, with 1 exchange to end.".to_owned()
+        )
     );
-    let lost =
-        |state| TargetFacts { name: "llama".into(), failure: target("", state).failure, ..TargetFacts::default() };
-    let broken = AccountFacts { id: "gpu-1".into(), broken: vec![lost(BROKEN)], ..AccountFacts::default() };
+    let lost = |state| TargetFacts {
+        name: "llama".into(),
+        failure: target("", state).failure,
+        ..TargetFacts::default()
+    };
+    let broken = AccountFacts {
+        id: "gpu-1".into(),
+        broken: vec![lost(BROKEN)],
+        ..AccountFacts::default()
+    };
     let mut facts = Facts {
         accounts: vec![broken],
         models: vec![model([target("gpu-1", BROKEN), target("openai-main", FIT)])],
         ..healthy()
     };
-    let degraded = "`fast` is degraded for 4 min: gpu-1 refuses connections, openai-main answers instead.";
-    assert_eq!(say(&facts, 4 * MINUTE), (Word::Degraded, degraded.to_owned()));
-    facts.models.push(model([target("gpu-1", BROKEN), target("b", FIT)]));
-    assert_eq!(say(&facts, 4 * MINUTE).1, "2 of 2 models are degraded for 4 min: gpu-1 refuses connections.");
+    let degraded =
+        "`fast` is degraded for 4 min: gpu-1 refuses connections, openai-main answers instead.";
+    assert_eq!(
+        say(&facts, 4 * MINUTE),
+        (Word::Degraded, degraded.to_owned())
+    );
+    facts
+        .models
+        .push(model([target("gpu-1", BROKEN), target("b", FIT)]));
+    assert_eq!(
+        say(&facts, 4 * MINUTE).1,
+        "2 of 2 models are degraded for 4 min: gpu-1 refuses connections."
+    );
     facts.models = vec![model([target("gpu-1", BROKEN)])];
-    assert_eq!(say(&facts, 3_000), (Word::Failing, "`fast` fails for 3 s: gpu-1 refuses connections.".to_owned()));
+    assert_eq!(
+        say(&facts, 3_000),
+        (
+            Word::Failing,
+            "`fast` fails for 3 s: gpu-1 refuses connections.".to_owned()
+        )
+    );
     // Only a warning that hurts nobody now.
-    let warned = Facts { open_admin: Some("0.0.0.0:1".to_owned()), ..healthy() };
+    let warned = Facts {
+        open_admin: Some("0.0.0.0:1".to_owned()),
+        ..healthy()
+    };
     let (word, says) = say(&warned, 0);
-    assert!(word == Word::Ok && says.contains("There is a warning: The admin listener"), "{says}");
-    let failing =
-        Facts { ledger: LedgerReport { state: LedgerState::Failing, ..LedgerReport::default() }, ..healthy() };
-    assert_eq!(say(&failing, 0), (Word::Degraded, "The ledger cannot be written.".to_owned()));
+    assert!(
+        word == Word::Ok && says.contains("There is a warning: The admin listener"),
+        "{says}"
+    );
+    let failing = Facts {
+        ledger: LedgerReport {
+            state: LedgerState::Failing,
+            ..LedgerReport::default()
+        },
+        ..healthy()
+    };
+    assert_eq!(
+        say(&failing, 0),
+        (Word::Degraded, "The ledger cannot be written.".to_owned())
+    );
 }
 
 #[test]
 fn a_process_without_descriptors() {
     let mut facts = healthy();
-    facts.descriptors = DescriptorFacts { limit: 300, is_lacking: true, connections: Some(98) };
+    facts.descriptors = DescriptorFacts {
+        limit: 300,
+        is_lacking: true,
+        connections: Some(98),
+    };
     assert!(says(Rule::NoDescriptors, &facts).contains("may have 300 files open and has them"));
     facts.descriptors.is_lacking = false;
     assert!(found(Rule::NoDescriptors, &facts).is_empty());
-    facts.rises.refused = Rise { total: 2, at: Some(NOW) };
+    facts.rises.refused = Rise {
+        total: 2,
+        at: Some(NOW),
+    };
     let told = says(Rule::NoDescriptors, &facts);
-    assert!(told.contains("at most 98 connections: 2 connections were closed"), "{told}");
+    assert!(
+        told.contains("at most 98 connections: 2 connections were closed"),
+        "{told}"
+    );
     // Where the settings bound them, that is what somebody chose.
     facts.descriptors.connections = None;
     assert!(found(Rule::NoDescriptors, &facts).is_empty());
@@ -616,12 +1282,21 @@ fn each_rule_has_its_own_name_and_place_in_the_book() {
     let names: std::collections::BTreeSet<&str> = Rule::ALL.into_iter().map(Rule::name).collect();
     assert_eq!(names.len(), Rule::ALL.len());
     let book = include_str!("../../../docs/src/problems.md");
-    let headings: Vec<&str> = book.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    let headings: Vec<&str> = book
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .collect();
     for rule in Rule::ALL {
-        assert!(headings.contains(&rule.name()), "docs/src/problems.md has no heading for {}", rule.name());
+        assert!(
+            headings.contains(&rule.name()),
+            "docs/src/problems.md has no heading for {}",
+            rule.name()
+        );
         assert_eq!(rule.link(), format!("problems.md#{}", rule.name()));
     }
-    let of_rules = headings.iter().filter(|heading| heading.contains('_') || names.contains(*heading));
+    let of_rules = headings
+        .iter()
+        .filter(|heading| heading.contains('_') || names.contains(*heading));
     assert_eq!(of_rules.count(), names.len(), "a heading has no rule");
 }
 
@@ -629,6 +1304,12 @@ fn each_rule_has_its_own_name_and_place_in_the_book() {
 #[test]
 fn odd_names_are_only_names() {
     let id: Arc<str> = "<img src=x onerror=alert(1)>\u{202e}\n`".into();
-    let facts = Facts { models: vec![ModelFacts { id: id.clone(), ..model([target("a", BROKEN)]) }], ..healthy() };
+    let facts = Facts {
+        models: vec![ModelFacts {
+            id: id.clone(),
+            ..model([target("a", BROKEN)])
+        }],
+        ..healthy()
+    };
     assert!(says(Rule::ModelUnfit, &facts).contains(&*id));
 }

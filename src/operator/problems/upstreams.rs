@@ -21,7 +21,11 @@ const HEADROOM: f64 = 0.05;
 /// Looks for problems of models, targets and accounts.
 pub(super) fn find(facts: &Facts, memory: &mut FailureMemory, found: &mut Vec<Finding>) {
     let causes = Causes::new(&facts.models);
-    let out: Vec<&ModelFacts> = facts.models.iter().filter(|model| is_unfit(model)).collect();
+    let out: Vec<&ModelFacts> = facts
+        .models
+        .iter()
+        .filter(|model| is_unfit(model))
+        .collect();
     for models in causes.group(out) {
         unfit_models(&causes, &models, found);
     }
@@ -34,8 +38,15 @@ pub(super) fn find(facts: &Facts, memory: &mut FailureMemory, found: &mut Vec<Fi
 
 /// Returns whether nobody can answer a model. One that is switched off is no problem.
 fn is_unfit(model: &ModelFacts) -> bool {
-    let is_off = model.targets.iter().all(|target| target.state == TargetState::Off);
-    !is_off && model.targets.iter().all(|target| target.state != TargetState::Ok)
+    let is_off = model
+        .targets
+        .iter()
+        .all(|target| target.state == TargetState::Off);
+    !is_off
+        && model
+            .targets
+            .iter()
+            .all(|target| target.state != TargetState::Ok)
 }
 
 /// Tells of models that nobody can answer, for one cause.
@@ -47,7 +58,8 @@ fn unfit_models(causes: &Causes, models: &[&ModelFacts], found: &mut Vec<Finding
             format!("No target of `{}` answers: {}", model.id, some(&why, "; "))
         }
         _ => {
-            let targets: Vec<&ModelTarget> = models.iter().flat_map(|model| &model.targets).collect();
+            let targets: Vec<&ModelTarget> =
+                models.iter().flat_map(|model| &model.targets).collect();
             let number = count(of(models.len()), "model");
             format!(
                 "{number} ({}) have no target that answers: {}",
@@ -56,26 +68,59 @@ fn unfit_models(causes: &Causes, models: &[&ModelFacts], found: &mut Vec<Finding
             )
         }
     };
-    let what = format!("{what}{}.", quiet(models.iter().flat_map(|model| &model.targets)));
+    let what = format!(
+        "{what}{}.",
+        quiet(models.iter().flat_map(|model| &model.targets))
+    );
     let remedy = "Look at `last_failure` of these targets in `/status`. When the cause is mended, \
                   `POST /accounts/NAME/reset` tries an account at once.";
-    let requests = models.iter().filter_map(|model| Some(model.recent?.requests)).reduce(|sum, more| sum + more);
-    let is_limited = |model: &&ModelFacts| model.targets.iter().any(|target| target.reason == Some(Reason::Rate));
-    let finding = Finding::new(Rule::ModelUnfit, Severity::Critical, causes.subject(first), what, remedy);
-    let finding = finding.of(requests).about(models.iter().map(|model| model.id.clone()).collect());
-    found.push(finding.after(if models.iter().all(is_limited) { RATE } else { 0 }));
+    let requests = models
+        .iter()
+        .filter_map(|model| Some(model.recent?.requests))
+        .reduce(|sum, more| sum + more);
+    let is_limited = |model: &&ModelFacts| {
+        model
+            .targets
+            .iter()
+            .any(|target| target.reason == Some(Reason::Rate))
+    };
+    let finding = Finding::new(
+        Rule::ModelUnfit,
+        Severity::Critical,
+        causes.subject(first),
+        what,
+        remedy,
+    );
+    let finding = finding
+        .of(requests)
+        .about(models.iter().map(|model| model.id.clone()).collect());
+    found.push(finding.after(if models.iter().all(is_limited) {
+        RATE
+    } else {
+        0
+    }));
 }
 
 fn names(models: &[&ModelFacts]) -> Vec<String> {
-    models.iter().map(|model| format!("`{}`", model.id)).collect()
+    models
+        .iter()
+        .map(|model| format!("`{}`", model.id))
+        .collect()
 }
 
 /// Looks for requests that wait, or did not even get a place to wait.
 fn queue(model: &ModelFacts, found: &mut Vec<Finding>) {
-    let half = model.queue.filter(|most| *most > 0 && model.waiting.saturating_mul(2) >= *most);
+    let half = model
+        .queue
+        .filter(|most| *most > 0 && model.waiting.saturating_mul(2) >= *most);
     let shed = model.recent.map_or(0, |recent| recent.shed);
-    let waiting =
-        half.map(|most| format!("{} of at most {most} wait for `{}`", count(of(model.waiting), "request"), model.id));
+    let waiting = half.map(|most| {
+        format!(
+            "{} of at most {most} wait for `{}`",
+            count(of(model.waiting), "request"),
+            model.id
+        )
+    });
     let refused = (shed > 0).then(|| {
         format!(
             "{} for `{}` found all accounts busy and no place to wait, in the last 5 minutes",
@@ -90,7 +135,13 @@ fn queue(model: &ModelFacts, found: &mut Vec<Finding>) {
     let what = format!("{}: its accounts are full or at rest.", what.join("; "));
     let remedy = "Add an account to the model, or raise `concurrency` of those that it has, if their providers allow it. \
                   `queue.length` of the model says how many may wait.";
-    let finding = Finding::new(Rule::Queue, Severity::Warning, ("model", model.id.clone()), what, remedy);
+    let finding = Finding::new(
+        Rule::Queue,
+        Severity::Warning,
+        ("model", model.id.clone()),
+        what,
+        remedy,
+    );
     found.push(finding.of(model.recent.map(|recent| recent.requests)));
 }
 
@@ -108,15 +159,31 @@ fn failures(facts: &Facts, causes: &Causes, memory: &mut FailureMemory, found: &
     for fault in [Fault::Us, Fault::Upstream, Fault::GivenUp, Fault::Caller] {
         // Why nobody can answer a model is told already.
         let is_told = |model: &ModelFacts| fault == Fault::Upstream && is_unfit(model);
-        let (of_models, of_all): (Vec<FailureSight>, _) =
-            memory.look(facts, fault, is_told).into_iter().partition(|sight| sight.model.is_some());
-        found.extend(of_all.iter().map(|sight| failing_requests(fault, ("process", "portcullis".into()), &[sight])));
-        let failing = |model: &ModelFacts| of_models.iter().find(|sight| sight.model.as_ref() == Some(&model.id));
-        let models = facts.models.iter().filter(|model| failing(model).is_some()).collect();
+        let (of_models, of_all): (Vec<FailureSight>, _) = memory
+            .look(facts, fault, is_told)
+            .into_iter()
+            .partition(|sight| sight.model.is_some());
+        found.extend(
+            of_all
+                .iter()
+                .map(|sight| failing_requests(fault, ("process", "portcullis".into()), &[sight])),
+        );
+        let failing = |model: &ModelFacts| {
+            of_models
+                .iter()
+                .find(|sight| sight.model.as_ref() == Some(&model.id))
+        };
+        let models = facts
+            .models
+            .iter()
+            .filter(|model| failing(model).is_some())
+            .collect();
         // Callers who send what is refused have no account as their cause.
         let groups = match fault {
             Fault::Upstream => causes.group(models),
-            Fault::Caller | Fault::Us | Fault::GivenUp => models.into_iter().map(|model| vec![model]).collect(),
+            Fault::Caller | Fault::Us | Fault::GivenUp => {
+                models.into_iter().map(|model| vec![model]).collect()
+            }
         };
         for group in groups {
             let Some(first) = group.first() else { continue };
@@ -124,7 +191,8 @@ fn failures(facts: &Facts, causes: &Causes, memory: &mut FailureMemory, found: &
                 Fault::Upstream => causes.subject(first),
                 Fault::Caller | Fault::Us | Fault::GivenUp => ("model", first.id.clone()),
             };
-            let sights: Vec<&FailureSight> = group.iter().filter_map(|model| failing(model)).collect();
+            let sights: Vec<&FailureSight> =
+                group.iter().filter_map(|model| failing(model)).collect();
             let mut finding = failing_requests(fault, subject, &sights);
             if fault == Fault::Upstream && group.iter().all(|model| has_several_accounts(model)) {
                 ALL_FAIL.clone_into(&mut finding.remedy);
@@ -141,13 +209,20 @@ const ALL_FAIL: &str = "Look at `attempts` in the access lines: they name the ac
 
 /// Returns whether a model has targets at several accounts that are not switched off.
 fn has_several_accounts(model: &ModelFacts) -> bool {
-    let mut accounts =
-        model.targets.iter().filter(|target| target.state != TargetState::Off).map(|target| &target.account);
+    let mut accounts = model
+        .targets
+        .iter()
+        .filter(|target| target.state != TargetState::Off)
+        .map(|target| &target.account);
     let first = accounts.next();
     accounts.any(|account| Some(account) != first)
 }
 
-fn failing_requests(fault: Fault, subject: (&'static str, Arc<str>), sights: &[&FailureSight]) -> Finding {
+fn failing_requests(
+    fault: Fault,
+    subject: (&'static str, Arc<str>),
+    sights: &[&FailureSight],
+) -> Finding {
     let (part, by, remedy) = match fault {
         Fault::Caller => (
             CALLERS,
@@ -175,22 +250,47 @@ fn failing_requests(fault: Fault, subject: (&'static str, Arc<str>), sights: &[&
     };
     let failed: u64 = sights.iter().map(|sight| sight.failed).sum();
     let requests: u64 = sights.iter().map(|sight| sight.requests).sum();
-    let names: Vec<String> =
-        sights.iter().filter_map(|sight| sight.model.as_ref()).map(|model| format!("`{model}`")).collect();
-    let of_what = if names.is_empty() { String::new() } else { format!(" for {}", some(&names, ", ")) };
+    let names: Vec<String> = sights
+        .iter()
+        .filter_map(|sight| sight.model.as_ref())
+        .map(|model| format!("`{model}`"))
+        .collect();
+    let of_what = if names.is_empty() {
+        String::new()
+    } else {
+        format!(" for {}", some(&names, ", "))
+    };
     // The last of several to fail says how long ago it was.
-    let since = sights.iter().min_by_key(|sight| sight.age).and_then(|sight| sight.since.clone());
-    let when = since.map_or("in the last 5 minutes".to_owned(), |since| format!("in 5 minutes: {since}"));
-    let what = format!("{failed} of {}{of_what} {by} {when}.", count(requests, "request"));
-    let severity = sights.iter().map(|sight| sight.severity).min().unwrap_or(Severity::Warning);
+    let since = sights
+        .iter()
+        .min_by_key(|sight| sight.age)
+        .and_then(|sight| sight.since.clone());
+    let when = since.map_or("in the last 5 minutes".to_owned(), |since| {
+        format!("in 5 minutes: {since}")
+    });
+    let what = format!(
+        "{failed} of {}{of_what} {by} {when}.",
+        count(requests, "request")
+    );
+    let severity = sights
+        .iter()
+        .map(|sight| sight.severity)
+        .min()
+        .unwrap_or(Severity::Warning);
     let finding = Finding::new(Rule::Failures, severity, subject, what, remedy).of(Some(failed));
     Finding { part, ..finding }
 }
 
 /// Says that the gateway and its providers are well, if only callers do something wrong.
 pub(super) fn clear_others(found: &mut [Finding]) {
-    if found.iter().all(|one| one.rule == Rule::Failures && one.part == CALLERS) {
-        found.iter_mut().for_each(|one| one.remedy.push_str(" The gateway and its providers are well."));
+    if found
+        .iter()
+        .all(|one| one.rule == Rule::Failures && one.part == CALLERS)
+    {
+        found.iter_mut().for_each(|one| {
+            one.remedy
+                .push_str(" The gateway and its providers are well.")
+        });
     }
 }
 
@@ -198,25 +298,53 @@ fn of_account(account: &AccountFacts, found: &mut Vec<Finding>) {
     let id = &account.id;
     given_up::find(account, found);
     if account.is_credential_refused {
-        let what = format!("The provider of account {id} refuses its credential, or the account's money is gone.");
+        let what = format!(
+            "The provider of account {id} refuses its credential, or the account's money is gone."
+        );
         let remedy = format!(
             "Put a working credential where `key` of the account in the catalog says, or pay the provider's bill. Then \
              `POST /accounts/{id}/reset`; without it the account is tried again every minute."
         );
-        found.push(Finding::new(Rule::CredentialRefused, Severity::Warning, ("account", id.clone()), what, remedy));
+        found.push(Finding::new(
+            Rule::CredentialRefused,
+            Severity::Warning,
+            ("account", id.clone()),
+            what,
+            remedy,
+        ));
     }
     if let Some((why, has_names)) = &account.list_failure {
-        let then = if *has_names { "the last good list stays" } else { "no model of its patterns is served" };
-        let what = format!("The list of the models of account {id} could not be fetched ({why}): {then}.");
+        let then = if *has_names {
+            "the last good list stays"
+        } else {
+            "no model of its patterns is served"
+        };
+        let what =
+            format!("The list of the models of account {id} could not be fetched ({why}): {then}.");
         let remedy = "Look whether the provider lists models to this credential; `portcullis doctor` asks it.";
-        let finding = Finding::new(Rule::ListFailing, Severity::Warning, ("account", id.clone()), what, remedy);
+        let finding = Finding::new(
+            Rule::ListFailing,
+            Severity::Warning,
+            ("account", id.clone()),
+            what,
+            remedy,
+        );
         found.push(finding.after(LIST));
     }
     if let Some(headroom) = account.headroom.filter(|headroom| *headroom < HEADROOM) {
-        let what = format!("Account {id} has {:.0} % left of what its provider allows.", (headroom * 100.0).floor());
+        let what = format!(
+            "Account {id} has {:.0} % left of what its provider allows.",
+            (headroom * 100.0).floor()
+        );
         let remedy = "Add a second account to its models, or ask the provider for more. If nothing is left, the provider \
                       refuses requests, and they go to other targets.";
-        found.push(Finding::new(Rule::Headroom, Severity::Warning, ("account", id.clone()), what, remedy));
+        found.push(Finding::new(
+            Rule::Headroom,
+            Severity::Warning,
+            ("account", id.clone()),
+            what,
+            remedy,
+        ));
     }
     for target in &account.broken {
         let what = format!(
@@ -231,6 +359,9 @@ fn of_account(account: &AccountFacts, found: &mut Vec<Finding>) {
         );
         let subject = ("target", format!("{id}/{}", target.name));
         let finding = Finding::new(Rule::BreakerOpen, Severity::Warning, subject, what, remedy);
-        found.push(Finding { since: target.since, ..finding.of(target.requests).after(OPEN) });
+        found.push(Finding {
+            since: target.since,
+            ..finding.of(target.requests).after(OPEN)
+        });
     }
 }

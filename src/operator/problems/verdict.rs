@@ -39,14 +39,21 @@ pub enum Word {
 
 /// Returns the verdict.
 pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
-    let of = |word, says: String| Verdict { word, says, next: Vec::new() };
+    let of = |word, says: String| Verdict {
+        word,
+        says,
+        next: Vec::new(),
+    };
     match facts.phase {
         (Phase::Starting, _) => return of(Word::Degraded, "The gateway is starting.".to_owned()),
         (Phase::Delaying | Phase::Draining | Phase::Cutting, exchanges) => {
             let exchanges = u64::try_from(exchanges).unwrap_or(u64::MAX);
             return of(
                 Word::Draining,
-                format!("The gateway shuts down, with {} to end.", count(exchanges, "exchange")),
+                format!(
+                    "The gateway shuts down, with {} to end.",
+                    count(exchanges, "exchange")
+                ),
             );
         }
         (Phase::Serving, _) => {}
@@ -54,7 +61,13 @@ pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
     // The worst is what concerns the most requests; among equals, what has lasted longest.
     let worst = |is: &dyn Fn(&Noticed) -> bool| {
         let those = noticed.iter().filter(|one| is(one));
-        those.min_by_key(|one| (one.finding.severity, std::cmp::Reverse(one.finding.requests), one.since))
+        those.min_by_key(|one| {
+            (
+                one.finding.severity,
+                std::cmp::Reverse(one.finding.requests),
+                one.since,
+            )
+        })
     };
     let is_failing = |one: &Noticed| {
         let is_critical = one.is_problem && one.finding.severity == Severity::Critical;
@@ -62,7 +75,10 @@ pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
     };
     if let Some(one) = worst(&is_failing) {
         let all: Vec<&Noticed> = noticed.iter().filter(|one| is_failing(one)).collect();
-        return of(Word::Failing, failing_models(facts, &all).unwrap_or_else(|| one.finding.what.clone()));
+        return of(
+            Word::Failing,
+            failing_models(facts, &all).unwrap_or_else(|| one.finding.what.clone()),
+        );
     }
     if let Some(empty) = empty(facts) {
         return empty;
@@ -79,19 +95,31 @@ pub fn verdict(facts: &Facts, noticed: &[Noticed]) -> Verdict {
         // lasts.
         let is_past = one.finding.part == CALLERS || one.finding.part == GIVEN_UP;
         let is_of_service = !is_past
-            && matches!(one.finding.rule, Rule::CredentialRefused | Rule::Failures | Rule::Queue | Rule::StoreDown);
+            && matches!(
+                one.finding.rule,
+                Rule::CredentialRefused | Rule::Failures | Rule::Queue | Rule::StoreDown
+            );
         one.is_problem && (one.finding.severity == Severity::Critical || is_of_service)
     };
     if let Some(one) = worst(&hurts) {
         return of(Word::Degraded, one.finding.what.clone());
     }
-    let models = count(u64::try_from(facts.models.len()).unwrap_or(u64::MAX), "model");
+    let models = count(
+        u64::try_from(facts.models.len()).unwrap_or(u64::MAX),
+        "model",
+    );
     let warnings = noticed.iter().filter(|one| one.is_problem).count();
     let says = match worst(&|one| one.is_problem) {
         Some(first) if warnings > 1 => {
-            format!("{models} can answer. There are {warnings} warnings: {}", first.finding.what)
+            format!(
+                "{models} can answer. There are {warnings} warnings: {}",
+                first.finding.what
+            )
         }
-        Some(first) => format!("{models} can answer. There is a warning: {}", first.finding.what),
+        Some(first) => format!(
+            "{models} can answer. There is a warning: {}",
+            first.finding.what
+        ),
         None => format!("{models} can answer, and nothing is wrong."),
     };
     of(Word::Ok, says)
@@ -115,29 +143,68 @@ fn empty(facts: &Facts) -> Option<Verdict> {
             models == 0,
             "Write a model there that has this account as a target. `portcullis check` says whether it is right.",
         ),
-        (keys == 0, "Make a key: `portcullis key new CALLER/NAME`. It is shown once."),
-        (true, "Send a request with this key to `/v1/chat/completions` of the callers' address."),
+        (
+            keys == 0,
+            "Make a key: `portcullis key new CALLER/NAME`. It is shown once.",
+        ),
+        (
+            true,
+            "Send a request with this key to `/v1/chat/completions` of the callers' address.",
+        ),
     ];
-    let next = steps.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, step)| step).collect();
-    Some(Verdict { word: Word::Empty, says, next })
+    let next = steps
+        .into_iter()
+        .filter(|(is_missing, _)| *is_missing)
+        .map(|(_, step)| step)
+        .collect();
+    Some(Verdict {
+        word: Word::Empty,
+        says,
+        next,
+    })
 }
 
 /// Says which models fail, and how many there are. Returns `None` if no model is known to.
 fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
-    let is_failing = |model: &&ModelFacts| failing.iter().any(|one| one.finding.models.contains(&model.id));
+    let is_failing = |model: &&ModelFacts| {
+        failing
+            .iter()
+            .any(|one| one.finding.models.contains(&model.id))
+    };
     let models: Vec<&ModelFacts> = facts.models.iter().filter(is_failing).collect();
-    let [one, more @ ..] = &models[..] else { return None };
-    let is_unfit = |model: &ModelFacts| model.targets.iter().all(|target| target.state != TargetState::Ok);
-    let unfit_ones: Vec<&ModelFacts> = models.iter().copied().filter(|model| is_unfit(model)).collect();
+    let [one, more @ ..] = &models[..] else {
+        return None;
+    };
+    let is_unfit = |model: &ModelFacts| {
+        model
+            .targets
+            .iter()
+            .all(|target| target.state != TargetState::Ok)
+    };
+    let unfit_ones: Vec<&ModelFacts> = models
+        .iter()
+        .copied()
+        .filter(|model| is_unfit(model))
+        .collect();
     let targets: Vec<&ModelTarget> = unfit_ones.iter().flat_map(|model| &model.targets).collect();
-    let told = failing.iter().filter(|one| one.finding.rule == Rule::ModelUnfit);
-    let lasts = span(facts.now.saturating_sub(told.map(|one| one.since).min().unwrap_or(facts.now)));
+    let told = failing
+        .iter()
+        .filter(|one| one.finding.rule == Rule::ModelUnfit);
+    let lasts = span(
+        facts
+            .now
+            .saturating_sub(told.map(|one| one.since).min().unwrap_or(facts.now)),
+    );
     let among = among(facts.models.len());
     if more.is_empty() {
         // How many requests of a model fail is told by the problem itself.
         unfit_ones.first()?;
         let why: Vec<String> = one.targets.iter().map(unfit).collect();
-        let counted = if among.is_empty() { String::new() } else { format!(" (1{among} models)") };
+        let counted = if among.is_empty() {
+            String::new()
+        } else {
+            format!(" (1{among} models)")
+        };
         return Some(format!(
             "`{}` fails for {lasts}{counted}: {}{}.",
             one.id,
@@ -145,45 +212,96 @@ fn failing_models(facts: &Facts, failing: &[&Noticed]) -> Option<String> {
             quiet(targets.into_iter())
         ));
     }
-    let others = failing.iter().filter(|one| one.finding.rule == Rule::Failures);
-    let mut why: Vec<String> = others.map(|one| one.finding.what.trim_end_matches('.').to_owned()).collect();
+    let others = failing
+        .iter()
+        .filter(|one| one.finding.rule == Rule::Failures);
+    let mut why: Vec<String> = others
+        .map(|one| one.finding.what.trim_end_matches('.').to_owned())
+        .collect();
     if !targets.is_empty() {
-        why.insert(0, format!("{}{}", unfit_together(&targets), quiet(targets.iter().copied())));
+        why.insert(
+            0,
+            format!(
+                "{}{}",
+                unfit_together(&targets),
+                quiet(targets.iter().copied())
+            ),
+        );
     }
-    let lasts = if targets.is_empty() { String::new() } else { format!(" for {lasts}") };
-    Some(format!("{}{among} models fail{lasts}: {}.", models.len(), some(&why, "; ")))
+    let lasts = if targets.is_empty() {
+        String::new()
+    } else {
+        format!(" for {lasts}")
+    };
+    Some(format!(
+        "{}{among} models fail{lasts}: {}.",
+        models.len(),
+        some(&why, "; ")
+    ))
 }
 
 /// Says of how many models some are.
 fn among(all: usize) -> String {
-    if all > 1 { format!(" of {all}") } else { String::new() }
+    if all > 1 {
+        format!(" of {all}")
+    } else {
+        String::new()
+    }
 }
 
 /// Says which models have lost targets and answer all the same.
 fn degraded(facts: &Facts, noticed: &[Noticed]) -> Option<String> {
-    let lost =
-        |target: &&ModelTarget| matches!(target.reason, Some(Reason::Breaker | Reason::Credential | Reason::Unfit));
-    let hurt: Vec<&ModelFacts> =
-        facts.models.iter().filter(|model| model.targets.iter().any(|target| lost(&target))).collect();
-    let [model, more @ ..] = &hurt[..] else { return None };
-    let gone: Vec<&ModelTarget> = hurt.iter().flat_map(|model| &model.targets).filter(lost).collect();
+    let lost = |target: &&ModelTarget| {
+        matches!(
+            target.reason,
+            Some(Reason::Breaker | Reason::Credential | Reason::Unfit)
+        )
+    };
+    let hurt: Vec<&ModelFacts> = facts
+        .models
+        .iter()
+        .filter(|model| model.targets.iter().any(|target| lost(&target)))
+        .collect();
+    let [model, more @ ..] = &hurt[..] else {
+        return None;
+    };
+    let gone: Vec<&ModelTarget> = hurt
+        .iter()
+        .flat_map(|model| &model.targets)
+        .filter(lost)
+        .collect();
     let is_of = |one: &&Noticed| {
         let (rule, name) = (one.finding.rule, &*one.finding.subject.1);
         gone.iter().any(|target| {
             rule == Rule::CredentialRefused && *name == *target.account
-                || rule == Rule::BreakerOpen && *name == format!("{}/{}", target.account, target.name)
+                || rule == Rule::BreakerOpen
+                    && *name == format!("{}/{}", target.account, target.name)
         })
     };
     let since = noticed.iter().filter(is_of).map(|one| one.since).min();
-    let lasts = since.map(|since| format!(" for {}", span(facts.now.saturating_sub(since)))).unwrap_or_default();
+    let lasts = since
+        .map(|since| format!(" for {}", span(facts.now.saturating_sub(since))))
+        .unwrap_or_default();
     let quiet = quiet(gone.iter().copied());
     if !more.is_empty() {
         let number = hurt.len();
         let why = unfit_together(&gone);
-        return Some(format!("{number}{} models are degraded{lasts}: {why}{quiet}.", among(facts.models.len())));
+        return Some(format!(
+            "{number}{} models are degraded{lasts}: {why}{quiet}.",
+            among(facts.models.len())
+        ));
     }
     let why: Vec<String> = gone.iter().map(|target| unfit(target)).collect();
-    let instead = model.targets.iter().find(|target| target.state == TargetState::Ok);
-    let instead = instead.map(|target| format!(", {} answers instead", target.account)).unwrap_or_default();
-    Some(format!("`{}` is degraded{lasts}: {}{quiet}{instead}.", model.id, some(&why, ", ")))
+    let instead = model
+        .targets
+        .iter()
+        .find(|target| target.state == TargetState::Ok);
+    let instead = instead
+        .map(|target| format!(", {} answers instead", target.account))
+        .unwrap_or_default();
+    Some(format!(
+        "`{}` is degraded{lasts}: {}{quiet}{instead}.",
+        model.id,
+        some(&why, ", ")
+    ))
 }

@@ -31,7 +31,12 @@ pub(super) fn seconds(ms: u64) -> String {
 
 /// Lists the first three texts, and says how many more there are.
 pub(super) fn some(texts: &[String], between: &str) -> String {
-    let first = texts.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(between);
+    let first = texts
+        .iter()
+        .take(3)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(between);
     match texts.len().saturating_sub(3) {
         0 => first,
         more => format!("{first}{between}and {more} more"),
@@ -48,7 +53,11 @@ pub(super) fn short(reason: &str) -> Cow<'_, str> {
 
 /// Writes an amount of a kind of limit.
 pub(super) fn amount(kind: Kind, amount: u64) -> String {
-    if kind.is_money() { format!("{} USD", Usd(amount)) } else { amount.to_string() }
+    if kind.is_money() {
+        format!("{} USD", Usd(amount))
+    } else {
+        amount.to_string()
+    }
 }
 
 /// A target's last failure: the word for it, and its detail.
@@ -67,43 +76,78 @@ struct Does {
 
 impl Does {
     fn of(&self, number: usize) -> &str {
-        if number == 1 { &self.one } else { &self.several }
+        if number == 1 {
+            &self.one
+        } else {
+            &self.several
+        }
     }
 }
 
 fn does(failure: Option<&Failure>) -> Does {
-    let Some((outcome, detail)) = failure else { return says("failed too often", "failed too often") };
-    let is_refused = detail.as_deref().is_some_and(|detail| detail.to_ascii_lowercase().contains("refused"));
+    let Some((outcome, detail)) = failure else {
+        return says("failed too often", "failed too often");
+    };
+    let is_refused = detail
+        .as_deref()
+        .is_some_and(|detail| detail.to_ascii_lowercase().contains("refused"));
     match *outcome {
         "unreachable" if is_refused => says("refuses connections", "refuse connections"),
         "unreachable" => says("cannot be reached", "cannot be reached"),
-        "connect_timeout" => says("does not accept connections in time", "do not accept connections in time"),
-        "proxy" => says("is not reached through its proxy", "are not reached through their proxies"),
+        "connect_timeout" => says(
+            "does not accept connections in time",
+            "do not accept connections in time",
+        ),
+        "proxy" => says(
+            "is not reached through its proxy",
+            "are not reached through their proxies",
+        ),
         "tls" => says("makes no secure connection", "make no secure connections"),
-        "reset" | "stale" => says("closes connections without an answer", "close connections without an answer"),
-        "send_timeout" => says("does not read requests in time", "do not read requests in time"),
-        "first_byte_timeout" | "first_token_timeout" => {
-            says("does not begin to answer in time", "do not begin to answer in time")
-        }
-        "idle_timeout" | "total_timeout" => {
-            says("does not end its answers in time", "do not end their answers in time")
-        }
-        "nonsense" | "broken_call" => says("gives answers that nobody can read", "give answers that nobody can read"),
+        "reset" | "stale" => says(
+            "closes connections without an answer",
+            "close connections without an answer",
+        ),
+        "send_timeout" => says(
+            "does not read requests in time",
+            "do not read requests in time",
+        ),
+        "first_byte_timeout" | "first_token_timeout" => says(
+            "does not begin to answer in time",
+            "do not begin to answer in time",
+        ),
+        "idle_timeout" | "total_timeout" => says(
+            "does not end its answers in time",
+            "do not end their answers in time",
+        ),
+        "nonsense" | "broken_call" => says(
+            "gives answers that nobody can read",
+            "give answers that nobody can read",
+        ),
         "cut" => says("ends its answers too early", "end their answers too early"),
-        "credential" => {
-            says("refuses the credential, or its money is gone", "refuse their credentials, or their money is gone")
-        }
+        "credential" => says(
+            "refuses the credential, or its money is gone",
+            "refuse their credentials, or their money is gone",
+        ),
         "refused" => says("does not serve the model", "do not serve the model"),
         "rate_limited" => says("limits the rate", "limit the rate"),
         "overloaded" => says("is overloaded", "are overloaded"),
-        "given_up" => says("lets callers wait until they give up", "let callers wait until they give up"),
+        "given_up" => says(
+            "lets callers wait until they give up",
+            "let callers wait until they give up",
+        ),
         "status" | "error_in_answer" => says("answers with errors", "answer with errors"),
-        other => Does { one: format!("fails ({other})").into(), several: format!("fail ({other})").into() },
+        other => Does {
+            one: format!("fails ({other})").into(),
+            several: format!("fail ({other})").into(),
+        },
     }
 }
 
 fn says(one: &'static str, several: &'static str) -> Does {
-    Does { one: one.into(), several: several.into() }
+    Does {
+        one: one.into(),
+        several: several.into(),
+    }
 }
 
 /// Says of a model's target why it cannot be used.
@@ -128,12 +172,20 @@ pub(super) fn unfit_together(targets: &[&ModelTarget]) -> String {
     }
     let mut together: BTreeMap<Cow<'static, str>, (Vec<&str>, Does)> = BTreeMap::new();
     for (account, ways) in ways {
-        let Some((_, does)) = ways.into_values().max_by_key(|(targets, _)| *targets) else { continue };
-        together.entry(does.one.clone()).or_insert_with(|| (Vec::new(), does)).0.push(account);
+        let Some((_, does)) = ways.into_values().max_by_key(|(targets, _)| *targets) else {
+            continue;
+        };
+        together
+            .entry(does.one.clone())
+            .or_insert_with(|| (Vec::new(), does))
+            .0
+            .push(account);
     }
     let mut together: Vec<(Vec<&str>, Does)> = together.into_values().collect();
     together.sort_by_key(|(accounts, _)| Reverse(accounts.len()));
-    let why = together.iter().map(|(accounts, does)| format!("{} {}", listed(accounts), does.of(accounts.len())));
+    let why = together
+        .iter()
+        .map(|(accounts, does)| format!("{} {}", listed(accounts), does.of(accounts.len())));
     some(&why.collect::<Vec<_>>(), "; ")
 }
 
@@ -165,7 +217,9 @@ fn listed(names: &[&str]) -> String {
 pub(super) fn quiet<'t>(targets: impl Iterator<Item = &'t ModelTarget>) -> String {
     let out = targets.filter(|target| target.reason.is_some_and(|reason| reason != Reason::Off));
     // One that was asked since is not quiet, and the whole is not.
-    let least = out.map(|target| target.quiet).try_fold(u64::MAX, |least, quiet| Some(least.min(quiet?)));
+    let least = out
+        .map(|target| target.quiet)
+        .try_fold(u64::MAX, |least, quiet| Some(least.min(quiet?)));
     quiet_for(least.filter(|least| *least < u64::MAX))
 }
 
@@ -173,7 +227,9 @@ pub(super) fn quiet<'t>(targets: impl Iterator<Item = &'t ModelTarget>) -> Strin
 pub(super) fn quiet_for(since: Option<u64>) -> String {
     const SHORT: u64 = 10_000;
     let since = since.filter(|since| *since >= SHORT);
-    since.map(|since| format!(", last failed {} ago, nothing asked since", span(since))).unwrap_or_default()
+    since
+        .map(|since| format!(", last failed {} ago, nothing asked since", span(since)))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -182,10 +238,30 @@ mod tests {
 
     #[test]
     fn durations_and_lists() {
-        let spans = [0, 59_999, 119_999, 120_000, 7_199_999, 7_200_000, 172_799_999, 172_800_000].map(span);
-        assert_eq!(spans, ["0 s", "59 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]);
+        let spans = [
+            0,
+            59_999,
+            119_999,
+            120_000,
+            7_199_999,
+            7_200_000,
+            172_799_999,
+            172_800_000,
+        ]
+        .map(span);
+        assert_eq!(
+            spans,
+            [
+                "0 s", "59 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"
+            ]
+        );
         let times = [0, 20, 99, 100, 450, 2_000, 2_090, 9_999, 10_900].map(seconds);
-        assert_eq!(times, ["0 ms", "20 ms", "99 ms", "0.1 s", "0.5 s", "2 s", "2.1 s", "10 s", "10 s"]);
+        assert_eq!(
+            times,
+            [
+                "0 ms", "20 ms", "99 ms", "0.1 s", "0.5 s", "2 s", "2.1 s", "10 s", "10 s"
+            ]
+        );
         let texts: Vec<String> = ["a", "b", "c", "d", "e"].map(str::to_owned).into();
         assert_eq!(some(&texts, ", "), "a, b, c, and 2 more");
         assert_eq!(some(&texts[..3], ", "), "a, b, c");
@@ -197,7 +273,10 @@ mod tests {
     fn each_failure_has_words() {
         let refused = ("unreachable", Some("ConnectRefused: x".to_owned()));
         assert_eq!(failing("a", Some(&refused)), "a refuses connections");
-        assert_eq!(failing("a", Some(&("unreachable", None))), "a cannot be reached");
+        assert_eq!(
+            failing("a", Some(&("unreachable", None))),
+            "a cannot be reached"
+        );
         assert_eq!(failing("a", Some(&("no_room", None))), "a fails (no_room)");
         assert_eq!(failing("a", None), "a failed too often");
     }
@@ -225,11 +304,20 @@ mod tests {
         assert_eq!(listed(&["a", "b", "c"]), "a, b and c");
         assert_eq!(listed(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
         assert_eq!(quiet(targets.iter().copied()), "");
-        let quiet_one = |quiet| ModelTarget { quiet: Some(quiet), ..target("a", Reason::Breaker, "cut") };
+        let quiet_one = |quiet| ModelTarget {
+            quiet: Some(quiet),
+            ..target("a", Reason::Breaker, "cut")
+        };
         let both = [quiet_one(240_000), quiet_one(600_000)];
-        assert_eq!(quiet(both.iter()), ", last failed 4 min ago, nothing asked since");
+        assert_eq!(
+            quiet(both.iter()),
+            ", last failed 4 min ago, nothing asked since"
+        );
         assert_eq!(quiet_for(Some(9_999)), "");
-        assert_eq!(quiet_for(Some(10_000)), ", last failed 10 s ago, nothing asked since");
+        assert_eq!(
+            quiet_for(Some(10_000)),
+            ", last failed 10 s ago, nothing asked since"
+        );
         assert_eq!(quiet([quiet_one(9_999)].iter()), "");
     }
 }

@@ -11,8 +11,8 @@ use crate::catalog::rotation::{is_replaced, newest};
 use crate::live::place::Place;
 use crate::live::{Live, Snapshot};
 use crate::operator::problems::facts::{
-    AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, GivenUpFacts, KeyFacts, LimitFacts,
-    ModelFacts, ModelTarget, RecentFacts, RisesFacts, TargetFacts,
+    AccountFacts, CatalogFacts, CertificateFacts, DescriptorFacts, Facts, GivenUpFacts, KeyFacts,
+    LimitFacts, ModelFacts, ModelTarget, RecentFacts, RisesFacts, TargetFacts,
 };
 use crate::operator::problems::is_short_lived;
 use crate::series::{Series, Step};
@@ -37,16 +37,25 @@ struct Moment {
 impl Watch {
     /// Returns the facts of this moment.
     pub(super) fn facts(&self, rises: &mut RisesFacts, now: Instant) -> Facts {
-        let at = Moment { now, clock: SystemTime::now(), ms: calendar::now() };
+        let at = Moment {
+            now,
+            clock: SystemTime::now(),
+            ms: calendar::now(),
+        };
         let books = &*self.books;
         let snapshot = books.live.load_full();
         let ledger = books.ledger.status();
         rises.rows.take(ledger.dropped, at.ms);
         rises.lines.take(books.access_log.dropped(), at.ms);
         rises.panics.take(books.metrics.process.panics.get(), at.ms);
-        rises.refused.take(books.metrics.process.refused_connections.get(), at.ms);
+        rises
+            .refused
+            .take(books.metrics.process.refused_connections.get(), at.ms);
         let store = self.backends.store.as_ref().map(|store| store.status());
-        rises.unreadable.take(store.as_ref().map_or(0, |store| store.unreadable.number), at.ms);
+        rises.unreadable.take(
+            store.as_ref().map_or(0, |store| store.unreadable.number),
+            at.ms,
+        );
         Facts {
             now: at.ms,
             tick: Step::of(at.now).at_ms(),
@@ -72,24 +81,35 @@ impl Watch {
 
     fn descriptors(&self) -> DescriptorFacts {
         let (limit, bounds) = (self.books.descriptors.limit(), &self.settings.limits);
-        let connections = Some(bounds.connections_within(limit)).filter(|most| *most < bounds.connections);
-        DescriptorFacts { limit, is_lacking: self.books.descriptors.is_lacking(), connections }
+        let connections =
+            Some(bounds.connections_within(limit)).filter(|most| *most < bounds.connections);
+        DescriptorFacts {
+            limit,
+            is_lacking: self.books.descriptors.is_lacking(),
+            connections,
+        }
     }
 
     fn certificates(&self) -> Vec<CertificateFacts> {
         let listeners = self.settings.listen.iter().zip(&*self.certificates);
         let ends = listeners.filter_map(|(listen, certificate)| {
             let ends = certificate.as_ref()?.ends()?;
-            let ends = u64::try_from(ends).unwrap_or_default().saturating_mul(1_000);
-            Some(CertificateFacts { listener: listen.address.to_string(), ends })
+            let ends = u64::try_from(ends)
+                .unwrap_or_default()
+                .saturating_mul(1_000);
+            Some(CertificateFacts {
+                listener: listen.address.to_string(),
+                ends,
+            })
         });
         ends.collect()
     }
 
     fn uncertified(&self) -> Vec<(String, String)> {
         let listeners = self.settings.listen.iter().zip(&*self.certificates);
-        let waiting =
-            listeners.filter_map(|(listen, one)| Some((listen.address.to_string(), one.as_ref()?.awaited()?)));
+        let waiting = listeners.filter_map(|(listen, one)| {
+            Some((listen.address.to_string(), one.as_ref()?.awaited()?))
+        });
         waiting.collect()
     }
 
@@ -101,7 +121,12 @@ impl Watch {
 
 /// Returns a time in milliseconds of Unix time.
 fn ms(time: SystemTime) -> u64 {
-    u64::try_from(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(
+        time.duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis(),
+    )
+    .unwrap_or(u64::MAX)
 }
 
 /// Returns the milliseconds since a moment.
@@ -114,7 +139,11 @@ fn elapsed(at: Moment, since: Instant) -> u64 {
 fn recent(series: &Series, snapshot: &Snapshot, at: Moment) -> RecentFacts {
     let sums = series.last(LOOKS_BACK, at.now);
     let live = at.clock.duration_since(snapshot.loaded).unwrap_or_default();
-    let unpriced = if sums.unpriced == 0 { 0 } else { series.last(LOOKS_BACK.min(live), at.now).unpriced };
+    let unpriced = if sums.unpriced == 0 {
+        0
+    } else {
+        series.last(LOOKS_BACK.min(live), at.now).unpriced
+    };
     RecentFacts {
         requests: sums.requests.into(),
         by_caller: sums.by_caller.into(),
@@ -130,21 +159,37 @@ fn recent(series: &Series, snapshot: &Snapshot, at: Moment) -> RecentFacts {
 /// Returns whether anybody counts money here: something had a price, or money is limited.
 fn counts_money(whole: &Series, snapshot: &Snapshot, at: Moment) -> bool {
     whole.last(LOOKS_BACK, at.now).nano_usd > 0
-        || snapshot.catalog.callers().iter().any(|caller| caller.limits.limits_money())
+        || snapshot
+            .catalog
+            .callers()
+            .iter()
+            .any(|caller| caller.limits.limits_money())
         || snapshot.catalog.keys().any(|key| key.limits.limits_money())
 }
 
 fn catalog(live: &Live, at: Moment) -> CatalogFacts {
     let status = live.reloads.status();
     let refused = status.refused.filter(|refused| refused.standing);
-    let endless = live.reloads.waiting(at.now).map(|waiting| waiting.endless).unwrap_or_default();
+    let endless = live
+        .reloads
+        .waiting(at.now)
+        .map(|waiting| waiting.endless)
+        .unwrap_or_default();
     let since = endless.iter().map(|(_, since)| *since).min();
-    let name = |path: &std::path::Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = |path: &std::path::Path| {
+        path.file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    };
     CatalogFacts {
         refused: refused.map(|refused| (ms(refused.at), refused.reasons)),
         held: status.held,
         endless: since.map(|since| {
-            (at.ms.saturating_sub(elapsed(at, since)), endless.iter().map(|(path, _)| name(path)).collect())
+            (
+                at.ms.saturating_sub(elapsed(at, since)),
+                endless.iter().map(|(path, _)| name(path)).collect(),
+            )
         }),
     }
 }
@@ -158,35 +203,58 @@ fn is_broken(status: &TrackStatus) -> bool {
 }
 
 fn failure(track: &TargetHealth) -> Option<(&'static str, Option<String>)> {
-    track.trouble().map(|trouble| (trouble.outcome, trouble.detail))
+    track
+        .trouble()
+        .map(|trouble| (trouble.outcome, trouble.detail))
 }
 
 /// Returns the milliseconds since the last failure of a target, if nothing was asked there since.
 fn quiet(track: &TargetHealth, at: Moment) -> Option<u64> {
     let trouble = track.trouble()?;
-    let asked = track.series.faults().asked_since(trouble.outcome == GIVEN_UP);
+    let asked = track
+        .series
+        .faults()
+        .asked_since(trouble.outcome == GIVEN_UP);
     let is_quiet = asked == 0 && track.status(at.now, at.clock).awaited == 0;
     is_quiet.then(|| elapsed(at, trouble.at))
 }
 
 fn accounts(snapshot: &Snapshot, at: Moment) -> Vec<AccountFacts> {
     let listed = snapshot.catalog.listed_accounts();
-    let enabled = snapshot.places.iter().zip(snapshot.targets()).filter(|(place, _)| place.account.enabled);
+    let enabled = snapshot
+        .places
+        .iter()
+        .zip(snapshot.targets())
+        .filter(|(place, _)| place.account.enabled);
     let facts = enabled.map(|(place, tracks)| {
-        let list = listed.contains(&place.account.index).then(|| place.state.listing.state());
-        let failure = list.and_then(|list| list.failure.map(|(_, why)| (why, list.names.is_some())));
-        AccountFacts { list_failure: failure, ..account(place, &tracks, at) }
+        let list = listed
+            .contains(&place.account.index)
+            .then(|| place.state.listing.state());
+        let failure =
+            list.and_then(|list| list.failure.map(|(_, why)| (why, list.names.is_some())));
+        AccountFacts {
+            list_failure: failure,
+            ..account(place, &tracks, at)
+        }
     });
     facts.collect()
 }
 
 fn account(place: &Place, tracks: &[NamedTarget], at: Moment) -> AccountFacts {
-    let mut facts = AccountFacts { id: place.account.id.clone(), ..AccountFacts::default() };
+    let mut facts = AccountFacts {
+        id: place.account.id.clone(),
+        ..AccountFacts::default()
+    };
     facts.is_credential_refused = place.state.signs(true, at.now).is_credential_refused();
     for (model, track) in tracks {
         let status = track.status(at.now, at.clock);
-        facts.headroom = [facts.headroom, status.headroom].into_iter().flatten().min_by(f64::total_cmp);
-        facts.given_up.extend(given_up(track.name(model), track, at));
+        facts.headroom = [facts.headroom, status.headroom]
+            .into_iter()
+            .flatten()
+            .min_by(f64::total_cmp);
+        facts
+            .given_up
+            .extend(given_up(track.name(model), track, at));
         if is_broken(&status) {
             let ago = track.since(at.now).map(|since| elapsed(at, since));
             facts.broken.push(TargetFacts {
@@ -219,11 +287,16 @@ fn models(snapshot: &Snapshot, at: Moment) -> Vec<ModelFacts> {
     let facts = models.map(|(model, route)| {
         let targets = model.targets.iter().enumerate().map(|(index, target)| {
             let place = snapshot.places.get(target.account.index);
-            let tracks = route.tracks.get(index).map(Vec::as_slice).unwrap_or_default();
+            let tracks = route
+                .tracks
+                .get(index)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
             let (condition, failing) = target_condition(place.map(|place| &**place), tracks, at);
             ModelTarget {
                 account: target.account.id.clone(),
-                name: failing.map_or_else(|| target.model.clone(), |track| track.name(&target.model)),
+                name: failing
+                    .map_or_else(|| target.model.clone(), |track| track.name(&target.model)),
                 state: condition.state,
                 reason: condition.reason,
                 failure: failing.and_then(failure),
@@ -248,7 +321,9 @@ fn target_condition<'t>(
     tracks: &'t [Arc<TargetHealth>],
     at: Moment,
 ) -> (Condition, Option<&'t TargetHealth>) {
-    let Some(place) = place else { return (Condition::default(), None) };
+    let Some(place) = place else {
+        return (Condition::default(), None);
+    };
     let account = place.state.signs(place.account.enabled, at.now);
     let mut unfit = None;
     for track in tracks {
@@ -267,7 +342,9 @@ fn limits(snapshot: &Snapshot, at: Moment) -> Vec<LimitFacts> {
     let mut seen = std::collections::HashSet::new();
     let mut facts = Vec::new();
     for key in snapshot.catalog.keys() {
-        let Some(scopes) = snapshot.scopes.get(key.index) else { continue };
+        let Some(scopes) = snapshot.scopes.get(key.index) else {
+            continue;
+        };
         for bound in scopes.every(key) {
             // All keys of a caller have the caller's scope.
             if !seen.insert(Arc::as_ptr(bound.scope)) {
@@ -276,10 +353,20 @@ fn limits(snapshot: &Snapshot, at: Moment) -> Vec<LimitFacts> {
             let counts = bound.scope.own(at.ms);
             let share = |used: u64, limit: u64| used as f64 / limit.max(1) as f64;
             for is_short in [false, true] {
-                let those = bound.used(&counts).filter(|(kind, ..)| is_short_lived(*kind) == is_short);
-                if let Some((kind, used, limit)) = those.max_by(|a, b| share(a.1, a.2).total_cmp(&share(b.1, b.2))) {
+                let those = bound
+                    .used(&counts)
+                    .filter(|(kind, ..)| is_short_lived(*kind) == is_short);
+                if let Some((kind, used, limit)) =
+                    those.max_by(|a, b| share(a.1, a.2).total_cmp(&share(b.1, b.2)))
+                {
                     let (level, name) = (bound.scope.level, bound.scope.name.clone());
-                    facts.push(LimitFacts { level, name, kind, used, limit });
+                    facts.push(LimitFacts {
+                        level,
+                        name,
+                        kind,
+                        used,
+                        limit,
+                    });
                 }
             }
         }
@@ -289,7 +376,11 @@ fn limits(snapshot: &Snapshot, at: Moment) -> Vec<LimitFacts> {
 
 /// Returns the number of keys that are switched on, and whose callers are.
 fn usable_keys(snapshot: &Snapshot) -> usize {
-    snapshot.catalog.keys().filter(|key| key.enabled && key.caller.enabled).count()
+    snapshot
+        .catalog
+        .keys()
+        .filter(|key| key.enabled && key.caller.enabled)
+        .count()
 }
 
 /// Returns the keys that were used and have an end, or a secret with an end.
@@ -306,7 +397,11 @@ fn keys(snapshot: &Snapshot) -> Vec<KeyFacts> {
         }
     }
     // A key of several secrets may have one without an end.
-    for (_, key, until) in snapshot.catalog.secrets().filter(|(_, _, until)| until.is_none()) {
+    for (_, key, until) in snapshot
+        .catalog
+        .secrets()
+        .filter(|(_, _, until)| until.is_none())
+    {
         if let Some(ends) = ends.get_mut(&key.index) {
             ends.push(until);
         }
@@ -315,11 +410,20 @@ fn keys(snapshot: &Snapshot) -> Vec<KeyFacts> {
         let used = &snapshot.scopes.get(index)?.used;
         let of_secrets = ends.get(&index).map(Vec::as_slice).unwrap_or_default();
         let last = newest(of_secrets.iter().copied());
-        let key_ends = [key.expires, key.caller.expires, last].into_iter().flatten().min();
-        let olds = of_secrets.iter().filter(|until| is_replaced(**until, last)).flatten();
+        let key_ends = [key.expires, key.caller.expires, last]
+            .into_iter()
+            .flatten()
+            .min();
+        let olds = of_secrets
+            .iter()
+            .filter(|until| is_replaced(**until, last))
+            .flatten();
         // Secrets that have ended open nothing any more.
         let now = SystemTime::now();
-        let old = olds.filter(|until| **until > now).min().map(|until| ms(*until));
+        let old = olds
+            .filter(|until| **until > now)
+            .min()
+            .map(|until| ms(*until));
         Some(KeyFacts {
             id: key.id.clone(),
             used: used.at()?,

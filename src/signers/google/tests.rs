@@ -113,12 +113,19 @@ fn an_assertion_says_who_asks_for_what_and_until_when() {
         let (signed, signature) = assertion.expose().rsplit_once('.').unwrap();
         let key = account.key_pair().unwrap();
         let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.public_key());
-        public.verify(signed.as_bytes(), &BASE64.decode(signature).unwrap()).unwrap();
-        let texts: Vec<_> =
-            signed.split('.').map(|part| String::from_utf8(BASE64.decode(part).unwrap()).unwrap()).collect();
+        public
+            .verify(signed.as_bytes(), &BASE64.decode(signature).unwrap())
+            .unwrap();
+        let texts: Vec<_> = signed
+            .split('.')
+            .map(|part| String::from_utf8(BASE64.decode(part).unwrap()).unwrap())
+            .collect();
         assert_eq!(texts, [header, claims]);
         let grant = "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=";
-        assert_eq!(account.form(1_700_000_000).unwrap().expose(), format!("{grant}{}", assertion.expose()));
+        assert_eq!(
+            account.form(1_700_000_000).unwrap().expose(),
+            format!("{grant}{}", assertion.expose())
+        );
     }
     check(
         r#","private_key_id":"k1","token_uri":"https://token.example/t","project_id":"p","universe_domain":"googleapis.com""#,
@@ -135,15 +142,28 @@ fn an_assertion_says_who_asks_for_what_and_until_when() {
 #[test]
 fn a_file_is_read_with_its_project_and_line_ends_escaped_twice() {
     let account = ServiceAccount::parse(&file(r#","project_id":"p-1""#)).unwrap();
-    assert_eq!((account.project.as_deref(), account.token_uri.as_str()), (Some("p-1"), TOKEN_URI));
-    assert_eq!(ServiceAccount::parse(&file(r#","project_id":"p-1""#).replace("\\n", "\\\\n")).unwrap(), account);
+    assert_eq!(
+        (account.project.as_deref(), account.token_uri.as_str()),
+        (Some("p-1"), TOKEN_URI)
+    );
+    assert_eq!(
+        ServiceAccount::parse(&file(r#","project_id":"p-1""#).replace("\\n", "\\\\n")).unwrap(),
+        account
+    );
 }
 
 #[test]
 fn the_key_is_never_printed() {
     let account = ServiceAccount::parse(&file("")).unwrap();
-    let printed = format!("{account:?} {account:#?} {:?} {:?}", account.form(0), account.assertion(0));
-    assert!(!printed.contains("MIIE") && !printed.contains("PRIVATE") && !printed.contains("eyJ"), "{printed}");
+    let printed = format!(
+        "{account:?} {account:#?} {:?} {:?}",
+        account.form(0),
+        account.assertion(0)
+    );
+    assert!(
+        !printed.contains("MIIE") && !printed.contains("PRIVATE") && !printed.contains("eyJ"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -161,11 +181,17 @@ fn bad_files_are_refused_without_a_quote() {
         "the key file is not the key of a service account: its `type` must be `service_account`",
     );
     check("{}", "the key file has no `private_key`");
-    check(r#"{"private_key":"x"}"#, "the key file has no `client_email`");
+    check(
+        r#"{"private_key":"x"}"#,
+        "the key file has no `client_email`",
+    );
     let pem = "the `private_key` is not a PKCS #8 key in PEM (`-----BEGIN PRIVATE KEY-----`)";
     check(r#"{"private_key":"x","client_email":"a"}"#, pem);
     check(&file("").replace("PRIVATE KEY", "RSA PRIVATE KEY"), pem);
-    check(&file("").replace("MIIE", "AAAA"), "the `private_key` is not an RSA key of 2048 to 4096 bits");
+    check(
+        &file("").replace("MIIE", "AAAA"),
+        "the `private_key` is not an RSA key of 2048 to 4096 bits",
+    );
 }
 
 #[test]
@@ -173,14 +199,26 @@ fn tokens_are_read() {
     #[track_caller]
     fn check(body: &str, seconds: u64) {
         let token = token(200, None, body.as_bytes()).unwrap();
-        assert_eq!((token.access_token.expose(), token.expires_in.as_secs()), ("ya29.x", seconds));
+        assert_eq!(
+            (token.access_token.expose(), token.expires_in.as_secs()),
+            ("ya29.x", seconds)
+        );
         assert!(!format!("{token:?}").contains("ya29"));
     }
-    check(r#"{"access_token":"ya29.x","expires_in":3599,"token_type":"Bearer"}"#, 3599);
+    check(
+        r#"{"access_token":"ya29.x","expires_in":3599,"token_type":"Bearer"}"#,
+        3599,
+    );
     check(r#"{"access_token":"ya29.x","expires_in":"3599"}"#, 3599);
     check(r#"{"access_token":"ya29.x"}"#, 3600);
-    check(r#"{"access_token":"ya29.x","expires_in":9007199254740992}"#, 86_400);
-    check(r#"{"access_token":"ya29.x","expires_in":18446744073709551615}"#, 3600);
+    check(
+        r#"{"access_token":"ya29.x","expires_in":9007199254740992}"#,
+        86_400,
+    );
+    check(
+        r#"{"access_token":"ya29.x","expires_in":18446744073709551615}"#,
+        3600,
+    );
 }
 
 #[test]
@@ -188,31 +226,73 @@ fn refusals_are_read() {
     #[track_caller]
     fn check(status: u16, body: &str, expected: (Option<u16>, Option<&str>, &str)) {
         let error = token(status, None, body.as_bytes()).unwrap_err();
-        assert_eq!((error.status, error.code.as_deref(), &*error.message), expected);
+        assert_eq!(
+            (error.status, error.code.as_deref(), &*error.message),
+            expected
+        );
     }
     check(
         400,
         r#"{"error":"invalid_grant","error_description":"Invalid JWT Signature."}"#,
         (Some(401), Some("invalid_grant"), "Invalid JWT Signature."),
     );
-    check(400, r#"{"error":"invalid_scope"}"#, (Some(401), Some("invalid_scope"), "invalid_scope"));
-    check(403, r#"{"error":{"code":403,"message":"no","status":"PERMISSION_DENIED"}}"#, (Some(401), Some("403"), "no"));
+    check(
+        400,
+        r#"{"error":"invalid_scope"}"#,
+        (Some(401), Some("invalid_scope"), "invalid_scope"),
+    );
+    check(
+        403,
+        r#"{"error":{"code":403,"message":"no","status":"PERMISSION_DENIED"}}"#,
+        (Some(401), Some("403"), "no"),
+    );
     check(
         400,
         r#"{"error":"temporarily_unavailable"}"#,
-        (Some(503), Some("temporarily_unavailable"), "temporarily_unavailable"),
+        (
+            Some(503),
+            Some("temporarily_unavailable"),
+            "temporarily_unavailable",
+        ),
     );
-    check(500, r#"{"error":"internal_failure"}"#, (Some(503), Some("internal_failure"), "internal_failure"));
+    check(
+        500,
+        r#"{"error":"internal_failure"}"#,
+        (Some(503), Some("internal_failure"), "internal_failure"),
+    );
     check(429, "", (Some(429), None, "the upstream gave no reason"));
-    check(503, "<html>", (Some(503), None, "the upstream answered with a web page"));
+    check(
+        503,
+        "<html>",
+        (Some(503), None, "the upstream answered with a web page"),
+    );
     check(302, "", (Some(502), None, "the upstream gave no reason"));
-    let none = (Some(502), None, "the answer of the token server holds no token");
-    for body in ["", "{}", "null", r#"{"access_token":""}"#, r#"{"access_token":7}"#, r#"{"access_token":"a\r\nb"}"#] {
+    let none = (
+        Some(502),
+        None,
+        "the answer of the token server holds no token",
+    );
+    for body in [
+        "",
+        "{}",
+        "null",
+        r#"{"access_token":""}"#,
+        r#"{"access_token":7}"#,
+        r#"{"access_token":"a\r\nb"}"#,
+    ] {
         check(200, body, none);
     }
     // No sentence of the server's, and no token.
-    let other = (Some(502), None, "the answer of the token server has the status 201, and not 200");
-    for body in ["", r#"{"access_token":"ya29.x"}"#, r#"{"error":"no","error_description":"ya29.x is spent"}"#] {
+    let other = (
+        Some(502),
+        None,
+        "the answer of the token server has the status 201, and not 200",
+    );
+    for body in [
+        "",
+        r#"{"access_token":"ya29.x"}"#,
+        r#"{"error":"no","error_description":"ya29.x is spent"}"#,
+    ] {
         check(201, body, other);
     }
 }

@@ -22,8 +22,10 @@ impl Session<'_> {
         let mut again = VecDeque::new();
         let mut emptied = false;
         for (sent, answer) in sent.into_iter().zip(answers) {
-            let wrong =
-                || error_of(&answer).unwrap_or_else(|| "it sent an answer that Portcullis does not know".to_owned());
+            let wrong = || {
+                error_of(&answer)
+                    .unwrap_or_else(|| "it sent an answer that Portcullis does not know".to_owned())
+            };
             match sent {
                 Sent::Beat { since, trial } => {
                     let beat = protocol::read_beat(&answer).ok_or_else(wrong)?;
@@ -31,7 +33,11 @@ impl Session<'_> {
                 }
                 Sent::EarlierPart(scope) => {
                     let earlier = protocol::read_earlier_part(&answer).ok_or_else(wrong)?;
-                    scope.know(&protocol::missing(&earlier, &scope.began(), scope.moment(self.clock_ms)));
+                    scope.know(&protocol::missing(
+                        &earlier,
+                        &scope.began(),
+                        scope.moment(self.clock_ms),
+                    ));
                     self.epoch.backlog.push(scope);
                 }
                 Sent::OwnPart(scope) => {
@@ -53,7 +59,11 @@ impl Session<'_> {
                         }
                         AdmissionAnswer::Granted(used) => request.grant(used, &moments),
                         AdmissionAnswer::Refused(used) => request.refuse(used, &moments),
-                        AdmissionAnswer::Unknown { place, was_unreadable: true, .. } => {
+                        AdmissionAnswer::Unknown {
+                            place,
+                            was_unreadable: true,
+                            ..
+                        } => {
                             // Only this scope is lost, and only its part is sent again.
                             if let Some(scope) = request.scopes().nth(place) {
                                 self.core.inbox.lock().unreadable.note(scope);
@@ -62,8 +72,15 @@ impl Session<'_> {
                             request.tries += 1;
                             again.push_back(request);
                         }
-                        AdmissionAnswer::Unknown { place, has_part, was_unreadable: false } => {
-                            let told = request.scopes().nth(place).is_some_and(|scope| self.is_told(scope));
+                        AdmissionAnswer::Unknown {
+                            place,
+                            has_part,
+                            was_unreadable: false,
+                        } => {
+                            let told = request
+                                .scopes()
+                                .nth(place)
+                                .is_some_and(|scope| self.is_told(scope));
                             if told && !emptied {
                                 emptied = self.read_unknown(&request, place, has_part);
                             }
@@ -106,7 +123,11 @@ impl Session<'_> {
         }
         let mut inbox = self.core.inbox.lock();
         for request in again.into_iter().rev() {
-            if request.tries < TRIES { inbox.admissions.push_front(request) } else { request.leave_undecided() }
+            if request.tries < TRIES {
+                inbox.admissions.push_front(request)
+            } else {
+                request.leave_undecided()
+            }
         }
     }
 
@@ -122,8 +143,15 @@ impl Session<'_> {
             }
             return false;
         }
-        if request.scopes().nth(place).is_some_and(|scope| self.may_be_forgotten(scope)) {
-            request.scopes().filter(|scope| self.may_be_forgotten(scope)).for_each(|scope| scope.tell(UNTOLD));
+        if request
+            .scopes()
+            .nth(place)
+            .is_some_and(|scope| self.may_be_forgotten(scope))
+        {
+            request
+                .scopes()
+                .filter(|scope| self.may_be_forgotten(scope))
+                .for_each(|scope| scope.tell(UNTOLD));
             return false;
         }
         // Everything else may be lost too, with other gateways' parts of it.
@@ -143,7 +171,10 @@ impl Session<'_> {
     /// took. Returns true if the store was emptied since the last beat.
     fn read_beat(&mut self, mut beat: BeatAnswer, trial: Option<Duration>) -> bool {
         let core = self.core;
-        let emptied = self.phase.heard().is_some_and(|heard| heard.word != beat.word);
+        let emptied = self
+            .phase
+            .heard()
+            .is_some_and(|heard| heard.word != beat.word);
         self.compare_process(&beat.process);
         if emptied {
             core.log_loss();
@@ -157,8 +188,14 @@ impl Session<'_> {
         });
         *core.hints.lock() = hints.collect();
         core.hinted.notify_one();
-        let (word, live) = (std::mem::take(&mut beat.word), std::mem::take(&mut beat.live));
-        let report = self.phase.heard().map_or(Report::Telling, |heard| heard.report);
+        let (word, live) = (
+            std::mem::take(&mut beat.word),
+            std::mem::take(&mut beat.live),
+        );
+        let report = self
+            .phase
+            .heard()
+            .map_or(Report::Telling, |heard| heard.report);
         let heard = Heard { word, live, report };
         let have_all_told = beat.complete >= core.settings.instances || beat.age > GRACE;
         let stays = matches!(self.phase, Phase::Deciding(_));
@@ -178,8 +215,8 @@ impl Session<'_> {
         let live = self.phase.live().len();
         let mut inbox = core.inbox.lock();
         inbox.live = live;
-        inbox.clock_ahead_ms =
-            i64::try_from(beat.clock_ms).unwrap_or_default() - i64::try_from(clock_ms()).unwrap_or_default();
+        inbox.clock_ahead_ms = i64::try_from(beat.clock_ms).unwrap_or_default()
+            - i64::try_from(clock_ms()).unwrap_or_default();
         match trial {
             Some(took) if took <= core.settings.timeout => inbox.circuit.close(now),
             Some(_) => inbox.circuit.failed(now, fastrand::f64()),
@@ -191,7 +228,11 @@ impl Session<'_> {
         let too_slow = trial.is_some() && !inbox.circuit.is_closed();
         // Before this gateway has sent its own counts, it need not wait for those of others.
         let waits = inbox.state == StoreState::Joining && self.phase.is_complete();
-        let is_joining = waits && inbox.outage.as_mut().is_some_and(|outage| outage.is_new_joining());
+        let is_joining = waits
+            && inbox
+                .outage
+                .as_mut()
+                .is_some_and(|outage| outage.is_new_joining());
         let is_over = inbox.state == StoreState::Up && self.epoch.backlog.is_empty();
         let outage = if is_over { inbox.outage.take() } else { None };
         drop(inbox);

@@ -60,11 +60,18 @@ impl Session<'_> {
         totals.retain(|request| !request.answer.is_closed());
         // If a date has come a second time, the store has the counts from before the clock was set
         // back.
-        let scopes = admissions.iter().flat_map(|request| request.scopes().map(|scope| (scope, request.now_ms)));
+        let scopes = admissions
+            .iter()
+            .flat_map(|request| request.scopes().map(|scope| (scope, request.now_ms)));
         let scopes = scopes.chain(totals.iter().map(|request| (&request.scope, clock_ms)));
-        scopes.filter(|(scope, now_ms)| scope.came_again(*now_ms)).for_each(|(scope, _)| scope.tell(UNTOLD));
+        scopes
+            .filter(|(scope, now_ms)| scope.came_again(*now_ms))
+            .for_each(|(scope, _)| scope.tell(UNTOLD));
         // Before a scope is sent for the first time, the beat says whether the store was emptied.
-        let is_new = admissions.iter().flat_map(|request| request.scopes()).any(|scope| !self.is_told(scope));
+        let is_new = admissions
+            .iter()
+            .flat_map(|request| request.scopes())
+            .any(|scope| !self.is_told(scope));
         if is_new || self.next_beat <= now || !inbox.hints.is_empty() {
             self.add_beat(&mut inbox, false, &mut batch);
         }
@@ -79,23 +86,42 @@ impl Session<'_> {
         let parts = self.parts(&admissions, &totals);
         // The part that another process sent under this name is read before it is replaced. Until
         // then no request is admitted.
-        let (admissions, early) =
-            admissions.into_iter().partition::<Vec<_>, _>(|request| request.scopes().all(|scope| scope.is_known()));
-        let (totals, later) = totals.into_iter().partition::<Vec<_>, _>(|request| request.scope.is_known());
+        let (admissions, early) = admissions
+            .into_iter()
+            .partition::<Vec<_>, _>(|request| request.scopes().all(|scope| scope.is_known()));
+        let (totals, later) = totals
+            .into_iter()
+            .partition::<Vec<_>, _>(|request| request.scope.is_known());
         if !early.is_empty() || !later.is_empty() {
             let mut inbox = core.inbox.lock();
-            early.into_iter().rev().for_each(|request| inbox.admissions.push_front(request));
-            later.into_iter().rev().for_each(|request| inbox.totals.push_front(request));
+            early
+                .into_iter()
+                .rev()
+                .for_each(|request| inbox.admissions.push_front(request));
+            later
+                .into_iter()
+                .rev()
+                .for_each(|request| inbox.totals.push_front(request));
         }
-        parts.into_iter().for_each(|scope| self.add_part(scope, &mut batch));
-        admissions.into_iter().for_each(|request| self.add_admission(request, &mut batch));
-        totals.into_iter().for_each(|request| self.add_totals(request, &mut batch));
+        parts
+            .into_iter()
+            .for_each(|scope| self.add_part(scope, &mut batch));
+        admissions
+            .into_iter()
+            .for_each(|request| self.add_admission(request, &mut batch));
+        totals
+            .into_iter()
+            .for_each(|request| self.add_totals(request, &mut batch));
         batch
     }
 
     /// Lists the scopes to send: those that changed, some of the backlog, and those that the
     /// requests need.
-    fn parts(&mut self, admissions: &[Box<AdmissionRequest>], totals: &[TotalsRequest]) -> Vec<Arc<Scope>> {
+    fn parts(
+        &mut self,
+        admissions: &[Box<AdmissionRequest>],
+        totals: &[TotalsRequest],
+    ) -> Vec<Arc<Scope>> {
         let mut parts = self.core.changes.take(PARTS);
         while parts.len() < 2 * PARTS
             && let Some(scope) = self.epoch.backlog.pop()
@@ -107,7 +133,11 @@ impl Session<'_> {
         }
         let needed = admissions.iter().flat_map(|request| request.scopes());
         let needed = needed.chain(totals.iter().map(|request| &request.scope));
-        parts.extend(needed.filter(|scope| !self.is_told(scope) || !scope.is_known()).cloned());
+        parts.extend(
+            needed
+                .filter(|scope| !self.is_told(scope) || !scope.is_known())
+                .cloned(),
+        );
         // A scope may be in all three lists.
         let mut seen = HashSet::new();
         parts.retain(|scope| seen.insert(Arc::as_ptr(scope)));
@@ -116,52 +146,104 @@ impl Session<'_> {
 
     fn add_part(&self, scope: Arc<Scope>, batch: &mut Sending) {
         if !scope.is_known() {
-            batch.add(self.admit_script([&scope], "was", "[]"), Sent::EarlierPart(scope));
+            batch.add(
+                self.admit_script([&scope], "was", "[]"),
+                Sent::EarlierPart(scope),
+            );
             return;
         }
         // The scope counts as sent now: answers come in order, and if one fails, everything is sent
         // again.
         scope.tell(self.epoch.number);
         let own = protocol::own_part(&scope.own(self.clock_ms));
-        batch.add(self.admit_script([&scope], "own", &own), Sent::OwnPart(scope));
+        batch.add(
+            self.admit_script([&scope], "own", &own),
+            Sent::OwnPart(scope),
+        );
     }
 
     fn add_admission(&self, request: Box<AdmissionRequest>, batch: &mut Sending) {
-        let moments: Vec<Moment> = request.scopes().map(|scope| scope.moment(request.now_ms)).collect();
+        let moments: Vec<Moment> = request
+            .scopes()
+            .map(|scope| scope.moment(request.now_ms))
+            .collect();
         // The list of live gateways matters only to limits of concurrency.
-        let places = request.bounds().any(|(limits, _)| limits.concurrency.is_some());
+        let places = request
+            .bounds()
+            .any(|(limits, _)| limits.concurrency.is_some());
         let live = if places { self.phase.live() } else { &[] };
-        let scopes = request.bounds().zip(&moments).map(|((limits, _), moment)| (limits, *moment));
+        let scopes = request
+            .bounds()
+            .zip(&moments)
+            .map(|((limits, _), moment)| (limits, *moment));
         let ask = protocol::admission(live, request.ask, scopes);
-        batch.add(self.admit_script(request.scopes(), "admit", &ask), Sent::Admission(request, moments));
+        batch.add(
+            self.admit_script(request.scopes(), "admit", &ask),
+            Sent::Admission(request, moments),
+        );
     }
 
     fn add_totals(&self, request: TotalsRequest, batch: &mut Sending) {
         let moment = request.scope.moment(self.clock_ms);
         let ask = protocol::totals(self.phase.live(), moment);
-        batch.add(self.admit_script([&request.scope], "look", &ask), Sent::Totals(request, moment));
+        batch.add(
+            self.admit_script([&request.scope], "look", &ask),
+            Sent::Totals(request, moment),
+        );
     }
 
     /// Returns a call of `admit.lua` with these scopes.
-    fn admit_script<'k>(&self, scopes: impl IntoIterator<Item = &'k Arc<Scope>>, what: &str, json: &str) -> Cmd {
+    fn admit_script<'k>(
+        &self,
+        scopes: impl IntoIterator<Item = &'k Arc<Scope>>,
+        what: &str,
+        json: &str,
+    ) -> Cmd {
         let keys: Vec<String> = scopes.into_iter().map(|scope| self.key(scope)).collect();
-        call(&self.link.admit, &keys, &[what, &self.instance, &self.epoch.name, json])
+        call(
+            &self.link.admit,
+            &keys,
+            &[what, &self.instance, &self.epoch.name, json],
+        )
     }
 
     fn add_beat(&mut self, inbox: &mut Inbox, trial: bool, batch: &mut Sending) {
         let hints: Vec<serde_json::Value> = std::mem::take(&mut inbox.hints)
             .into_iter()
-            .flat_map(|(name, time)| [name.into(), u64::try_from(time.as_millis()).unwrap_or(u64::MAX).into()])
+            .flat_map(|(name, time)| {
+                [
+                    name.into(),
+                    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).into(),
+                ]
+            })
             .collect();
         let hints = serde_json::Value::from(hints).to_string();
-        let keys = [self.name("instances"), self.name("born"), self.name("hints")];
+        let keys = [
+            self.name("instances"),
+            self.name("born"),
+            self.name("hints"),
+        ];
         let flag = |is: bool| if is { "1" } else { "0" };
         let lost = flag(self.phase.report_beat(self.epoch.backlog.is_empty()));
         let complete = flag(self.phase.is_complete());
         let word = self.phase.heard().map_or("-", |heard| &heard.word);
         let new_word = format!("{:016x}", fastrand::u64(..));
-        let arguments = [&self.instance, self.process, complete, &new_word, &hints, lost, word];
-        batch.add(call(&self.link.beat, &keys, &arguments), Sent::Beat { since: Instant::now(), trial });
+        let arguments = [
+            &self.instance,
+            self.process,
+            complete,
+            &new_word,
+            &hints,
+            lost,
+            word,
+        ];
+        batch.add(
+            call(&self.link.beat, &keys, &arguments),
+            Sent::Beat {
+                since: Instant::now(),
+                trial,
+            },
+        );
         self.next_beat = Instant::now() + BEAT;
     }
 }

@@ -62,7 +62,8 @@ impl Phase {
 
     /// Returns whether a beat has said that all scopes are sent.
     pub(super) fn is_complete(&self) -> bool {
-        self.heard().is_some_and(|heard| heard.report == Report::Complete)
+        self.heard()
+            .is_some_and(|heard| heard.report == Report::Complete)
     }
 
     /// Returns the state in which requests see the store, as far as the phase decides it.
@@ -91,7 +92,12 @@ impl Phase {
     /// Returns whether the next beat has to say that the store has lost what it was sent. Notes
     /// what the beat says.
     pub(super) fn report_beat(&mut self, is_all_told: bool) -> bool {
-        let report = if is_all_told { Report::Complete } else { Report::Telling };
-        self.report().is_some_and(|before| std::mem::replace(before, report) == Report::Lost)
+        let report = if is_all_told {
+            Report::Complete
+        } else {
+            Report::Telling
+        };
+        self.report()
+            .is_some_and(|before| std::mem::replace(before, report) == Report::Lost)
     }
 }

@@ -1,5 +1,7 @@
 use super::*;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, Issuer, KeyPair, date_time_ymd,
+};
 use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -13,8 +15,13 @@ struct Shown {
 }
 
 fn params(names: &[&str], (from, until): (i32, i32), is_ca: IsCa) -> CertificateParams {
-    let mut params =
-        CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()).expect("names");
+    let mut params = CertificateParams::new(
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<_>>(),
+    )
+    .expect("names");
     (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
     params.is_ca = is_ca;
     params
@@ -22,8 +29,14 @@ fn params(names: &[&str], (from, until): (i32, i32), is_ca: IsCa) -> Certificate
 
 fn own(names: &[&str], years: (i32, i32), is_ca: IsCa) -> Shown {
     let key = KeyPair::generate().expect("a key");
-    let cert = params(names, years, is_ca).self_signed(&key).expect("a signature");
-    Shown { pem: cert.pem(), der: cert.der().clone(), key }
+    let cert = params(names, years, is_ca)
+        .self_signed(&key)
+        .expect("a signature");
+    Shown {
+        pem: cert.pem(),
+        der: cert.der().clone(),
+        key,
+    }
 }
 
 /// As `openssl req -x509` makes it: a server's certificate that says it is an authority's.
@@ -42,14 +55,25 @@ struct Authority(CertifiedIssuer<'static, KeyPair>);
 impl Authority {
     fn new(name: &str) -> Authority {
         let mut params = params(&[], GOOD, IsCa::Ca(BasicConstraints::Unconstrained));
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
-        Authority(CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("a CA"))
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
+        Authority(
+            CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"))
+                .expect("a CA"),
+        )
     }
 
     fn leaf(&self, names: &[&str], years: (i32, i32)) -> Shown {
         let key = KeyPair::generate().expect("a key");
-        let cert = params(names, years, IsCa::ExplicitNoCa).signed_by(&key, &self.0).expect("a signature");
-        Shown { pem: cert.pem(), der: cert.der().clone(), key }
+        let cert = params(names, years, IsCa::ExplicitNoCa)
+            .signed_by(&key, &self.0)
+            .expect("a signature");
+        Shown {
+            pem: cert.pem(),
+            der: cert.der().clone(),
+            key,
+        }
     }
 }
 
@@ -60,13 +84,18 @@ async fn shake(shown: &Shown, named: &str) -> Result<(), Distrust> {
 
 async fn shake_as(shown: &Shown, trust: Trust) -> Result<(), Distrust> {
     let key = PrivateKeyDer::try_from(shown.key.serialize_der()).expect("a key");
-    let config =
-        ServerConfig::builder_with_provider(Arc::new(ring::default_provider())).with_safe_default_protocol_versions();
-    let config =
-        config.expect("versions").with_no_client_auth().with_single_cert(vec![shown.der.clone()], key).expect("a pair");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions();
+    let config = config
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(vec![shown.der.clone()], key)
+        .expect("a pair");
     let (client, server) = tokio::io::duplex(64 * 1024);
     let served = async {
-        let Ok(mut tls) = TlsAcceptor::from(Arc::new(config)).accept(server).await else { return false };
+        let Ok(mut tls) = TlsAcceptor::from(Arc::new(config)).accept(server).await else {
+            return false;
+        };
         let has_come = tls.read_u8().await.is_ok();
         if has_come {
             tls.write_u8(1).await.expect("written");
@@ -91,38 +120,70 @@ fn refused(told: Result<(), Distrust>, parts: &[&str]) {
     let distrust = told.expect_err("it is not believed");
     assert!(distrust.lasts, "{distrust:?}");
     for part in parts {
-        assert!(distrust.why.contains(part), "no {part:?} in {}", distrust.why);
+        assert!(
+            distrust.why.contains(part),
+            "no {part:?} in {}",
+            distrust.why
+        );
     }
 }
 
 #[tokio::test]
 async fn a_pinned_certificate_is_believed_and_no_other() {
-    for (mine, other) in
-        [(leaf(&["localhost"]), leaf(&["localhost"])), (openssl(&["localhost"]), openssl(&["localhost"]))]
-    {
+    for (mine, other) in [
+        (leaf(&["localhost"]), leaf(&["localhost"])),
+        (openssl(&["localhost"]), openssl(&["localhost"])),
+    ] {
         assert_eq!(shake(&mine, &mine.pem).await, Ok(()));
         shake(&other, &mine.pem).await.expect_err("another one");
     }
     let (mine, other) = (leaf(&["localhost"]), leaf(&["localhost"]));
-    refused(shake(&other, &mine.pem).await, &["is not the one in `tls.ca`"]);
-    refused(shake(&openssl(&["localhost"]), &mine.pem).await, &["is not the one in `tls.ca`"]);
-    refused(shake(&openssl(&["localhost"]), &openssl(&["localhost"]).pem).await, &["is not the one in `tls.ca`"]);
+    refused(
+        shake(&other, &mine.pem).await,
+        &["is not the one in `tls.ca`"],
+    );
+    refused(
+        shake(&openssl(&["localhost"]), &mine.pem).await,
+        &["is not the one in `tls.ca`"],
+    );
+    refused(
+        shake(&openssl(&["localhost"]), &openssl(&["localhost"]).pem).await,
+        &["is not the one in `tls.ca`"],
+    );
     let authority = Authority::new("ours").0.pem();
-    refused(shake(&openssl(&["localhost"]), &authority).await, &["CaUsedAsEndEntity", "exactly this certificate"]);
+    refused(
+        shake(&openssl(&["localhost"]), &authority).await,
+        &["CaUsedAsEndEntity", "exactly this certificate"],
+    );
     // Several may be pinned, as while they change.
-    assert_eq!(shake(&other, &format!("{}{}", mine.pem, other.pem)).await, Ok(()));
+    assert_eq!(
+        shake(&other, &format!("{}{}", mine.pem, other.pem)).await,
+        Ok(())
+    );
 }
 
 #[tokio::test]
 async fn a_pin_is_no_switch_off() {
     let wrong = leaf(&["other.test", "more.test"]);
-    refused(shake(&wrong, &wrong.pem).await, &["not valid for name localhost", "is for other.test, more.test"]);
+    refused(
+        shake(&wrong, &wrong.pem).await,
+        &[
+            "not valid for name localhost",
+            "is for other.test, more.test",
+        ],
+    );
     let nameless = leaf(&[]);
     refused(shake(&nameless, &nameless.pem).await, &["names no host"]);
     let old = own(&["localhost"], (2000, 2001), IsCa::ExplicitNoCa);
-    refused(shake(&old, &old.pem).await, &["expired at 2001-01-01T00:00:00"]);
+    refused(
+        shake(&old, &old.pem).await,
+        &["expired at 2001-01-01T00:00:00"],
+    );
     let early = own(&["localhost"], (2098, 2099), IsCa::ExplicitNoCa);
-    refused(shake(&early, &early.pem).await, &["not valid before 2098-01-01T00:00:00"]);
+    refused(
+        shake(&early, &early.pem).await,
+        &["not valid before 2098-01-01T00:00:00"],
+    );
 }
 
 #[tokio::test]
@@ -133,17 +194,34 @@ async fn what_a_pinned_one_has_signed_is_not_believed() {
     let issuer_params = params(&["localhost"], GOOD, IsCa::ExplicitNoCa);
     let issuer = Issuer::from_params(&issuer_params, &mine.key);
     let cert = signed.signed_by(&key, &issuer).expect("a signature");
-    let child = Shown { pem: cert.pem(), der: cert.der().clone(), key };
-    refused(shake(&child, &mine.pem).await, &["is not the one in `tls.ca`"]);
+    let child = Shown {
+        pem: cert.pem(),
+        der: cert.der().clone(),
+        key,
+    };
+    refused(
+        shake(&child, &mine.pem).await,
+        &["is not the one in `tls.ca`"],
+    );
 }
 
 #[tokio::test]
 async fn authorities_sign_for_others() {
-    let (authority, stranger, pinned) = (Authority::new("ours"), Authority::new("theirs"), leaf(&["localhost"]));
+    let (authority, stranger, pinned) = (
+        Authority::new("ours"),
+        Authority::new("theirs"),
+        leaf(&["localhost"]),
+    );
     let impostor = Authority::new("ours");
     let ca = authority.0.pem();
-    assert_eq!(shake(&authority.leaf(&["localhost"], GOOD), &ca).await, Ok(()));
-    refused(shake(&stranger.leaf(&["localhost"], GOOD), &ca).await, &["unknown issuer", "UnknownIssuer"]);
+    assert_eq!(
+        shake(&authority.leaf(&["localhost"], GOOD), &ca).await,
+        Ok(())
+    );
+    refused(
+        shake(&stranger.leaf(&["localhost"], GOOD), &ca).await,
+        &["unknown issuer", "UnknownIssuer"],
+    );
     refused(
         shake(&impostor.leaf(&["localhost"], GOOD), &ca).await,
         &["not signed with that authority's key", "BadSignature"],
@@ -152,13 +230,25 @@ async fn authorities_sign_for_others() {
         shake(&authority.leaf(&["other.test"], GOOD), &ca).await,
         &["not valid for name localhost", "is for other.test"],
     );
-    refused(shake(&authority.leaf(&["localhost"], (2000, 2001)), &ca).await, &["expired at 2001-01-01T00:00:00"]);
+    refused(
+        shake(&authority.leaf(&["localhost"], (2000, 2001)), &ca).await,
+        &["expired at 2001-01-01T00:00:00"],
+    );
     // Beside a pin only those count that stand with it.
     let both = format!("{ca}{}", pinned.pem);
-    assert_eq!(shake(&authority.leaf(&["localhost"], GOOD), &both).await, Ok(()));
+    assert_eq!(
+        shake(&authority.leaf(&["localhost"], GOOD), &both).await,
+        Ok(())
+    );
     assert_eq!(shake(&pinned, &both).await, Ok(()));
-    refused(shake(&stranger.leaf(&["localhost"], GOOD), &both).await, &["not the one in `tls.ca`"]);
-    refused(shake(&authority.leaf(&["localhost"], (2000, 2001)), &both).await, &["expired at"]);
+    refused(
+        shake(&stranger.leaf(&["localhost"], GOOD), &both).await,
+        &["not the one in `tls.ca`"],
+    );
+    refused(
+        shake(&authority.leaf(&["localhost"], (2000, 2001)), &both).await,
+        &["expired at"],
+    );
 }
 
 #[test]
@@ -174,9 +264,15 @@ fn what_a_server_shows_as_its_own_is_a_pin() {
         (authority.0.der().clone(), false, true),
         (OldRoot::new("an old root").der, false, true),
     ] {
-        assert_eq!((is_pin(&named), is_authority(&named)), (pins, signs), "{named:?}");
+        assert_eq!(
+            (is_pin(&named), is_authority(&named)),
+            (pins, signs),
+            "{named:?}"
+        );
     }
-    assert!(has_pin(format!("{}{}", authority.0.pem(), made.pem).as_bytes()));
+    assert!(has_pin(
+        format!("{}{}", authority.0.pem(), made.pem).as_bytes()
+    ));
     assert!(!has_pin(authority.0.pem().as_bytes()));
 }
 
@@ -190,7 +286,9 @@ impl OldRoot {
     fn new(name: &str) -> OldRoot {
         let key = KeyPair::generate().expect("a key");
         let mut params = params(&[], GOOD, IsCa::NoCa);
-        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
         let today = params.self_signed(&key).expect("a signature");
         let (_, parsed) = x509_parser::parse_x509_certificate(today.der()).expect("a certificate");
         let part = |tag: u8, content: &[u8]| {
@@ -206,11 +304,31 @@ impl OldRoot {
         let algorithm = b"\x30\x0a\x06\x08\x2a\x86\x48\xce\x3d\x04\x03\x02";
         let validity = b"\x30\x20\x17\x0d000101000000Z\x18\x0f20990101000000Z";
         let (issuer, subject) = (parsed.issuer().as_raw(), parsed.subject().as_raw());
-        let signed =
-            part(0x30, &[b"\x02\x01\x07", &algorithm[..], issuer, validity, subject, parsed.public_key().raw].concat());
-        let signature = [&[0][..], &rcgen::SigningKey::sign(&key, &signed).expect("a signature")].concat();
-        let der = part(0x30, &[&signed[..], algorithm, &part(0x03, &signature)].concat());
-        OldRoot { der: der.into(), issuer: Issuer::new(params, key) }
+        let signed = part(
+            0x30,
+            &[
+                b"\x02\x01\x07",
+                &algorithm[..],
+                issuer,
+                validity,
+                subject,
+                parsed.public_key().raw,
+            ]
+            .concat(),
+        );
+        let signature = [
+            &[0][..],
+            &rcgen::SigningKey::sign(&key, &signed).expect("a signature"),
+        ]
+        .concat();
+        let der = part(
+            0x30,
+            &[&signed[..], algorithm, &part(0x03, &signature)].concat(),
+        );
+        OldRoot {
+            der: der.into(),
+            issuer: Issuer::new(params, key),
+        }
     }
 
     fn pem(&self) -> String {
@@ -220,24 +338,46 @@ impl OldRoot {
 
     fn leaf(&self, names: &[&str]) -> Shown {
         let key = KeyPair::generate().expect("a key");
-        let cert = params(names, GOOD, IsCa::ExplicitNoCa).signed_by(&key, &self.issuer).expect("a signature");
-        Shown { pem: cert.pem(), der: cert.der().clone(), key }
+        let cert = params(names, GOOD, IsCa::ExplicitNoCa)
+            .signed_by(&key, &self.issuer)
+            .expect("a signature");
+        Shown {
+            pem: cert.pem(),
+            der: cert.der().clone(),
+            key,
+        }
     }
 }
 
 #[tokio::test]
 async fn a_root_of_version_1_signs_for_others() {
-    let (ours, theirs) = (OldRoot::new("an old root"), OldRoot::new("another old root"));
+    let (ours, theirs) = (
+        OldRoot::new("an old root"),
+        OldRoot::new("another old root"),
+    );
     assert_eq!(shake(&ours.leaf(&["localhost"]), &ours.pem()).await, Ok(()));
-    refused(shake(&theirs.leaf(&["localhost"]), &ours.pem()).await, &["unknown issuer"]);
+    refused(
+        shake(&theirs.leaf(&["localhost"]), &ours.pem()).await,
+        &["unknown issuer"],
+    );
 }
 
 #[tokio::test]
 async fn where_nobody_can_name_an_authority_no_field_for_it_is_told() {
-    for shown in [Authority::new("a stranger").leaf(&["localhost"], GOOD), openssl(&["localhost"])] {
+    for shown in [
+        Authority::new("a stranger").leaf(&["localhost"], GOOD),
+        openssl(&["localhost"]),
+    ] {
         let told = shake_as(&shown, Trust::of_the_system(&[b"http/1.1"])).await;
         assert!(!format!("{told:?}").contains("tls.ca"), "{told:?}");
-        refused(told, &["unknown issuer", "Add its authority to the system's", "UnknownIssuer"]);
+        refused(
+            told,
+            &[
+                "unknown issuer",
+                "Add its authority to the system's",
+                "UnknownIssuer",
+            ],
+        );
     }
 }
 
@@ -246,15 +386,24 @@ async fn who_speaks_no_tls_and_who_hangs_up() {
     let trust = Trust::new(None, &[]);
     let (client, mut server) = tokio::io::duplex(4096);
     let answer = async {
-        server.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await.expect("written");
+        server
+            .write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            .await
+            .expect("written");
         server.read_u8().await.ok();
     };
     let (told, ()) = tokio::join!(trust.connect("localhost", client), answer);
     let told = told.expect_err("no TLS");
-    assert!(told.lasts && told.why.contains("does not speak TLS"), "{told:?}");
+    assert!(
+        told.lasts && told.why.contains("does not speak TLS"),
+        "{told:?}"
+    );
     let (client, server) = tokio::io::duplex(4096);
     drop(server);
-    let told = trust.connect("localhost", client).await.expect_err("nobody");
+    let told = trust
+        .connect("localhost", client)
+        .await
+        .expect_err("nobody");
     assert!(!told.lasts, "it may be back: {told:?}");
 }
 
@@ -262,11 +411,23 @@ async fn who_speaks_no_tls_and_who_hangs_up() {
 fn what_a_failed_handshake_is_about() {
     let of = |error: CertificateError| Doubt::of(&certificate(&error));
     let (time, not_before, not_after) = (UnixTime::now(), UnixTime::now(), UnixTime::now());
-    assert_eq!(of(CertificateError::ExpiredContext { time, not_after }), Doubt::Dates);
-    assert_eq!(of(CertificateError::NotValidYetContext { time, not_before }), Doubt::Dates);
-    for wrong in [CertificateError::UnknownIssuer, CertificateError::BadSignature, CertificateError::BadEncoding] {
+    assert_eq!(
+        of(CertificateError::ExpiredContext { time, not_after }),
+        Doubt::Dates
+    );
+    assert_eq!(
+        of(CertificateError::NotValidYetContext { time, not_before }),
+        Doubt::Dates
+    );
+    for wrong in [
+        CertificateError::UnknownIssuer,
+        CertificateError::BadSignature,
+        CertificateError::BadEncoding,
+    ] {
         assert_eq!(of(wrong), Doubt::Certificate);
     }
-    let plain = Distrust::by_tls(&Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType));
+    let plain = Distrust::by_tls(&Error::InvalidMessage(
+        rustls::InvalidMessage::InvalidContentType,
+    ));
     assert_eq!(Doubt::of(&plain.why), Doubt::Handshake);
 }

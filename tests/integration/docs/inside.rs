@@ -18,8 +18,14 @@ pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
     }
     let home = std::env::temp_dir().join(format!("portcullis-page-{}", gateway.address.port()));
     std::fs::create_dir_all(&home).expect("a folder");
-    for block in page.blocks().iter().take_while(|before| before.place != block.place) {
-        let Some(file) = block.file_of_home() else { continue };
+    for block in page
+        .blocks()
+        .iter()
+        .take_while(|before| before.place != block.place)
+    {
+        let Some(file) = block.file_of_home() else {
+            continue;
+        };
         let file = home.join(file);
         std::fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
         std::fs::write(file, &block.text).expect("a file");
@@ -37,37 +43,67 @@ pub async fn run(gateway: &Gateway, page: &Page, block: &CodeBlock) {
         }
     });
     let node = installed("node");
-    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", node.join("node_modules/.bin").display());
+    let path = format!(
+        "{}:/usr/local/bin:/usr/bin:/bin",
+        node.join("node_modules/.bin").display()
+    );
     let mut command = Command::new("timeout");
-    command.args(["600", "unshare", "-n", "python3"]).arg(root().join("tests/sdk/clients/inside.py"));
+    command
+        .args(["600", "unshare", "-n", "python3"])
+        .arg(root().join("tests/sdk/clients/inside.py"));
     command.arg(&socket).arg("8080");
     match block.kind.as_str() {
-        "python" => command.arg(installed("python-agents").join("bin/python")).arg("-c"),
+        "python" => command
+            .arg(installed("python-agents").join("bin/python"))
+            .arg("-c"),
         "js" => command.args(["node", "--input-type=module", "-e"]),
         _ => command.args(["sh", "-eu", "-c"]),
     };
     // Node looks for packages in the folder that it runs in.
-    command.arg(&block.text).current_dir(if block.kind == "js" { &node } else { &home });
-    command.env_clear().env("PATH", path).env("HOME", &home).env("TMPDIR", &home);
+    command
+        .arg(&block.text)
+        .current_dir(if block.kind == "js" { &node } else { &home });
+    command
+        .env_clear()
+        .env("PATH", path)
+        .env("HOME", &home)
+        .env("TMPDIR", &home);
     let said = tokio::task::block_in_place(|| program(block, &mut command));
     bridge.abort();
-    assert!(block.expects_error || is_the_demos(&said), "{}: {said}", block.place);
+    assert!(
+        block.expects_error || is_the_demos(&said),
+        "{}: {said}",
+        block.place
+    );
     let is_exempt = block.expects_error || why_one_turn(&block.text).is_some();
-    assert!(is_exempt || has_two_turns(&said), "{}: one turn only: {said}", block.place);
+    assert!(
+        is_exempt || has_two_turns(&said),
+        "{}: one turn only: {said}",
+        block.place
+    );
     remove(&home);
 }
 
 /// Samples of conversations that have one turn: a part of each, and the reason.
-const ONE_TURN: [(&str, &str); 1] = [("\"model\":\"demo-down\"", "it shows how a fallback answers")];
+const ONE_TURN: [(&str, &str); 1] =
+    [("\"model\":\"demo-down\"", "it shows how a fallback answers")];
 
 /// Returns why a sample needs no second turn, if it needs none.
 fn why_one_turn(sample: &str) -> Option<&'static str> {
-    const DOORS: [&str; 4] = ["/v1/chat/completions", "/v1/responses", "/v1/messages", "enerateContent"];
+    const DOORS: [&str; 4] = [
+        "/v1/chat/completions",
+        "/v1/responses",
+        "/v1/messages",
+        "enerateContent",
+    ];
     let is_curl = sample.contains("curl ");
     if is_curl && !DOORS.iter().any(|door| sample.contains(door)) {
         return Some("its doors hold no conversation");
     }
-    ONE_TURN.iter().find(|(part, _)| sample.contains(part)).map(|(_, why)| *why)
+    ONE_TURN
+        .iter()
+        .find(|(part, _)| sample.contains(part))
+        .map(|(_, why)| *why)
 }
 
 /// Returns whether each conversation of the output has a second turn. The demo says how many
@@ -88,13 +124,22 @@ fn has_two_turns(said: &str) -> bool {
 
 #[test]
 fn only_what_holds_no_conversation_or_is_listed_has_one_turn() {
-    assert_eq!(why_one_turn("curl -s http://127.0.0.1:8080/v1/rerank"), Some("its doors hold no conversation"));
-    for sample in ["curl -s http://127.0.0.1:8080/v1/rerank\ncurl http://127.0.0.1:8080/v1/messages", "print(answer)"] {
+    assert_eq!(
+        why_one_turn("curl -s http://127.0.0.1:8080/v1/rerank"),
+        Some("its doors hold no conversation")
+    );
+    for sample in [
+        "curl -s http://127.0.0.1:8080/v1/rerank\ncurl http://127.0.0.1:8080/v1/messages",
+        "print(answer)",
+    ] {
         assert_eq!(why_one_turn(sample), None, "{sample}");
     }
     let pages: String = Page::all().iter().map(|page| page.text.clone()).collect();
     for (part, why) in ONE_TURN {
-        assert!(pages.contains(part) && !why.is_empty(), "no page has {part} any more");
+        assert!(
+            pages.contains(part) && !why.is_empty(),
+            "no page has {part} any more"
+        );
     }
 }
 
@@ -113,7 +158,9 @@ fn a_second_turn_is_seen_by_the_number_of_messages() {
         let said: String = counts.iter().map(|count| answer(count)).collect();
         assert_eq!(has_two_turns(&said), expected, "{counts:?}");
     }
-    assert!(has_two_turns("The demo called a tool. It is warm. The demo called a tool. It is cold."));
+    assert!(has_two_turns(
+        "The demo called a tool. It is warm. The demo called a tool. It is cold."
+    ));
     assert!(!has_two_turns("The demo called a tool. It is warm."));
 }
 

@@ -13,14 +13,22 @@ const SUMMARY: &str = "docs/src/SUMMARY.md";
 /// The folder of pages on decisions.
 const DECISIONS: &str = "docs/decisions";
 /// Pages for contributors, which are no part of the book.
-const OTHER_PAGES: [&str; 4] = ["CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"];
+const OTHER_PAGES: [&str; 4] = [
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+];
 
 #[test]
 fn every_link_leads_to_a_file_and_a_heading() {
     let mut pages = Page::all();
     pages.extend(OTHER_PAGES.iter().map(|path| Page::read(*path)));
     pages.extend(decisions().into_iter().map(Page::read));
-    let broken: Vec<String> = pages.iter().flat_map(|page| broken(page, &|path| read(path))).collect();
+    let broken: Vec<String> = pages
+        .iter()
+        .flat_map(|page| broken(page, &|path| read(path)))
+        .collect();
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
@@ -28,7 +36,9 @@ fn every_link_leads_to_a_file_and_a_heading() {
 fn the_index_lists_every_decision() {
     let index = Path::new(DECISIONS).join("README.md");
     let page = Page::read(&index);
-    let linked = links(&page).into_iter().filter_map(|(_, link)| Some(target(&page.path, &link)?.0));
+    let linked = links(&page)
+        .into_iter()
+        .filter_map(|(_, link)| Some(target(&page.path, &link)?.0));
     let listed: BTreeSet<PathBuf> = linked.filter(|path| path.starts_with(DECISIONS)).collect();
     let mut all = decisions();
     assert!(all.remove(&index) && all.len() >= 6, "{all:?}");
@@ -41,8 +51,10 @@ fn the_book_lists_every_chapter() {
         return;
     }
     let summary = Page::read(SUMMARY);
-    let listed: BTreeSet<PathBuf> =
-        links(&summary).into_iter().filter_map(|(_, link)| Some(target(&summary.path, &link)?.0)).collect();
+    let listed: BTreeSet<PathBuf> = links(&summary)
+        .into_iter()
+        .filter_map(|(_, link)| Some(target(&summary.path, &link)?.0))
+        .collect();
     let chapters: BTreeSet<PathBuf> = Page::all()
         .into_iter()
         .map(|page| page.path)
@@ -57,7 +69,10 @@ fn the_readme_is_read_in_one_sitting() {
         return;
     }
     let lines = Page::read("README.md").text.lines().count();
-    assert!(lines <= 300, "README.md has {lines} lines, and may have 300: the rest belongs to the book");
+    assert!(
+        lines <= 300,
+        "README.md has {lines} lines, and may have 300: the rest belongs to the book"
+    );
 }
 
 #[test]
@@ -65,7 +80,10 @@ fn a_broken_link_is_seen() {
     let text = "# One\n\n[a](#one) [b](#two) [c](other.md#there) [d](other.md#not-there)\n`[no](link.md)`\n```text\n[nor](this.md)\n```\n\
                 [e](../gone.md) [f](https://example.com/#x) [g][ref] ![h](gone.png)\n\n[ref]: gone.txt\n[ok]: other.md\n\n## A `code`, and *more*: x_y\n\n## One\n\
                 [i](#a-code-and-more-x_y) [j](#one-1) [k](#one-2) [l](<other.md>) [m](/absolute.md) [n](../../README.md)\n";
-    let page = Page { path: "docs/src/page.md".into(), text: text.to_owned() };
+    let page = Page {
+        path: "docs/src/page.md".into(),
+        text: text.to_owned(),
+    };
     let other = |path: &Path| match path.to_str() {
         Some("docs/src/page.md") => Some(text.to_owned()),
         Some("docs/src/other.md" | "README.md") => Some("## There\n".to_owned()),
@@ -87,7 +105,9 @@ fn a_broken_link_is_seen() {
 /// Returns the pages on decisions.
 fn decisions() -> BTreeSet<PathBuf> {
     let entries = std::fs::read_dir(root().join(DECISIONS)).expect(DECISIONS);
-    entries.map(|entry| Path::new(DECISIONS).join(entry.expect("an entry").file_name())).collect()
+    entries
+        .map(|entry| Path::new(DECISIONS).join(entry.expect("an entry").file_name()))
+        .collect()
 }
 
 /// The text of a file of the repository; of a folder, nothing.
@@ -96,7 +116,9 @@ fn read(path: &Path) -> Option<String> {
     if path.is_dir() {
         Some(String::new())
     } else {
-        std::fs::read(path).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        std::fs::read(path)
+            .ok()
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
@@ -113,9 +135,14 @@ fn broken(page: &Page, read: &dyn Fn(&Path) -> Option<String>) -> Vec<String> {
                 (None, _) => format!("{} does not exist", path.display()),
                 // mdBook takes every Markdown file for a chapter of the book.
                 (Some(_), _)
-                    if is_chapter(&page.path) && !is_chapter(&path) && path.extension().is_some_and(|e| e == "md") =>
+                    if is_chapter(&page.path)
+                        && !is_chapter(&path)
+                        && path.extension().is_some_and(|e| e == "md") =>
                 {
-                    format!("{} is no chapter, and the book's page of it would be missing", path.display())
+                    format!(
+                        "{} is no chapter, and the book's page of it would be missing",
+                        path.display()
+                    )
                 }
                 (Some(text), Some(anchor)) if !anchors(&text).contains(&anchor) => {
                     format!("there is no such heading in {}", path.display())
@@ -133,8 +160,14 @@ fn target(page: &Path, link: &str) -> Option<(PathBuf, Option<String>)> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
     }
-    let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| (path, Some(anchor.to_owned())));
-    let mut whole = if path.is_empty() { page.to_owned() } else { page.parent().unwrap_or(Path::new("")).to_owned() };
+    let (path, anchor) = link.split_once('#').map_or((link, None), |(path, anchor)| {
+        (path, Some(anchor.to_owned()))
+    });
+    let mut whole = if path.is_empty() {
+        page.to_owned()
+    } else {
+        page.parent().unwrap_or(Path::new("")).to_owned()
+    };
     for part in Path::new(path).components() {
         match part {
             Component::ParentDir => drop(whole.pop()),
@@ -150,14 +183,23 @@ fn links(page: &Page) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in page.prose() {
         let line = without_code(line);
-        let definition = line.trim_start().strip_prefix('[').and_then(|rest| rest.split_once("]: "));
+        let definition = line
+            .trim_start()
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once("]: "));
         if let Some((_, link)) = definition {
             found.push((number, link.trim().to_owned()));
             continue;
         }
         for (at, _) in line.match_indices("](") {
             let rest = &line[at + 2..];
-            let link = rest.split(')').next().unwrap_or_default().split(" \"").next().unwrap_or_default();
+            let link = rest
+                .split(')')
+                .next()
+                .unwrap_or_default()
+                .split(" \"")
+                .next()
+                .unwrap_or_default();
             found.push((number, link.trim_matches(['<', '>']).to_owned()));
         }
     }
@@ -171,14 +213,27 @@ fn without_code(line: &str) -> String {
 
 /// The anchors of a page's headings. GitHub and mdBook make the same of what we write.
 fn anchors(text: &str) -> HashSet<String> {
-    let page = Page { path: PathBuf::new(), text: text.to_owned() };
+    let page = Page {
+        path: PathBuf::new(),
+        text: text.to_owned(),
+    };
     let mut found = HashSet::new();
     for (_, line) in page.prose() {
-        let Some(heading) = line.trim_start_matches('#').strip_prefix(' ').filter(|_| line.starts_with('#')) else {
+        let Some(heading) = line
+            .trim_start_matches('#')
+            .strip_prefix(' ')
+            .filter(|_| line.starts_with('#'))
+        else {
             continue;
         };
         let slug = slug(heading);
-        let free = (0..).map(|number| if number == 0 { slug.clone() } else { format!("{slug}-{number}") });
+        let free = (0..).map(|number| {
+            if number == 0 {
+                slug.clone()
+            } else {
+                format!("{slug}-{number}")
+            }
+        });
         let free = free.into_iter().find(|slug| !found.contains(slug));
         found.extend(free);
     }

@@ -36,7 +36,9 @@ impl CodeBlock {
     /// The file of the home folder that the first line names, from there on.
     pub fn file_of_home(&self) -> Option<&str> {
         let first = self.text.lines().next()?;
-        first.strip_prefix("# ~/").or_else(|| first.strip_prefix("// ~/"))
+        first
+            .strip_prefix("# ~/")
+            .or_else(|| first.strip_prefix("// ~/"))
     }
 }
 
@@ -47,7 +49,8 @@ pub fn root() -> &'static Path {
 impl Page {
     pub fn read(path: impl Into<PathBuf>) -> Page {
         let path = path.into();
-        let text = std::fs::read_to_string(root().join(&path)).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let text = std::fs::read_to_string(root().join(&path))
+            .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         Page { path, text }
     }
 
@@ -72,7 +75,10 @@ impl Page {
     }
 
     pub fn place(&self, line: usize) -> PageLine {
-        PageLine { path: self.path.clone(), line }
+        PageLine {
+            path: self.path.clone(),
+            line,
+        }
     }
 
     pub fn blocks(&self) -> Vec<CodeBlock> {
@@ -84,7 +90,12 @@ impl Page {
                 (None, Some(kind)) => {
                     let (place, kind) = (self.place(number + 1), kind.trim().to_owned());
                     let expects_error = before == "<!-- an error is expected -->";
-                    open = Some(CodeBlock { place, kind, text: String::new(), expects_error });
+                    open = Some(CodeBlock {
+                        place,
+                        kind,
+                        text: String::new(),
+                        expects_error,
+                    });
                 }
                 (Some(_), Some(_)) => {
                     blocks.extend(open.take());
@@ -98,18 +109,25 @@ impl Page {
                 (None, None) => {}
             }
         }
-        assert!(open.is_none(), "{}: a block is left open", self.path.display());
+        assert!(
+            open.is_none(),
+            "{}: a block is left open",
+            self.path.display()
+        );
         blocks
     }
 
     /// The lines outside of blocks, with their numbers.
     pub fn prose(&self) -> impl Iterator<Item = (usize, &str)> {
         let mut in_block = false;
-        self.text.lines().enumerate().filter_map(move |(number, line)| {
-            let fence = line.trim_start().starts_with("```");
-            in_block ^= fence;
-            (!fence && !in_block).then_some((number + 1, line))
-        })
+        self.text
+            .lines()
+            .enumerate()
+            .filter_map(move |(number, line)| {
+                let fence = line.trim_start().starts_with("```");
+                in_block ^= fence;
+                (!fence && !in_block).then_some((number + 1, line))
+            })
     }
 }
 
@@ -117,14 +135,38 @@ impl Page {
 fn blocks_are_found_with_their_kinds() {
     let text =
         "# A\n```sh\nls\n```\n\n<!-- an error is expected -->\n```sh\ncurl\n```\ntext\n```yaml\na: 1\n```\n".to_owned();
-    let page = Page { path: "a.md".into(), text };
+    let page = Page {
+        path: "a.md".into(),
+        text,
+    };
     let blocks = page.blocks();
-    let found: Vec<_> =
-        blocks.iter().map(|b| (b.place.line, b.kind.as_str(), b.text.as_str(), b.expects_error)).collect();
-    assert_eq!(found, [(2, "sh", "ls\n", false), (7, "sh", "curl\n", true), (11, "yaml", "a: 1\n", false)]);
+    let found: Vec<_> = blocks
+        .iter()
+        .map(|b| {
+            (
+                b.place.line,
+                b.kind.as_str(),
+                b.text.as_str(),
+                b.expects_error,
+            )
+        })
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (2, "sh", "ls\n", false),
+            (7, "sh", "curl\n", true),
+            (11, "yaml", "a: 1\n", false)
+        ]
+    );
     assert_eq!(blocks[1].place.to_string(), "a.md:7");
     assert_eq!(
         page.prose().collect::<Vec<_>>(),
-        [(1, "# A"), (5, ""), (6, "<!-- an error is expected -->"), (10, "text")]
+        [
+            (1, "# A"),
+            (5, ""),
+            (6, "<!-- an error is expected -->"),
+            (10, "text")
+        ]
     );
 }

@@ -13,9 +13,19 @@ const KEY_LINE: (&str, &str) = ("account", "credential");
 async fn breaks(broken: Script, line: (&str, &str), state: &str, words: &[&str]) {
     let mock = Mock::start().await;
     let clinic = Clinic::over(&mock);
-    clinic.look().await.exits(0).is_well("a", KEY_LINE.1).is_well("a", "models").is_well("a", "tcp");
+    clinic
+        .look()
+        .await
+        .exits(0)
+        .is_well("a", KEY_LINE.1)
+        .is_well("a", "models")
+        .is_well("a", "tcp");
     mock.always(broken);
-    clinic.look().await.exits(if state == "fail" { 2 } else { 1 }).has((state, "a", line.1), words);
+    clinic
+        .look()
+        .await
+        .exits(if state == "fail" { 2 } else { 1 })
+        .has((state, "a", line.1), words);
 }
 
 #[test]
@@ -23,9 +33,14 @@ fn a_wrong_key_is_named_and_nothing_that_quotes_it_is_printed() {
     run(async {
         // Some characters cannot be seen, and could hide the key.
         let (half, rest) = ACCOUNT_KEY.split_at(ACCOUNT_KEY.len() / 2);
-        let said =
-            format!("Incorrect API key pro\u{202e}vided: {ACCOUNT_KEY} or {half}\u{200b}{rest}\u{202e}. \u{1b}[31m");
-        let words = ["is refused (HTTP 401)", "Incorrect API key provided", "accounts.a.key names"];
+        let said = format!(
+            "Incorrect API key pro\u{202e}vided: {ACCOUNT_KEY} or {half}\u{200b}{rest}\u{202e}. \u{1b}[31m"
+        );
+        let words = [
+            "is refused (HTTP 401)",
+            "Incorrect API key provided",
+            "accounts.a.key names",
+        ];
         breaks(Script::error(401, &said), KEY_LINE, "fail", &words).await;
     });
 }
@@ -35,35 +50,64 @@ fn a_list_that_is_public_says_nothing_of_the_key() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        clinic.look().await.exits(0).has(("ok", "a", "credential"), &["comes with this key"]);
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .has(("ok", "a", "credential"), &["comes with this key"]);
         mock.by(|_| Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })));
         let words = ["is public, so it says nothing of the key", "--ask"];
-        clinic.look().await.exits(0).has(("skip", "a", "credential"), &words).is_well("a", "models");
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .has(("skip", "a", "credential"), &words)
+            .is_well("a", "models");
         // Whether it is public cannot be told while the server has trouble with strangers.
         mock.by(|request| match has_key(request) {
             true => Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })),
             false => Script::error(503, "later"),
         });
-        clinic.look().await.exits(0).has(("skip", "a", "credential"), &["it is not known whether", "--ask"]);
-        clinic
-            .folder
-            .write("catalog.yaml", catalog(&account(&mock.base_url(), "")).replace("key: { env: DOCTOR_KEY }, ", ""));
+        clinic.look().await.exits(0).has(
+            ("skip", "a", "credential"),
+            &["it is not known whether", "--ask"],
+        );
+        clinic.folder.write(
+            "catalog.yaml",
+            catalog(&account(&mock.base_url(), "")).replace("key: { env: DOCTOR_KEY }, ", ""),
+        );
         mock.by(|_| Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })));
-        clinic.look().await.exits(0).has(("ok", "a", "credential"), &["comes without a key"]);
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .has(("ok", "a", "credential"), &["comes without a key"]);
     });
 }
 
 #[test]
 fn an_account_that_is_not_paid_for() {
     run(async {
-        breaks(Script::error(402, "no credit"), KEY_LINE, "fail", &["HTTP 402", "pay for the account"]).await;
+        breaks(
+            Script::error(402, "no credit"),
+            KEY_LINE,
+            "fail",
+            &["HTTP 402", "pay for the account"],
+        )
+        .await;
     });
 }
 
 #[test]
 fn a_key_that_may_not_read_the_list() {
     run(async {
-        breaks(Script::error(403, "missing scope"), KEY_LINE, "warn", &["HTTP 403", "missing scope"]).await;
+        breaks(
+            Script::error(403, "missing scope"),
+            KEY_LINE,
+            "warn",
+            &["HTTP 403", "missing scope"],
+        )
+        .await;
     });
 }
 
@@ -73,46 +117,108 @@ fn a_server_without_a_list_cannot_be_checked_for_free() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        clinic.look().await.exits(0).is_well("a", KEY_LINE.1).is_well("a", "endpoints");
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .is_well("a", KEY_LINE.1)
+            .is_well("a", "endpoints");
         // llama.cpp says 500 to what it cannot read, and 404 to what it does not have.
         for status in [400, 500] {
             mock.by(move |request| match (&*request.method, &*request.target) {
-                ("POST", "/v1/chat/completions") => Script::error(status, "you must provide a model parameter"),
+                ("POST", "/v1/chat/completions") => {
+                    Script::error(status, "you must provide a model parameter")
+                }
                 _ => Script::error(404, "none"),
             });
             let said = clinic.look().await;
-            said.exits(0).has(("skip", "a", KEY_LINE.1), &["no list of models (HTTP 404)", "--ask"]);
+            said.exits(0).has(
+                ("skip", "a", KEY_LINE.1),
+                &["no list of models (HTTP 404)", "--ask"],
+            );
             said.is_well("a", "endpoints");
         }
         // A server that says 500 everywhere shows nothing.
-        mock.by(
-            |request| if request.method == "GET" { Script::error(404, "none") } else { Script::error(500, "oops") },
-        );
+        mock.by(|request| {
+            if request.method == "GET" {
+                Script::error(404, "none")
+            } else {
+                Script::error(500, "oops")
+            }
+        });
         let said = clinic.look().await;
-        said.exits(1).has(("warn", "a", KEY_LINE.1), &["no list of models (HTTP 404)"]);
+        said.exits(1)
+            .has(("warn", "a", KEY_LINE.1), &["no list of models (HTTP 404)"]);
         said.has(
             ("skip", "a", "endpoints"),
-            &["it is not known what works (--ask tells)", "fault of its own (HTTP 500)", "oops"],
+            &[
+                "it is not known what works (--ask tells)",
+                "fault of its own (HTTP 500)",
+                "oops",
+            ],
         );
         // Whoever is refused by all endpoints hears it, whatever becomes of the list.
         for (list, endpoint, words) in [
-            (404, 401, ["is refused (HTTP 401)", "write a valid key into the place that accounts.a.key names"]),
-            (403, 401, ["is refused (HTTP 401)", "write a valid key into the place that accounts.a.key names"]),
+            (
+                404,
+                401,
+                [
+                    "is refused (HTTP 401)",
+                    "write a valid key into the place that accounts.a.key names",
+                ],
+            ),
+            (
+                403,
+                401,
+                [
+                    "is refused (HTTP 401)",
+                    "write a valid key into the place that accounts.a.key names",
+                ],
+            ),
             (404, 402, ["is refused (HTTP 402)", "pay for the account"]),
         ] {
-            mock.by(move |request| Script::error(if request.method == "GET" { list } else { endpoint }, "no"));
+            mock.by(move |request| {
+                Script::error(
+                    if request.method == "GET" {
+                        list
+                    } else {
+                        endpoint
+                    },
+                    "no",
+                )
+            });
             let said = clinic.look().await;
             said.exits(2).has(("fail", "a", KEY_LINE.1), &words);
-            assert!(said.all().iter().all(|one| one["check"] != "endpoints"), "{}", said.text);
+            assert!(
+                said.all().iter().all(|one| one["check"] != "endpoints"),
+                "{}",
+                said.text
+            );
         }
         // OpenAI quotes the path of each endpoint.
         mock.by(|request| Script::error(404, &format!("Invalid URL (POST {})", request.target)));
         let said = clinic.look().await;
-        said.exits(2).has(("warn", "a", KEY_LINE.1), &["no list of models (HTTP 404)"]);
-        let words = ["there is nothing at POST /v1/chat/completions", "are host, port and path of `base_url` right?"];
+        said.exits(2)
+            .has(("warn", "a", KEY_LINE.1), &["no list of models (HTTP 404)"]);
+        let words = [
+            "there is nothing at POST /v1/chat/completions",
+            "are host, port and path of `base_url` right?",
+        ];
         said.has(("fail", "a", "endpoints"), &words);
-        assert_eq!(said.all().iter().filter(|one| one["check"] == "endpoints").count(), 1, "{}", said.text);
-        assert!(!said.text.contains(".serves"), "nothing is written there: {}", said.text);
+        assert_eq!(
+            said.all()
+                .iter()
+                .filter(|one| one["check"] == "endpoints")
+                .count(),
+            1,
+            "{}",
+            said.text
+        );
+        assert!(
+            !said.text.contains(".serves"),
+            "nothing is written there: {}",
+            said.text
+        );
     });
 }
 
@@ -123,13 +229,21 @@ fn a_list_of_llama_cpp() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         let [named, known] = ["name", "id"].map(|field| serde_json::json!([{ field: "gpt-test" }]));
-        let list = Script::json(200, &serde_json::json!({ "models": named, "object": "list", "data": known }));
+        let list = Script::json(
+            200,
+            &serde_json::json!({ "models": named, "object": "list", "data": known }),
+        );
         mock.by(move |request| match (&*request.method, &*request.target) {
             ("GET", _) => list.clone(),
             (_, "/v1/chat/completions") => Script::error(500, "cannot use operator[]"),
             _ => Script::error(404, "File Not Found"),
         });
-        clinic.look().await.exits(0).is_well("a", "models").is_well("a", "endpoints");
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .is_well("a", "models")
+            .is_well("a", "endpoints");
     });
 }
 
@@ -143,8 +257,17 @@ fn a_key_that_may_ask_and_not_list() {
             "GET" => Script::error(403, "Missing scopes: api.model.read"),
             _ => Script::error(400, "you must provide a model parameter"),
         });
-        let words = ["may not read the list of models (HTTP 403)", "the models are not checked", "Missing scopes"];
-        clinic.look().await.exits(0).has(("skip", "a", KEY_LINE.1), &words).is_well("a", "endpoints");
+        let words = [
+            "may not read the list of models (HTTP 403)",
+            "the models are not checked",
+            "Missing scopes",
+        ];
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .has(("skip", "a", KEY_LINE.1), &words)
+            .is_well("a", "endpoints");
     });
 }
 
@@ -157,11 +280,16 @@ fn an_account_that_is_not_paid_for_and_lists_its_models() {
         clinic.look().await.exits(0);
         mock.by(|request| match (&*request.method, has_key(request)) {
             ("GET", false) => Script::error(401, "no key"),
-            ("GET", true) => Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })),
+            ("GET", true) => {
+                Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] }))
+            }
             _ => Script::error(402, "Insufficient Balance"),
         });
         let said = clinic.look().await;
-        said.exits(2).has(("fail", "a", KEY_LINE.1), &["HTTP 402", "Insufficient Balance", "pay for the account"]);
+        said.exits(2).has(
+            ("fail", "a", KEY_LINE.1),
+            &["HTTP 402", "Insufficient Balance", "pay for the account"],
+        );
         assert!(!said.text.contains("serves"), "{}", said.text);
     });
 }
@@ -172,18 +300,40 @@ fn an_endpoint_that_the_server_does_not_have() {
         let mock = Mock::start().await;
         lists(&mock, &["gpt-test"]);
         let clinic = Clinic::new(&catalog(&account(&mock.base_url(), ", serves: [chat]")));
-        clinic.look().await.exits(0).has(("ok", "a", "endpoints"), &["chat: the server has"]);
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .has(("ok", "a", "endpoints"), &["chat: the server has"]);
         // What nobody wrote is no fault.
-        clinic.folder.write("catalog.yaml", catalog(&account(&mock.base_url(), "")));
-        let words = ["chat: the server has", "does not have completions, embeddings", "with `serves: [chat]`"];
-        clinic.look().await.exits(0).has(("ok", "a", "endpoints"), &words);
         clinic
             .folder
-            .write("catalog.yaml", catalog(&account(&mock.base_url(), ", serves: [chat, embeddings, responses]")));
+            .write("catalog.yaml", catalog(&account(&mock.base_url(), "")));
+        let words = [
+            "chat: the server has",
+            "does not have completions, embeddings",
+            "with `serves: [chat]`",
+        ];
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .has(("ok", "a", "endpoints"), &words);
+        clinic.folder.write(
+            "catalog.yaml",
+            catalog(&account(
+                &mock.base_url(),
+                ", serves: [chat, embeddings, responses]",
+            )),
+        );
         let said = clinic.look().await;
-        said.exits(2).has(("ok", "a", "endpoints"), &["chat: the server has"]);
+        said.exits(2)
+            .has(("ok", "a", "endpoints"), &["chat: the server has"]);
         let there = "responses, embeddings: there is nothing at POST /v1/responses, /v1/embeddings (HTTP 404)";
-        said.has(("fail", "a", "endpoints"), &[there, "take responses, embeddings out of accounts.a.serves"]);
+        said.has(
+            ("fail", "a", "endpoints"),
+            &[there, "take responses, embeddings out of accounts.a.serves"],
+        );
         // A list that everybody may read hides a wrong key, and a request for nothing does not.
         let public = Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] }));
         mock.by(move |request| match &*request.method {
@@ -191,11 +341,20 @@ fn an_endpoint_that_the_server_does_not_have() {
             _ => Script::error(401, "no such key"),
         });
         let said = clinic.look().await;
-        said.exits(2).has(("fail", "a", "credential"), &["is refused (HTTP 401)", "no such key", "accounts.a.key"]);
-        assert!(said.all().iter().all(|one| one["check"] != "endpoints"), "{}", said.text);
+        said.exits(2).has(
+            ("fail", "a", "credential"),
+            &["is refused (HTTP 401)", "no such key", "accounts.a.key"],
+        );
+        assert!(
+            said.all().iter().all(|one| one["check"] != "endpoints"),
+            "{}",
+            said.text
+        );
         // What a model of the catalog is for is missing, whatever else there is.
         lists(&mock, &["gpt-test"]);
-        clinic.folder.write("catalog.yaml", catalog(&account(&mock.base_url(), "")));
+        clinic
+            .folder
+            .write("catalog.yaml", catalog(&account(&mock.base_url(), "")));
         mock.by(|request| match (&*request.method, &*request.target) {
             ("GET", _) if !has_key(request) => Script::error(401, "no key"),
             ("GET", _) => Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })),
@@ -203,33 +362,65 @@ fn an_endpoint_that_the_server_does_not_have() {
             _ => Script::error(404, "not here"),
         });
         let said = clinic.look().await;
-        said.exits(2).has(("fail", "a", "endpoints"), &["chat: there is nothing at POST /v1/chat/completions"]);
-        said.has(("ok", "a", "endpoints"), &["embeddings: the server has", "does not have completions, rerank"]);
+        said.exits(2).has(
+            ("fail", "a", "endpoints"),
+            &["chat: there is nothing at POST /v1/chat/completions"],
+        );
+        said.has(
+            ("ok", "a", "endpoints"),
+            &[
+                "embeddings: the server has",
+                "does not have completions, rerank",
+            ],
+        );
         // A key may be good for some of them only.
         lists(&mock, &["gpt-test"]);
-        clinic.folder.write("catalog.yaml", catalog(&account(&mock.base_url(), ", serves: [chat, embeddings]")));
+        clinic.folder.write(
+            "catalog.yaml",
+            catalog(&account(&mock.base_url(), ", serves: [chat, embeddings]")),
+        );
         mock.by(|request| match (&*request.method, &*request.target) {
             ("GET", _) if !has_key(request) => Script::error(401, "no key"),
             ("GET", _) => Script::json(200, &serde_json::json!({ "data": [{ "id": "gpt-test" }] })),
             (_, "/v1/chat/completions") => Script::error(400, "you must provide a model parameter"),
             _ => Script::error(403, "missing scope"),
         });
-        let words = ["embeddings: the credential may not ask POST /v1/embeddings (HTTP 403)", "missing scope"];
-        clinic.look().await.exits(1).is_well("a", "credential").has(("warn", "a", "endpoints"), &words);
+        let words = [
+            "embeddings: the credential may not ask POST /v1/embeddings (HTTP 403)",
+            "missing scope",
+        ];
+        clinic
+            .look()
+            .await
+            .exits(1)
+            .is_well("a", "credential")
+            .has(("warn", "a", "endpoints"), &words);
     });
 }
 
 #[test]
 fn a_server_in_trouble() {
     run(async {
-        breaks(Script::error(500, "oops"), KEY_LINE, "fail", &["did not come (HTTP 500)", "oops"]).await;
+        breaks(
+            Script::error(500, "oops"),
+            KEY_LINE,
+            "fail",
+            &["did not come (HTTP 500)", "oops"],
+        )
+        .await;
     });
 }
 
 #[test]
 fn a_provider_that_takes_no_more_requests() {
     run(async {
-        breaks(Script::error(429, "slow down"), KEY_LINE, "warn", &["HTTP 429", "wait"]).await;
+        breaks(
+            Script::error(429, "slow down"),
+            KEY_LINE,
+            "warn",
+            &["HTTP 429", "wait"],
+        )
+        .await;
     });
 }
 
@@ -241,7 +432,11 @@ fn a_page_in_place_of_a_list() {
             page,
             ("account", "address"),
             "fail",
-            &["no such server", "it sent an answer that is no list", "path of `base_url`"],
+            &[
+                "no such server",
+                "it sent an answer that is no list",
+                "path of `base_url`",
+            ],
         )
         .await;
     });
@@ -251,7 +446,13 @@ fn a_page_in_place_of_a_list() {
 fn a_server_that_sends_callers_elsewhere() {
     run(async {
         let there = Script::text(301, "text/plain", "").with("location", "https://elsewhere.test/");
-        breaks(there, ("account", "address"), "fail", &["elsewhere (HTTP 301)", "base_url"]).await;
+        breaks(
+            there,
+            ("account", "address"),
+            "fail",
+            &["elsewhere (HTTP 301)", "base_url"],
+        )
+        .await;
     });
 }
 
@@ -262,12 +463,16 @@ fn a_base_url_without_its_v1() {
         let clinic = Clinic::over(&mock);
         clinic.look().await.exits(0);
         let bare = mock.base_url().trim_end_matches("/v1").to_owned();
-        clinic.folder.write("catalog.yaml", catalog(&account(&bare, "")));
         clinic
-            .look()
-            .await
-            .exits(2)
-            .has(("fail", "a", "address"), &["/v1 behind it", "write /v1 at the end of accounts.a.base_url"]);
+            .folder
+            .write("catalog.yaml", catalog(&account(&bare, "")));
+        clinic.look().await.exits(2).has(
+            ("fail", "a", "address"),
+            &[
+                "/v1 behind it",
+                "write /v1 at the end of accounts.a.base_url",
+            ],
+        );
     });
 }
 
@@ -279,11 +484,10 @@ fn a_port_where_nobody_listens() {
         clinic.look().await.exits(0).is_well("a", "tcp");
         mock.stop().await;
         let address = mock.address().to_string();
-        clinic
-            .look()
-            .await
-            .exits(2)
-            .has(("fail", "a", "tcp"), &[&address, "Connection refused", "does the server run"]);
+        clinic.look().await.exits(2).has(
+            ("fail", "a", "tcp"),
+            &[&address, "Connection refused", "does the server run"],
+        );
     });
 }
 
@@ -293,12 +497,24 @@ fn a_name_that_nobody_knows() {
         let mock = Mock::start().await;
         lists(&mock, &["gpt-test"]);
         let at = |scheme: &str, host: &str| {
-            catalog(&account(&format!("{scheme}://{host}:{}/v1", mock.address().port()), ""))
+            catalog(&account(
+                &format!("{scheme}://{host}:{}/v1", mock.address().port()),
+                "",
+            ))
         };
         let clinic = Clinic::new(&at("http", "localhost"));
-        clinic.look().await.is_well("a", "name").has(("ok", "a", "name"), &["localhost is", "127.0.0.1"]);
-        clinic.folder.write("catalog.yaml", at("https", "nobody.invalid"));
-        clinic.look().await.exits(2).has(("fail", "a", "name"), &["cannot resolve nobody.invalid", "/etc/resolv.conf"]);
+        clinic
+            .look()
+            .await
+            .is_well("a", "name")
+            .has(("ok", "a", "name"), &["localhost is", "127.0.0.1"]);
+        clinic
+            .folder
+            .write("catalog.yaml", at("https", "nobody.invalid"));
+        clinic.look().await.exits(2).has(
+            ("fail", "a", "name"),
+            &["cannot resolve nobody.invalid", "/etc/resolv.conf"],
+        );
     });
 }
 
@@ -306,7 +522,10 @@ fn a_name_that_nobody_knows() {
 async fn secured(ca: &Ca, leaf: &Leaf) -> (Mock, Clinic) {
     let mock = Mock::tls(leaf).await;
     lists(&mock, &["gpt-test"]);
-    let clinic = Clinic::new(&catalog(&account(&mock.base_url(), ", tls: { ca: ca.pem }")));
+    let clinic = Clinic::new(&catalog(&account(
+        &mock.base_url(),
+        ", tls: { ca: ca.pem }",
+    )));
     clinic.folder.write("ca.pem", ca.pem());
     (mock, clinic)
 }
@@ -316,22 +535,39 @@ fn certificates_that_are_not_believed_or_soon_will_not_be() {
     run(async {
         let ca = Ca::named("an authority");
         let (_mock, clinic) = secured(&ca, &ca.leaf()).await;
+        clinic.look().await.exits(0).has(
+            ("ok", "a", "tls"),
+            &["is believed: for localhost, 127.0.0.1, which expires in"],
+        );
+        let (_mock, clinic) = secured(&ca, &ca.expired()).await;
+        clinic.look().await.exits(2).has(
+            ("fail", "a", "tls"),
+            &["expired at 2001-01-01", "by this machine's clock"],
+        );
+        let (_mock, clinic) = secured(&ca, &ca.leaf_for("other.test")).await;
+        clinic.look().await.exits(2).has(
+            ("fail", "a", "tls"),
+            &["not valid for name localhost", "other.test"],
+        );
+        let own = Ca::own(&["localhost"], 2099, false);
+        let (_mock, clinic) = secured(&ca, &own).await;
         clinic
             .look()
             .await
-            .exits(0)
-            .has(("ok", "a", "tls"), &["is believed: for localhost, 127.0.0.1, which expires in"]);
-        let (_mock, clinic) = secured(&ca, &ca.expired()).await;
-        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["expired at 2001-01-01", "by this machine's clock"]);
-        let (_mock, clinic) = secured(&ca, &ca.leaf_for("other.test")).await;
-        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["not valid for name localhost", "other.test"]);
-        let own = Ca::own(&["localhost"], 2099, false);
-        let (_mock, clinic) = secured(&ca, &own).await;
-        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["unknown issuer", "tls: { ca: … }"]);
+            .exits(2)
+            .has(("fail", "a", "tls"), &["unknown issuer", "tls: { ca: … }"]);
         let (_mock, clinic) = secured(&ca, &ca.ends_in(10)).await;
-        clinic.look().await.exits(1).has(("warn", "a", "tls"), &["which expires in", "days", "renew"]);
+        clinic
+            .look()
+            .await
+            .exits(1)
+            .has(("warn", "a", "tls"), &["which expires in", "days", "renew"]);
         let (_mock, clinic) = secured(&ca, &ca.ends_in(2)).await;
-        clinic.look().await.exits(2).has(("fail", "a", "tls"), &["which expires in", "renew"]);
+        clinic
+            .look()
+            .await
+            .exits(2)
+            .has(("fail", "a", "tls"), &["which expires in", "renew"]);
     });
 }
 
@@ -351,16 +587,29 @@ fn a_server_behind_a_proxy_and_the_end_of_its_certificate() {
         };
         let mock = Mock::tls(&ca.leaf_for("upstream.test")).await;
         lists(&mock, &["gpt-test"]);
-        let reached = format!("its server is reached through http://127.0.0.1:{}", proxy.port());
+        let reached = format!(
+            "its server is reached through http://127.0.0.1:{}",
+            proxy.port()
+        );
         let said = through(&mock).look().await;
         said.exits(0).has(("ok", "a", "proxy"), &[&reached]);
-        said.has(("ok", "a", "tls"), &["is believed: for upstream.test, which expires in"]).is_well("a", "credential");
+        said.has(
+            ("ok", "a", "tls"),
+            &["is believed: for upstream.test, which expires in"],
+        )
+        .is_well("a", "credential");
         let mock = Mock::tls(&ca.ends_in_for(10, &["upstream.test"])).await;
         lists(&mock, &["gpt-test"]);
         let said = through(&mock).look().await;
-        said.exits(1).is_well("a", "proxy").has(("warn", "a", "tls"), &["which expires in", "renew"]);
+        said.exits(1)
+            .is_well("a", "proxy")
+            .has(("warn", "a", "tls"), &["which expires in", "renew"]);
         proxy.stop().await;
-        through(&mock).look().await.exits(2).has(("fail", "a", "proxy"), &["mend the proxy"]);
+        through(&mock)
+            .look()
+            .await
+            .exits(2)
+            .has(("fail", "a", "proxy"), &["mend the proxy"]);
     });
 }
 
@@ -372,9 +621,18 @@ fn a_server_that_does_not_speak_tls() {
         clinic.look().await.exits(0);
         let address = format!("https://localhost:{}/v1", mock.address().port());
         mock.greet(Script::text(400, "text/plain", "plain HTTP"));
-        clinic.folder.write("catalog.yaml", catalog(&account(&address, "")));
+        clinic
+            .folder
+            .write("catalog.yaml", catalog(&account(&address, "")));
         let said = clinic.look().await;
-        said.exits(2).has(("fail", "a", "tls"), &["does not speak TLS", "host and port of `base_url`", "write http:"]);
+        said.exits(2).has(
+            ("fail", "a", "tls"),
+            &[
+                "does not speak TLS",
+                "host and port of `base_url`",
+                "write http:",
+            ],
+        );
         assert!(!said.text.contains("certificate"), "{}", said.text);
     });
 }
@@ -386,9 +644,19 @@ fn a_server_that_speaks_tls_at_an_http_address() {
         let (mock, clinic) = secured(&ca, &ca.leaf()).await;
         clinic.look().await.exits(0);
         let plain = format!("http://localhost:{}/v1", mock.address().port());
-        clinic.folder.write("catalog.yaml", catalog(&account(&plain, "")));
-        let words = ["the server speaks TLS", "write https: into accounts.a.base_url"];
-        clinic.look().await.exits(2).is_well("a", "tcp").has(("fail", "a", "address"), &words);
+        clinic
+            .folder
+            .write("catalog.yaml", catalog(&account(&plain, "")));
+        let words = [
+            "the server speaks TLS",
+            "write https: into accounts.a.base_url",
+        ];
+        clinic
+            .look()
+            .await
+            .exits(2)
+            .is_well("a", "tcp")
+            .has(("fail", "a", "address"), &words);
     });
 }
 
@@ -397,15 +665,21 @@ fn a_model_that_the_provider_does_not_list() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
+        clinic.look().await.exits(0).has(
+            ("ok", "a", "models"),
+            &["1 of 1 models of the catalog are in the provider's list of 2"],
+        );
+        lists(&mock, &["gpt-tset", "other"]);
+        let words = [
+            "\"gpt-test\" is not in the provider's list of 2",
+            "did you mean \"gpt-tset\"?",
+            "targets[].model",
+        ];
         clinic
             .look()
             .await
-            .exits(0)
-            .has(("ok", "a", "models"), &["1 of 1 models of the catalog are in the provider's list of 2"]);
-        lists(&mock, &["gpt-tset", "other"]);
-        let words =
-            ["\"gpt-test\" is not in the provider's list of 2", "did you mean \"gpt-tset\"?", "targets[].model"];
-        clinic.look().await.exits(1).has(("warn", "a", "models"), &words);
+            .exits(1)
+            .has(("warn", "a", "models"), &words);
     });
 }
 
@@ -417,13 +691,21 @@ fn a_pattern_that_matches_nothing() {
         let with = |model: &str| {
             catalog(&account(&mock.base_url(), "")).replace(
                 "  m: {",
-                &format!("  \"x/*\": {{ targets: [{{ account: a, model: \"{model}\" }}] }}\n  m: {{"),
+                &format!(
+                    "  \"x/*\": {{ targets: [{{ account: a, model: \"{model}\" }}] }}\n  m: {{"
+                ),
             )
         };
         clinic.folder.write("catalog.yaml", with("gpt-*"));
-        clinic.look().await.exits(0).has(("ok", "a", "models"), &["2 models of the provider's list match \"gpt-*\""]);
+        clinic.look().await.exits(0).has(
+            ("ok", "a", "models"),
+            &["2 models of the provider's list match \"gpt-*\""],
+        );
         clinic.folder.write("catalog.yaml", with("claude-*"));
-        clinic.look().await.exits(1).has(("warn", "a", "models"), &["matches \"claude-*\"", "serves nothing"]);
+        clinic.look().await.exits(1).has(
+            ("warn", "a", "models"),
+            &["matches \"claude-*\"", "serves nothing"],
+        );
     });
 }
 
@@ -432,9 +714,16 @@ fn the_clock_of_this_machine_against_those_of_the_providers() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        clinic.look().await.exits(0).has(("ok", "clock", "time"), &["agrees with 127.0.0.1"]);
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .has(("ok", "clock", "time"), &["agrees with 127.0.0.1"]);
         lists_at(&mock, &["gpt-test"], Duration::from_secs(30));
-        clinic.look().await.exits(1).has(("warn", "clock", "time"), &["behind that of 127.0.0.1", "NTP"]);
+        clinic.look().await.exits(1).has(
+            ("warn", "clock", "time"),
+            &["behind that of 127.0.0.1", "NTP"],
+        );
         // The time of an answer that comes from a cache is that of another day.
         mock.by(|_| {
             let past = std::time::SystemTime::now() - Duration::from_secs(86_400);
@@ -442,15 +731,20 @@ fn the_clock_of_this_machine_against_those_of_the_providers() {
                 .with("date", &httpdate::fmt_http_date(past))
                 .with("age", "86400")
         });
-        clinic.look().await.exits(0).has(("skip", "clock", "time"), &["no other clock was seen"]);
-        lists(&mock, &["gpt-test"]);
-        let (_tools, library, shift) = crate::store::shifted_clock("630");
-        let clinic = clinic.env("LD_PRELOAD", library.to_str().unwrap()).env("CLOCK_SHIFT", shift.to_str().unwrap());
         clinic
             .look()
             .await
-            .exits(2)
-            .has(("fail", "clock", "time"), &["10 min ahead of that of 127.0.0.1", "AWS and Google"]);
+            .exits(0)
+            .has(("skip", "clock", "time"), &["no other clock was seen"]);
+        lists(&mock, &["gpt-test"]);
+        let (_tools, library, shift) = crate::store::shifted_clock("630");
+        let clinic = clinic
+            .env("LD_PRELOAD", library.to_str().unwrap())
+            .env("CLOCK_SHIFT", shift.to_str().unwrap());
+        clinic.look().await.exits(2).has(
+            ("fail", "clock", "time"),
+            &["10 min ahead of that of 127.0.0.1", "AWS and Google"],
+        );
     });
 }
 
@@ -461,10 +755,16 @@ fn a_silent_server_takes_a_bounded_time_and_an_interrupt_ends_it_at_once() {
         let clinic = Clinic::over(&mock);
         clinic.look().await.exits(0);
         mock.always(Script::silent());
-        clinic.look().await.exits(2).has(("fail", "a", "credential"), &["did not come: no whole answer came in time"]);
+        clinic.look().await.exits(2).has(
+            ("fail", "a", "credential"),
+            &["did not come: no whole answer came in time"],
+        );
         let asked = mock.count();
         let mut process = clinic.start(&[]);
-        eventually("the silent server is asked", || (mock.count() > asked).then_some(())).await;
+        eventually("the silent server is asked", || {
+            (mock.count() > asked).then_some(())
+        })
+        .await;
         let began = Instant::now();
         process.signal("INT");
         let status = process.wait(Duration::from_secs(8)).expect("it ends");
@@ -488,10 +788,16 @@ fn accounts_are_looked_at_side_by_side_and_one_does_not_hide_another() {
             })
             .collect();
         let off = "  off: { dialect: openai, enabled: false }\n  play: { dialect: demo }";
-        let clinic = Clinic::new(&catalog(&[&account(&mock.base_url(), ""), off, &more.join("\n")].join("\n")));
+        let clinic = Clinic::new(&catalog(
+            &[&account(&mock.base_url(), ""), off, &more.join("\n")].join("\n"),
+        ));
         let said = clinic.look().await;
-        said.exits(2).is_well("a", "models").has(("skip", "off", "account"), &["is disabled"]);
-        said.is_well("play", "account").has(("fail", "b00", "credential"), &[]).has(("fail", "b19", "credential"), &[]);
+        said.exits(2)
+            .is_well("a", "models")
+            .has(("skip", "off", "account"), &["is disabled"]);
+        said.is_well("play", "account")
+            .has(("fail", "b00", "credential"), &[])
+            .has(("fail", "b19", "credential"), &[]);
     });
 }
 
@@ -510,30 +816,61 @@ fn a_service_account_whose_token_is_refused() {
         let clinic = Clinic::new(&catalog(&line));
         clinic.folder.write("sa.json", service.to_string());
         tokens.always(Script::json(200, &serde_json::json!({ "access_token": "CaNaRy-token-abcdefghijklmnop", "expires_in": 3600, "token_type": "Bearer" })));
-        clinic.look().await.exits(0).has(("ok", "a", "credential"), &["gave a token for 60 min"]);
+        clinic
+            .look()
+            .await
+            .exits(0)
+            .has(("ok", "a", "credential"), &["gave a token for 60 min"]);
         // Google says so of a model, and also of a wrong project.
         mock.always(Script::json(
             404,
             &serde_json::json!({ "error": { "code": 404, "status": "NOT_FOUND", "message": "was not found" } }),
         ));
-        let words = ["there is nothing at POST", "\"gpt-test\" and the rest of the path"];
-        clinic.look().await.exits(1).has(("warn", "a", "endpoints"), &words);
+        let words = [
+            "there is nothing at POST",
+            "\"gpt-test\" and the rest of the path",
+        ];
+        clinic
+            .look()
+            .await
+            .exits(1)
+            .has(("warn", "a", "endpoints"), &words);
         tokens.always(Script::json(
             400,
             &serde_json::json!({ "error": "invalid_grant", "error_description": "Invalid JWT Signature." }),
         ));
-        let words = ["gave no token", "Invalid JWT Signature", "accounts.a.service_account"];
-        clinic.look().await.exits(2).has(("fail", "a", "credential"), &words);
+        let words = [
+            "gave no token",
+            "Invalid JWT Signature",
+            "accounts.a.service_account",
+        ];
+        clinic
+            .look()
+            .await
+            .exits(2)
+            .has(("fail", "a", "credential"), &words);
         let words = ["reasonable timeframe", "let NTP set this machine's clock"];
         tokens.always(Script::json(
             400,
             &serde_json::json!({ "error": "invalid_grant", "error_description": "Token must be in a reasonable timeframe." }),
         ));
-        clinic.look().await.exits(2).has(("fail", "a", "credential"), &words);
+        clinic
+            .look()
+            .await
+            .exits(2)
+            .has(("fail", "a", "credential"), &words);
         let server = format!("the token server {} gave no token", tokens.address());
         tokens.stop().await;
-        clinic.look().await.exits(2).has(("fail", "a", "credential"), &[&server, "`token_uri`"]);
-        assert!(mock.requests().iter().all(|request| request.method == "GET" || request.body.as_slice() == b"[]"));
+        clinic
+            .look()
+            .await
+            .exits(2)
+            .has(("fail", "a", "credential"), &[&server, "`token_uri`"]);
+        assert!(
+            mock.requests()
+                .iter()
+                .all(|request| request.method == "GET" || request.body.as_slice() == b"[]")
+        );
     });
 }
 
@@ -541,38 +878,76 @@ fn a_service_account_whose_token_is_refused() {
 fn a_signature_that_the_provider_refuses() {
     run(async {
         let mock = Mock::start().await;
-        let keys = "aws: { access_key_id: { env: DOCTOR_KEY }, secret_access_key: { env: DOCTOR_KEY } }";
+        let keys =
+            "aws: { access_key_id: { env: DOCTOR_KEY }, secret_access_key: { env: DOCTOR_KEY } }";
         let base = mock.base_url();
-        let line = format!("  a: {{ dialect: bedrock, base_url: \"{base}\", region: eu-west-1, {keys} }}");
+        let line =
+            format!("  a: {{ dialect: bedrock, base_url: \"{base}\", region: eu-west-1, {keys} }}");
         let vectors = "models:\n  v: { targets: [{ account: a, model: amazon.titan-embed-text-v2, price: { input: 1, output: 0 } }] }\n";
         let clinic = Clinic::new(&catalog(&line).replace("models:\n", vectors));
         let date = httpdate::fmt_http_date(std::time::SystemTime::now());
         mock.always(Script::error(400, "messages: may not be empty").with("date", &date));
         let said = clinic.look().await;
-        said.exits(0).has(("ok", "a", "credential"), &["takes the signature"]).is_well("a", "endpoints");
+        said.exits(0)
+            .has(("ok", "a", "credential"), &["takes the signature"])
+            .is_well("a", "endpoints");
         said.is_well("clock", "time");
         let posts = mock.requests();
-        let posts: Vec<_> = posts.iter().filter(|request| request.method == "POST").collect();
-        assert!(!posts.is_empty() && posts.iter().all(|request| has_key(request) && request.body.as_slice() == b"[]"));
+        let posts: Vec<_> = posts
+            .iter()
+            .filter(|request| request.method == "POST")
+            .collect();
+        assert!(
+            !posts.is_empty()
+                && posts
+                    .iter()
+                    .all(|request| has_key(request) && request.body.as_slice() == b"[]")
+        );
         // The keys are good, and one model is not theirs.
         mock.by(|request| match request.target.contains("titan") {
-            true => Script::error(403, "You don't have access to the model with the specified model ID.")
-                .with("x-amzn-errortype", "AccessDeniedException"),
+            true => Script::error(
+                403,
+                "You don't have access to the model with the specified model ID.",
+            )
+            .with("x-amzn-errortype", "AccessDeniedException"),
             false => Script::error(400, "messages: may not be empty"),
         });
-        let words = ["embeddings: the credential may not ask POST", "titan", "access to the model"];
+        let words = [
+            "embeddings: the credential may not ask POST",
+            "titan",
+            "access to the model",
+        ];
         let said = clinic.look().await;
-        said.exits(1).has(("ok", "a", "credential"), &["takes the signature"]).is_well("a", "endpoints");
+        said.exits(1)
+            .has(("ok", "a", "credential"), &["takes the signature"])
+            .is_well("a", "endpoints");
         said.has(("warn", "a", "endpoints"), &words);
         // Nothing of this shows that the signature was looked at.
-        for script in [Script::error(500, "oops"), Script::error(404, "no such operation")] {
+        for script in [
+            Script::error(500, "oops"),
+            Script::error(404, "no such operation"),
+        ] {
             mock.always(script);
-            clinic.look().await.has(("skip", "a", "credential"), &["--ask"]);
+            clinic
+                .look()
+                .await
+                .has(("skip", "a", "credential"), &["--ask"]);
         }
-        mock.always(Script::error(403, "The security token included in the request is invalid."));
-        let words = ["is refused (HTTP 403)", "security token", "valid keys into accounts.a.aws"];
+        mock.always(Script::error(
+            403,
+            "The security token included in the request is invalid.",
+        ));
+        let words = [
+            "is refused (HTTP 403)",
+            "security token",
+            "valid keys into accounts.a.aws",
+        ];
         let said = clinic.look().await;
         said.exits(2).has(("fail", "a", "credential"), &words);
-        assert!(said.all().iter().all(|one| one["check"] != "endpoints"), "{}", said.text);
+        assert!(
+            said.all().iter().all(|one| one["check"] != "endpoints"),
+            "{}",
+            said.text
+        );
     });
 }

@@ -27,15 +27,24 @@ fn answers(mock: &Mock, wrong: impl Fn(&Value) -> Option<Script> + Send + Sync +
                 said.done()
             };
         }
-        let text = if body["response_format"].is_object() { "{\"answer\":\"yes\"}" } else { "yes" };
-        Script::answer(text).with("x-ratelimit-limit-requests", "100").with("x-ratelimit-remaining-requests", "25")
+        let text = if body["response_format"].is_object() {
+            "{\"answer\":\"yes\"}"
+        } else {
+            "yes"
+        };
+        Script::answer(text)
+            .with("x-ratelimit-limit-requests", "100")
+            .with("x-ratelimit-remaining-requests", "25")
     });
 }
 
 /// Returns the requests for an answer. Those of a free look ask for nothing.
 fn asked(mock: &Mock) -> Vec<Value> {
     let posts = mock.requests();
-    let posts = posts.iter().filter(|request| request.method == "POST").map(|request| request.json());
+    let posts = posts
+        .iter()
+        .filter(|request| request.method == "POST")
+        .map(|request| request.json());
     posts.filter(|body| *body != json!([])).collect()
 }
 
@@ -50,14 +59,17 @@ fn a_good_target_is_asked_twice_and_without_ask_never() {
         clinic.look().await.exits(0);
         assert_eq!(asked(&mock), Vec::<Value>::new());
         let said = clinic.examine(&["--ask"]).await;
-        said.exits(0).has(("ok", "a/gpt-test", "ask"), &[ALL, "(2 requests)"]);
-        said.has(("ok", "ask", "cost"), &["2 requests were sent; they cost 0.0", "USD"]);
+        said.exits(0)
+            .has(("ok", "a/gpt-test", "ask"), &[ALL, "(2 requests)"]);
+        said.has(
+            ("ok", "ask", "cost"),
+            &["2 requests were sent; they cost 0.0", "USD"],
+        );
         let asked = asked(&mock);
         // It ran twice, for people and for programs.
         assert_eq!(asked.len(), 4);
-        assert!(
-            asked.iter().all(|body| body["model"] == "gpt-test" && body["max_completion_tokens"].as_u64() <= Some(256))
-        );
+        assert!(asked.iter().all(|body| body["model"] == "gpt-test"
+            && body["max_completion_tokens"].as_u64() <= Some(256)));
     });
 }
 
@@ -66,25 +78,45 @@ fn a_target_that_lacks_something_is_named_with_what_to_write() {
     run(async {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
-        answers(&mock, |body| body["tools"].is_array().then(|| Script::error(400, "tools are not supported")));
+        answers(&mock, |body| {
+            body["tools"]
+                .is_array()
+                .then(|| Script::error(400, "tools are not supported"))
+        });
         let said = clinic.examine(&["--ask"]).await;
         said.exits(1).has(
             ("ok", "a/gpt-test", "ask"),
-            &["streams with usage, a system message in the middle, JSON schema", "(6 requests)"],
+            &[
+                "streams with usage, a system message in the middle, JSON schema",
+                "(6 requests)",
+            ],
         );
         said.has(
             ("warn", "a/gpt-test", "ask"),
-            &["cannot do tools", "tools are not supported", "`traits: { tools: false }`"],
+            &[
+                "cannot do tools",
+                "tools are not supported",
+                "`traits: { tools: false }`",
+            ],
         );
         // What the catalog says already is no surprise.
-        let text = catalog(&account(&mock.base_url(), ""))
-            .replace("model: gpt-test", "model: gpt-test, traits: { tools: false }");
+        let text = catalog(&account(&mock.base_url(), "")).replace(
+            "model: gpt-test",
+            "model: gpt-test, traits: { tools: false }",
+        );
         clinic.folder.write("catalog.yaml", &text);
-        clinic.examine(&["--ask"]).await.exits(0).has(("ok", "a/gpt-test", "ask"), &["cannot do tools"]);
+        clinic
+            .examine(&["--ask"])
+            .await
+            .exits(0)
+            .has(("ok", "a/gpt-test", "ask"), &["cannot do tools"]);
         // And what it says wrongly is told.
         answers(&mock, |_| None);
         let said = clinic.examine(&["--ask"]).await;
-        said.exits(1).has(("warn", "a/gpt-test", "ask"), &["can do tools", "`traits: { tools: true }`"]);
+        said.exits(1).has(
+            ("warn", "a/gpt-test", "ask"),
+            &["can do tools", "`traits: { tools: true }`"],
+        );
     });
 }
 
@@ -95,12 +127,26 @@ fn a_target_that_takes_more_than_it_does() {
         let clinic = Clinic::over(&mock);
         answers(&mock, |body| {
             let words = || Script::answer("Yes, it is.");
-            let mute = || Script::sse().event(delta("yes")).event(finish("stop")).done();
-            body["response_format"].is_object().then(words).or_else(|| (body["stream"] == true).then(mute))
+            let mute = || {
+                Script::sse()
+                    .event(delta("yes"))
+                    .event(finish("stop"))
+                    .done()
+            };
+            body["response_format"]
+                .is_object()
+                .then(words)
+                .or_else(|| (body["stream"] == true).then(mute))
         });
         let said = clinic.examine(&["--ask"]).await;
-        said.exits(1).has(("warn", "a/gpt-test", "ask"), &["does not keep to it", "`traits: { structured: false }`"]);
-        said.has(("warn", "a/gpt-test", "ask"), &["does not tell the usage of a stream"]);
+        said.exits(1).has(
+            ("warn", "a/gpt-test", "ask"),
+            &["does not keep to it", "`traits: { structured: false }`"],
+        );
+        said.has(
+            ("warn", "a/gpt-test", "ask"),
+            &["does not tell the usage of a stream"],
+        );
     });
 }
 
@@ -111,12 +157,19 @@ fn a_target_that_does_not_answer_is_asked_once() {
         let clinic = Clinic::over(&mock);
         answers(&mock, |_| Some(Script::error(404, "no such model")));
         let said = clinic.examine(&["--ask"]).await;
-        let words = ["does not answer: HTTP 404", "no such model", "is `targets[].model` right"];
+        let words = [
+            "does not answer: HTTP 404",
+            "no such model",
+            "is `targets[].model` right",
+        ];
         said.exits(2).has(("fail", "a/gpt-test", "ask"), &words);
         assert_eq!(asked(&mock).len(), 2);
         answers(&mock, |_| Some(Script::error(401, "bad key")));
         let said = clinic.examine(&["--ask"]).await;
-        said.exits(2).has(("fail", "a/gpt-test", "ask"), &["HTTP 401", "accounts.a.key names"]);
+        said.exits(2).has(
+            ("fail", "a/gpt-test", "ask"),
+            &["HTTP 401", "accounts.a.key names"],
+        );
     });
 }
 
@@ -125,7 +178,9 @@ fn a_target_in_another_format_and_one_for_vectors() {
     run(async {
         let mock = Mock::start().await;
         let base = mock.base_url();
-        let other = format!("  a: {{ dialect: anthropic, base_url: \"{base}\", key: {{ env: DOCTOR_KEY }} }}");
+        let other = format!(
+            "  a: {{ dialect: anthropic, base_url: \"{base}\", key: {{ env: DOCTOR_KEY }} }}"
+        );
         let clinic = Clinic::new(&catalog(&other));
         mock.by(|request| match &*request.method {
             "GET" => Script::json(200, &json!({ "data": [{ "id": "gpt-test" }] })),
@@ -135,8 +190,16 @@ fn a_target_in_another_format_and_one_for_vectors() {
             ),
         });
         let said = clinic.examine(&["--ask"]).await;
-        said.exits(2).has(("fail", "a/gpt-test", "ask"), &["HTTP 529", "busy", "wait, and ask again"]);
-        assert!(asked(&mock).iter().all(|body| body["tools"][0]["name"] == "weather"), "it is asked in its own format");
+        said.exits(2).has(
+            ("fail", "a/gpt-test", "ask"),
+            &["HTTP 529", "busy", "wait, and ask again"],
+        );
+        assert!(
+            asked(&mock)
+                .iter()
+                .all(|body| body["tools"][0]["name"] == "weather"),
+            "it is asked in its own format"
+        );
         let text = catalog(&account(&base, "")).replace("model: gpt-test", "model: text-embed");
         clinic.folder.write("catalog.yaml", text);
         let vectors = json!({ "object": "list", "model": "x", "data": [{ "object": "embedding", "index": 0, "embedding": [0.1] }],
@@ -145,7 +208,10 @@ fn a_target_in_another_format_and_one_for_vectors() {
             "GET" => Script::json(200, &json!({ "data": [{ "id": "text-embed" }] })),
             _ => Script::json(200, &vectors),
         });
-        clinic.examine(&["--ask"]).await.exits(0).has(("ok", "a/text-embed", "ask"), &["gives vectors", "(1 request)"]);
+        clinic.examine(&["--ask"]).await.exits(0).has(
+            ("ok", "a/text-embed", "ask"),
+            &["gives vectors", "(1 request)"],
+        );
     });
 }
 
@@ -156,13 +222,24 @@ fn a_server_that_fails_over_tools_answers_without_them() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         answers(&mock, |body| {
-            body["tools"].is_array().then(|| Script::error(500, "tools param requires --jinja flag"))
+            body["tools"]
+                .is_array()
+                .then(|| Script::error(500, "tools param requires --jinja flag"))
         });
         let said = clinic.examine(&["--ask"]).await;
-        said.exits(1).has(("ok", "a/gpt-test", "ask"), &["streams with usage", "(6 requests)"]);
-        said.has(("warn", "a/gpt-test", "ask"), &["cannot do tools: HTTP 500", "`traits: { tools: false }`"]);
+        said.exits(1).has(
+            ("ok", "a/gpt-test", "ask"),
+            &["streams with usage", "(6 requests)"],
+        );
+        said.has(
+            ("warn", "a/gpt-test", "ask"),
+            &["cannot do tools: HTTP 500", "`traits: { tools: false }`"],
+        );
         answers(&mock, |_| Some(Script::error(500, "oops")));
-        clinic.examine(&["--ask"]).await.exits(2).has(("fail", "a/gpt-test", "ask"), &["does not answer: HTTP 500"]);
+        clinic.examine(&["--ask"]).await.exits(2).has(
+            ("fail", "a/gpt-test", "ask"),
+            &["does not answer: HTTP 500"],
+        );
     });
 }
 
@@ -172,14 +249,26 @@ fn a_server_that_refuses_to_tell_the_usage_of_a_stream() {
         let mock = Mock::start().await;
         let clinic = Clinic::over(&mock);
         answers(&mock, |body| {
-            body["stream_options"].is_object().then(|| Script::error(400, "unknown: stream_options"))
+            body["stream_options"]
+                .is_object()
+                .then(|| Script::error(400, "unknown: stream_options"))
         });
         let said = clinic.examine(&["--ask"]).await;
-        let words = ["cannot do streams with usage", "write `stream_usage: false` at accounts.a"];
+        let words = [
+            "cannot do streams with usage",
+            "write `stream_usage: false` at accounts.a",
+        ];
         said.exits(1).has(("warn", "a/gpt-test", "ask"), &words);
-        clinic.folder.write("catalog.yaml", catalog(&account(&mock.base_url(), ", stream_usage: false")));
+        clinic.folder.write(
+            "catalog.yaml",
+            catalog(&account(&mock.base_url(), ", stream_usage: false")),
+        );
         let words = ["cannot do streams with usage", "costs are estimates"];
-        clinic.examine(&["--ask"]).await.exits(0).has(("ok", "a/gpt-test", "ask"), &words);
+        clinic
+            .examine(&["--ask"])
+            .await
+            .exits(0)
+            .has(("ok", "a/gpt-test", "ask"), &words);
     });
 }
 
@@ -196,12 +285,16 @@ fn targets_of_an_account_that_cannot_be_asked_are_not() {
         mock.always(Script::error(401, "bad key"));
         let skipped = ("skip", "a", "ask");
         let said = clinic.examine(&["--ask"]).await;
-        said.exits(2).has(("fail", "a", "credential"), &["HTTP 401"]);
-        said.has(skipped, &["its 2 targets are not asked"]).has(("ok", "ask", "cost"), &["0 requests were sent"]);
+        said.exits(2)
+            .has(("fail", "a", "credential"), &["HTTP 401"]);
+        said.has(skipped, &["its 2 targets are not asked"])
+            .has(("ok", "ask", "cost"), &["0 requests were sent"]);
         assert_eq!(asked(&mock), Vec::<Value>::new());
         mock.stop().await;
         let said = clinic.examine(&["--ask"]).await;
-        said.exits(2).has(("fail", "a", "tcp"), &[]).has(skipped, &["its 2 targets are not asked"]);
+        said.exits(2)
+            .has(("fail", "a", "tcp"), &[])
+            .has(skipped, &["its 2 targets are not asked"]);
     });
 }
 
@@ -212,8 +305,10 @@ fn targets_are_told_in_the_order_of_the_catalog() {
         let models: String = (0..20)
             .map(|nth| format!("  m{nth:02}: {{ targets: [{{ account: a, model: gpt-{nth:02}, price: {{ input: 1, output: 2 }} }}] }}\n"))
             .collect();
-        let clinic =
-            Clinic::new(&catalog(&account(&mock.base_url(), "")).replace("callers:", &format!("{models}callers:")));
+        let clinic = Clinic::new(
+            &catalog(&account(&mock.base_url(), ""))
+                .replace("callers:", &format!("{models}callers:")),
+        );
         answers(&mock, |_| None);
         let said = clinic.examine(&["--ask"]).await;
         let told: Vec<&str> = said
@@ -222,8 +317,9 @@ fn targets_are_told_in_the_order_of_the_catalog() {
             .filter(|one| one["subject"]["kind"] == "target")
             .map(|one| one["subject"]["name"].as_str().unwrap())
             .collect();
-        let expected: Vec<String> =
-            std::iter::once("a/gpt-test".to_owned()).chain((0..20).map(|nth| format!("a/gpt-{nth:02}"))).collect();
+        let expected: Vec<String> = std::iter::once("a/gpt-test".to_owned())
+            .chain((0..20).map(|nth| format!("a/gpt-{nth:02}")))
+            .collect();
         assert_eq!(told, expected);
     });
 }

@@ -10,7 +10,11 @@ use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, client, eventua
 fn account(gateway: &Gateway, id: &str) -> Value {
     let status = gateway.status();
     let accounts = status["accounts"].as_array().expect("accounts");
-    accounts.iter().find(|account| account["id"] == id).unwrap_or_else(|| panic!("no {id} in {status}")).clone()
+    accounts
+        .iter()
+        .find(|account| account["id"] == id)
+        .unwrap_or_else(|| panic!("no {id} in {status}"))
+        .clone()
 }
 
 /// Returns the state and the reason of an account. All places must say the same.
@@ -18,12 +22,19 @@ fn of_account(gateway: &Gateway, id: &str) -> Value {
     let shown = account(gateway, id);
     let said = json!([shown["state"], shown["reason"]]);
     let metrics = gateway.metrics();
-    for (metric, label) in [("portcullis_account_state", "state"), ("portcullis_account_reason", "reason")] {
+    for (metric, label) in [
+        ("portcullis_account_state", "state"),
+        ("portcullis_account_reason", "reason"),
+    ] {
         let labels = [("account", id)];
         let count = f64::from(u8::from(shown[label].is_string()));
         assert_eq!(metrics.sum(metric, &labels), count, "{metric} of {id}");
         if let Some(word) = shown[label].as_str() {
-            assert_eq!(metrics.sum(metric, &[("account", id), (label, word)]), 1.0, "{metric} of {id}: {said}");
+            assert_eq!(
+                metrics.sum(metric, &[("account", id), (label, word)]),
+                1.0,
+                "{metric} of {id}: {said}"
+            );
         }
     }
     said
@@ -34,20 +45,36 @@ fn of_account(gateway: &Gateway, id: &str) -> Value {
 async fn of_target(gateway: &Gateway, id: &str, model: &str) -> Value {
     // The page sees what was so less than a second ago.
     let agreed = || {
-        let targets = account(gateway, id)["targets"].as_array().expect("targets").clone();
-        let shown = targets.iter().find(|target| target["model"] == model).cloned()?;
+        let targets = account(gateway, id)["targets"]
+            .as_array()
+            .expect("targets")
+            .clone();
+        let shown = targets
+            .iter()
+            .find(|target| target["model"] == model)
+            .cloned()?;
         let said = json!([shown["state"], shown["reason"], shown["probing"]]);
         let page = live(gateway, "?show=models");
-        let targets = row(&page["models"], model)["targets"].as_array().expect("targets").clone();
-        let on_page = targets.iter().find(|target| target["account"] == id).cloned()?;
+        let targets = row(&page["models"], model)["targets"]
+            .as_array()
+            .expect("targets")
+            .clone();
+        let on_page = targets
+            .iter()
+            .find(|target| target["account"] == id)
+            .cloned()?;
         let is_same = json!([on_page["state"], on_page["reason"], on_page["probing"]]) == said
-            && json!([on_page["account_state"], on_page["account_reason"]]) == of_account(gateway, id);
+            && json!([on_page["account_state"], on_page["account_reason"]])
+                == of_account(gateway, id);
         let names = [("account", id), ("model", model)];
         let metrics = gateway.metrics();
         let word = shown["state"].as_str()?;
         let counted = [
             metrics.sum("portcullis_target_state", &names),
-            metrics.sum("portcullis_target_state", &[names.as_slice(), &[("state", word)]].concat()),
+            metrics.sum(
+                "portcullis_target_state",
+                &[names.as_slice(), &[("state", word)]].concat(),
+            ),
             metrics.sum("portcullis_target_probing", &names),
         ];
         let expected = [1.0, 1.0, f64::from(u8::from(shown["probing"] == true))];
@@ -62,7 +89,10 @@ fn states_say_what_becomes_of_requests_and_are_the_same_everywhere() {
     run(async {
         let mock = Mock::start().await;
         mock.on("dead", Script::error(500, "out of order"));
-        mock.on("limited", Script::error(429, "slow down").with("retry-after", "50"));
+        mock.on(
+            "limited",
+            Script::error(429, "slow down").with("retry-after", "50"),
+        );
         mock.on("locked", Script::error(401, "who are you?"));
         mock.on("unserved", Script::error(404, "what is this?"));
         let mut catalog = Catalog::new()
@@ -82,9 +112,19 @@ fn states_say_what_becomes_of_requests_and_are_the_same_everywhere() {
         }
         let gateway = Gateway::start(catalog).await;
         for id in ["dead", "five", "locked", "unserved"] {
-            assert_eq!(of_account(&gateway, id), json!(["ok", null]), "nobody has asked");
+            assert_eq!(
+                of_account(&gateway, id),
+                json!(["ok", null]),
+                "nobody has asked"
+            );
         }
-        for (model, times) in [("dead", 6), ("limited", 1), ("locked", 1), ("unserved", 3), ("fine-1", 1)] {
+        for (model, times) in [
+            ("dead", 6),
+            ("limited", 1),
+            ("locked", 1),
+            ("unserved", 3),
+            ("fine-1", 1),
+        ] {
             for _ in 0..times {
                 gateway.post(&chat(model)).await;
             }
@@ -102,14 +142,26 @@ fn states_say_what_becomes_of_requests_and_are_the_same_everywhere() {
             ("five", "limited", json!(["resting", "rate", false])),
             ("five", "fine-1", json!(["ok", null, false])),
             ("locked", "locked", json!(["resting", "credential", false])),
-            ("locked", "also-locked", json!(["resting", "credential", false])),
+            (
+                "locked",
+                "also-locked",
+                json!(["resting", "credential", false]),
+            ),
             ("unserved", "unserved", json!(["resting", "unfit", false])),
             ("off", "off", json!(["off", "off", false])),
         ] {
-            assert_eq!(of_target(&gateway, id, model).await, said, "{model} at {id}");
+            assert_eq!(
+                of_target(&gateway, id, model).await,
+                said,
+                "{model} at {id}"
+            );
         }
         let dead = of_target(&gateway, "dead", "dead").await;
-        assert!(dead == json!(["open", "breaker", false]) || dead == json!(["half_open", "breaker", false]), "{dead}");
+        assert!(
+            dead == json!(["open", "breaker", false])
+                || dead == json!(["half_open", "breaker", false]),
+            "{dead}"
+        );
     });
 }
 
@@ -141,7 +193,10 @@ fn a_target_is_probing_only_while_a_request_tests_it() {
         half(true).await;
         gate.open();
         assert_eq!(caller.response().await.status, 200);
-        assert_eq!(of_target(&gateway, "a", "m").await, json!(["ok", null, false]));
+        assert_eq!(
+            of_target(&gateway, "a", "m").await,
+            json!(["ok", null, false])
+        );
         assert_eq!(of_account(&gateway, "a"), json!(["ok", null]));
     });
 }

@@ -33,7 +33,9 @@ pub enum Class {
     Cut,
 }
 
-use Class::{Bad, Caller, Credential, Cut, Late, Overloaded, Rate, Refused, Sound, TooLate, Unreachable};
+use Class::{
+    Bad, Caller, Credential, Cut, Late, Overloaded, Rate, Refused, Sound, TooLate, Unreachable,
+};
 
 impl Class {
     /// Whether another candidate may answer, as long as the caller has nothing.
@@ -58,7 +60,9 @@ impl Class {
         match self {
             Credential => Some(("credential", 60)),
             Rate(wait) => Some(("rate", *wait.start())),
-            Sound | Caller(_) | Refused | Overloaded | Unreachable | Late | TooLate | Bad | Cut => None,
+            Sound | Caller(_) | Refused | Overloaded | Unreachable | Late | TooLate | Bad | Cut => {
+                None
+            }
         }
     }
 
@@ -85,7 +89,9 @@ impl Class {
             Caller(_) => "refused",
             Late | TooLate => "upstream_timeout",
             Cut if begun => "upstream_cut",
-            Credential | Unreachable | Refused | Rate(_) | Overloaded | Bad | Cut => "upstream_error",
+            Credential | Unreachable | Refused | Rate(_) | Overloaded | Bad | Cut => {
+                "upstream_error"
+            }
         }
     }
 
@@ -115,7 +121,13 @@ pub struct Course {
 }
 
 fn course(word: &'static str, class: Class) -> Course {
-    Course { word, class, seen: 0, counted: false, timeouts: "" }
+    Course {
+        word,
+        class,
+        seen: 0,
+        counted: false,
+        timeouts: "",
+    }
 }
 
 impl Course {
@@ -124,7 +136,11 @@ impl Course {
     }
 
     fn after_usage(self) -> Course {
-        Course { seen: PIECES, counted: true, ..self }
+        Course {
+            seen: PIECES,
+            counted: true,
+            ..self
+        }
     }
 
     fn within(self, timeouts: &'static str) -> Course {
@@ -176,15 +192,33 @@ impl Fault {
 }
 
 fn both(name: &'static str, does: Does, course: Course) -> Fault {
-    Fault { name, does, stream: Ok(course.clone()), whole: Ok(course), not: &[] }
+    Fault {
+        name,
+        does,
+        stream: Ok(course.clone()),
+        whole: Ok(course),
+        not: &[],
+    }
 }
 
 fn each(name: &'static str, does: Does, stream: Course, whole: Course) -> Fault {
-    Fault { name, does, stream: Ok(stream), whole: Ok(whole), not: &[] }
+    Fault {
+        name,
+        does,
+        stream: Ok(stream),
+        whole: Ok(whole),
+        not: &[],
+    }
 }
 
 fn streams(name: &'static str, does: Does, course: Course) -> Fault {
-    Fault { name, does, stream: Ok(course), whole: Err(NO_EVENTS), not: &[] }
+    Fault {
+        name,
+        does,
+        stream: Ok(course),
+        whole: Err(NO_EVENTS),
+        not: &[],
+    }
 }
 
 /// The table.
@@ -293,12 +327,28 @@ pub struct Expected {
 }
 
 /// The rules.
-pub fn expected(fault: &Fault, course: &Course, dialect: Dialect, stream: bool, two: bool) -> Expected {
-    let Course { word, class, seen, .. } = course;
+pub fn expected(
+    fault: &Fault,
+    course: &Course,
+    dialect: Dialect,
+    stream: bool,
+    two: bool,
+) -> Expected {
+    let Course {
+        word, class, seen, ..
+    } = course;
     let begun = *seen > 0;
     let goes_on = two && !begun && class.goes_on();
-    let (status, code) = if goes_on { (200, "") } else { class.shown(begun) };
-    let answers = if goes_on { Some(SECOND) } else { Some(FIRST).filter(|_| *class == Sound) };
+    let (status, code) = if goes_on {
+        (200, "")
+    } else {
+        class.shown(begun)
+    };
+    let answers = if goes_on {
+        Some(SECOND)
+    } else {
+        Some(FIRST).filter(|_| *class == Sound)
+    };
     let code = match class {
         Caller(_) => dialect.too_large(),
         _ => Some(code),
@@ -306,17 +356,29 @@ pub fn expected(fault: &Fault, course: &Course, dialect: Dialect, stream: bool, 
     let what = match answers {
         Some(voice) => Seen::Answer(whole(voice, stream)),
         None if begun => Seen::Answer(part(*seen, code.unwrap_or_default())),
-        None => Seen::Error(if let Caller(_) = class { "invalid_request_error" } else { "upstream_error" }, code),
+        None => Seen::Error(
+            if let Caller(_) = class {
+                "invalid_request_error"
+            } else {
+                "upstream_error"
+            },
+            code,
+        ),
     };
     Expected {
-        trail: [Some((0, *word)), goes_on.then_some((1, "ok"))].into_iter().flatten().collect(),
+        trail: [Some((0, *word)), goes_on.then_some((1, "ok"))]
+            .into_iter()
+            .flatten()
+            .collect(),
         asked: [usize::from(fault.is_asked()), usize::from(goes_on)],
         status,
         seen: what,
         retry_after: class.retry_after().filter(|_| !goes_on && !begun),
         // A certificate does not change by itself; nor a limit before clients have given up: what
         // is absurd is told as a minute.
-        in_vain: !goes_on && !begun && (*class == Credential || *class == Rate(60..=60) || *word == "tls"),
+        in_vain: !goes_on
+            && !begun
+            && (*class == Credential || *class == Rate(60..=60) || *word == "tls"),
         outcome: if goes_on { "ok" } else { class.outcome(begun) },
         usage: match answers {
             Some(voice) => (voice.prompt, voice.completion, "reported"),
@@ -333,23 +395,50 @@ pub fn expected(fault: &Fault, course: &Course, dialect: Dialect, stream: bool, 
 /// A whole answer: its pieces apart where they come apart, why it ended, what it cost, and the
 /// stream's end.
 fn whole(voice: Voice, stream: bool) -> Vec<String> {
-    let pieces = if stream { voice.pieces().to_vec() } else { vec![voice.pieces().concat()] };
-    let usage = format!("usage {}+{}={}", voice.prompt, voice.completion, voice.prompt + voice.completion);
-    let ends = ["finish stop".to_owned(), usage].into_iter().chain(stream.then(|| "[DONE]".to_owned()));
-    ["role".to_owned()].into_iter().chain(pieces).chain(ends).collect()
+    let pieces = if stream {
+        voice.pieces().to_vec()
+    } else {
+        vec![voice.pieces().concat()]
+    };
+    let usage = format!(
+        "usage {}+{}={}",
+        voice.prompt,
+        voice.completion,
+        voice.prompt + voice.completion
+    );
+    let ends = ["finish stop".to_owned(), usage]
+        .into_iter()
+        .chain(stream.then(|| "[DONE]".to_owned()));
+    ["role".to_owned()]
+        .into_iter()
+        .chain(pieces)
+        .chain(ends)
+        .collect()
 }
 
 /// A stream that broke: what had come, and one error.
 fn part(seen: usize, code: &str) -> Vec<String> {
     let pieces = FIRST.pieces().into_iter().take(seen);
-    ["role".to_owned()].into_iter().chain(pieces).chain([format!("error upstream_error {code}")]).collect()
+    ["role".to_owned()]
+        .into_iter()
+        .chain(pieces)
+        .chain([format!("error upstream_error {code}")])
+        .collect()
 }
 
 /// What the upstream had counted, and a quarter of the bytes where it had not.
 fn so_far(dialect: Dialect, seen: usize) -> (u64, u64, &'static str) {
     let (prompt, completion) = dialect.counted(FIRST, seen);
     let said: usize = FIRST.pieces().iter().take(seen).map(String::len).sum();
-    let source = if prompt.and(completion).is_some() { "reported" } else { "estimated" };
+    let source = if prompt.and(completion).is_some() {
+        "reported"
+    } else {
+        "estimated"
+    };
     let estimate = |bytes: usize| bytes.div_ceil(4) as u64;
-    (prompt.unwrap_or(estimate(super::PROMPT.len())), completion.unwrap_or(estimate(said)), source)
+    (
+        prompt.unwrap_or(estimate(super::PROMPT.len())),
+        completion.unwrap_or(estimate(said)),
+        source,
+    )
 }

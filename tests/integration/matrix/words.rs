@@ -89,29 +89,36 @@ impl Dialect {
     /// One content event with this text.
     fn piece(self, nth: usize, text: &str, voice: Voice) -> Vec<u8> {
         match self {
-            Dialect::OpenAi => {
-                data(&chunk(json!([{"index": 0, "delta": {"content": text}, "logprobs": null, "finish_reason": null}])))
-            }
+            Dialect::OpenAi => data(&chunk(
+                json!([{"index": 0, "delta": {"content": text}, "logprobs": null, "finish_reason": null}]),
+            )),
             Dialect::Anthropic => named(
                 &json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}}),
             ),
             Dialect::Gemini => data(&candidate(text, None, voice.prompt, nth as u64 + 1)),
-            Dialect::Bedrock => frame("contentBlockDelta", &json!({"contentBlockIndex": 0, "delta": {"text": text}})),
+            Dialect::Bedrock => frame(
+                "contentBlockDelta",
+                &json!({"contentBlockIndex": 0, "delta": {"text": text}}),
+            ),
         }
     }
 
     /// A buffered answer with this text.
     fn answer(self, text: &str, voice: Voice) -> Value {
-        let Voice { prompt, completion, .. } = voice;
+        let Voice {
+            prompt, completion, ..
+        } = voice;
         match self {
             Dialect::OpenAi => {
                 json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": self.model(),
                 "choices": [{"index": 0, "message": {"role": "assistant", "content": text, "refusal": null}, "logprobs": null, "finish_reason": "stop"}],
                 "usage": {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}})
             }
-            Dialect::Anthropic => json!({"id": "msg_1", "type": "message", "role": "assistant", "model": self.model(),
+            Dialect::Anthropic => {
+                json!({"id": "msg_1", "type": "message", "role": "assistant", "model": self.model(),
                 "content": [{"type": "text", "text": text}], "stop_reason": "end_turn", "stop_sequence": null,
-                "usage": {"input_tokens": prompt, "output_tokens": completion}}),
+                "usage": {"input_tokens": prompt, "output_tokens": completion}})
+            }
             Dialect::Gemini => candidate(text, Some("STOP"), prompt, completion),
             Dialect::Bedrock => {
                 json!({"output": {"message": {"role": "assistant", "content": [{"text": text}]}}, "stopReason": "end_turn",
@@ -131,7 +138,11 @@ impl Dialect {
             503 => "ServiceUnavailableException",
             _ => return script,
         };
-        if self == Dialect::Bedrock { script.with("x-amzn-errortype", name) } else { script }
+        if self == Dialect::Bedrock {
+            script.with("x-amzn-errortype", name)
+        } else {
+            script
+        }
     }
 
     pub fn error_body(self, status: u16) -> Value {
@@ -195,11 +206,13 @@ impl Dialect {
             Dialect::Anthropic => limited
                 .with("anthropic-ratelimit-requests-limit", "100")
                 .with("anthropic-ratelimit-requests-remaining", "0")
-                .with("anthropic-ratelimit-requests-reset", &rfc3339(SystemTime::now() + Duration::from_secs(wait))),
+                .with(
+                    "anthropic-ratelimit-requests-reset",
+                    &rfc3339(SystemTime::now() + Duration::from_secs(wait)),
+                ),
             Dialect::Gemini => {
                 let mut body = self.error_body(429);
-                body["error"]["details"] =
-                    json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{wait}s")}]);
+                body["error"]["details"] = json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": format!("{wait}s")}]);
                 Script::json(429, &body)
             }
             Dialect::Bedrock => limited,
@@ -216,9 +229,17 @@ pub struct Voice {
 }
 
 /// The first target's.
-pub const FIRST: Voice = Voice { letter: 'w', prompt: 9, completion: 3 };
+pub const FIRST: Voice = Voice {
+    letter: 'w',
+    prompt: 9,
+    completion: 3,
+};
 /// The second's.
-pub const SECOND: Voice = Voice { letter: 's', prompt: 21, completion: 4 };
+pub const SECOND: Voice = Voice {
+    letter: 's',
+    prompt: 21,
+    completion: 4,
+};
 
 impl Voice {
     pub fn pieces(self) -> [String; PIECES] {
@@ -241,15 +262,18 @@ struct Words {
 }
 
 fn openai(voice: Voice) -> Words {
-    let Voice { prompt, completion, .. } = voice;
-    let choice =
-        |delta: Value, finish: Value| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
+    let Voice {
+        prompt, completion, ..
+    } = voice;
+    let choice = |delta: Value, finish: Value| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
     let mut usage = chunk(json!([]));
-    usage["usage"] =
-        json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion});
+    usage["usage"] = json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion});
     Words {
         content_type: SSE.1,
-        role: data(&chunk(choice(json!({"role": "assistant", "content": ""}), Value::Null))),
+        role: data(&chunk(choice(
+            json!({"role": "assistant", "content": ""}),
+            Value::Null,
+        ))),
         ends: [data(&chunk(choice(json!({}), json!("stop")))), data(&usage)].concat(),
         mark: b"data: [DONE]\n\n".to_vec(),
         error: data(&Dialect::OpenAi.error_body(500)),
@@ -262,7 +286,9 @@ fn chunk(choices: Value) -> Value {
 }
 
 fn anthropic(voice: Voice) -> Words {
-    let Voice { prompt, completion, .. } = voice;
+    let Voice {
+        prompt, completion, ..
+    } = voice;
     let start = json!({"type": "message_start", "message": {"id": "msg_1", "type": "message", "role": "assistant",
         "model": Dialect::Anthropic.model(), "content": [], "stop_reason": null, "stop_sequence": null,
         "usage": {"input_tokens": prompt, "output_tokens": 1}}});
@@ -271,7 +297,11 @@ fn anthropic(voice: Voice) -> Words {
     Words {
         content_type: SSE.1,
         role: [named(&start), named(&block)].concat(),
-        ends: [named(&json!({"type": "content_block_stop", "index": 0})), named(&end)].concat(),
+        ends: [
+            named(&json!({"type": "content_block_stop", "index": 0})),
+            named(&end),
+        ]
+        .concat(),
         mark: named(&json!({"type": "message_stop"})),
         error: named(&Dialect::Anthropic.error_body(500)),
         malformed: b"event: content_block_delta\ndata: {oops\n\n".to_vec(),
@@ -290,17 +320,19 @@ fn gemini(voice: Voice) -> Words {
 }
 
 fn candidate(text: &str, finish: Option<&str>, prompt: u64, completion: u64) -> Value {
-    let mut candidate = json!({"content": {"role": "model", "parts": [{"text": text}]}, "index": 0});
+    let mut candidate =
+        json!({"content": {"role": "model", "parts": [{"text": text}]}, "index": 0});
     if let Some(finish) = finish {
         candidate["finishReason"] = json!(finish);
     }
-    let usage =
-        json!({"promptTokenCount": prompt, "candidatesTokenCount": completion, "totalTokenCount": prompt + completion});
+    let usage = json!({"promptTokenCount": prompt, "candidatesTokenCount": completion, "totalTokenCount": prompt + completion});
     json!({"candidates": [candidate], "usageMetadata": usage, "modelVersion": "gemini-2.5-flash", "responseId": "abc"})
 }
 
 fn bedrock(voice: Voice) -> Words {
-    let Voice { prompt, completion, .. } = voice;
+    let Voice {
+        prompt, completion, ..
+    } = voice;
     let usage = json!({"inputTokens": prompt, "outputTokens": completion, "totalTokens": prompt + completion});
     Words {
         content_type: "application/vnd.amazon.eventstream",
@@ -308,11 +340,17 @@ fn bedrock(voice: Voice) -> Words {
         ends: [
             frame("contentBlockStop", &json!({"contentBlockIndex": 0})),
             frame("messageStop", &json!({"stopReason": "end_turn"})),
-            frame("metadata", &json!({"usage": usage, "metrics": {"latencyMs": 1}})),
+            frame(
+                "metadata",
+                &json!({"usage": usage, "metrics": {"latencyMs": 1}}),
+            ),
         ]
         .concat(),
         mark: Vec::new(),
-        error: frames::exception("internalServerException", &Dialect::Bedrock.error_body(500).to_string()),
+        error: frames::exception(
+            "internalServerException",
+            &Dialect::Bedrock.error_body(500).to_string(),
+        ),
         malformed: frames::event("contentBlockDelta", "{oops"),
     }
 }
@@ -322,7 +360,11 @@ fn data(event: &Value) -> Vec<u8> {
 }
 
 fn named(event: &Value) -> Vec<u8> {
-    format!("event: {}\ndata: {event}\n\n", event["type"].as_str().expect("a type")).into_bytes()
+    format!(
+        "event: {}\ndata: {event}\n\n",
+        event["type"].as_str().expect("a type")
+    )
+    .into_bytes()
 }
 
 fn frame(kind: &str, event: &Value) -> Vec<u8> {
@@ -345,7 +387,9 @@ impl Scene {
 
     /// The text of a whole answer.
     fn text(&self) -> String {
-        self.dialect.answer(&self.voice.pieces().concat(), self.voice).to_string()
+        self.dialect
+            .answer(&self.voice.pieces().concat(), self.voice)
+            .to_string()
     }
 
     /// As a good upstream answers.
@@ -359,8 +403,15 @@ impl Scene {
 
     /// A head that announces an answer, chunked.
     pub fn head(&self) -> Script {
-        let kind = if self.stream { self.words().content_type } else { JSON.1 };
-        Script::new().head(200, &[("content-type", kind), ("transfer-encoding", "chunked")])
+        let kind = if self.stream {
+            self.words().content_type
+        } else {
+            JSON.1
+        };
+        Script::new().head(
+            200,
+            &[("content-type", kind), ("transfer-encoding", "chunked")],
+        )
     }
 
     fn pieces(&self, pieces: usize) -> Script {
@@ -369,7 +420,9 @@ impl Scene {
         all.iter()
             .take(pieces)
             .enumerate()
-            .fold(script, |script, (n, text)| script.body(self.dialect.piece(n, text, self.voice)))
+            .fold(script, |script, (n, text)| {
+                script.body(self.dialect.piece(n, text, self.voice))
+            })
     }
 
     /// So many pieces, and nothing more before the caller has them.
@@ -379,8 +432,11 @@ impl Scene {
 
     /// The head and two pieces, or half an answer, in one write: silence is counted from there.
     pub fn begun_at_once(&self) -> Script {
-        let (kind, body) =
-            if self.stream { (self.words().content_type, self.pieces(2).payload()) } else { (JSON.1, self.half()) };
+        let (kind, body) = if self.stream {
+            (self.words().content_type, self.pieces(2).payload())
+        } else {
+            (JSON.1, self.half())
+        };
         let head = format!(
             "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n",
             body.len()
@@ -409,7 +465,10 @@ impl Scene {
 
     /// All but what says that it is all.
     pub fn without_mark(&self) -> Script {
-        self.pieces(PIECES).body(self.words().ends).wait(&self.seen).end()
+        self.pieces(PIECES)
+            .body(self.words().ends)
+            .wait(&self.seen)
+            .end()
     }
 
     /// An answer that is good but for its length.
@@ -419,10 +478,23 @@ impl Scene {
             (false, _) => Script::text(
                 200,
                 JSON.1,
-                stretch(self.dialect.answer(STRETCHED, self.voice).to_string().as_bytes(), LONG),
+                stretch(
+                    self.dialect
+                        .answer(STRETCHED, self.voice)
+                        .to_string()
+                        .as_bytes(),
+                    LONG,
+                ),
             ),
-            (true, Dialect::Bedrock) => self.head().body(long_frame()).body(self.words().ends).end(),
-            (true, _) => self.head().body(piece()).body(self.words().ends).body(self.words().mark).end(),
+            (true, Dialect::Bedrock) => {
+                self.head().body(long_frame()).body(self.words().ends).end()
+            }
+            (true, _) => self
+                .head()
+                .body(piece())
+                .body(self.words().ends)
+                .body(self.words().mark)
+                .end(),
         }
     }
 }
@@ -434,7 +506,12 @@ pub const STRETCHED: &str = "@@@";
 /// of all else together.
 pub fn stretch(text: &[u8], length: usize) -> Vec<u8> {
     let at = position(text, STRETCHED.as_bytes()).expect("something to stretch");
-    [&text[..at], &vec![b'x'; length], &text[at + STRETCHED.len()..]].concat()
+    [
+        &text[..at],
+        &vec![b'x'; length],
+        &text[at + STRETCHED.len()..],
+    ]
+    .concat()
 }
 
 /// A long piece of Bedrock's, with all its checksums.

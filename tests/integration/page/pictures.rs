@@ -27,17 +27,28 @@ fn the_pictures_of_the_book_are_there() {
     if std::env::var_os("UPDATE_PICTURES").is_some() {
         run_within(Duration::from_secs(400), take(folder.clone()));
     }
-    let pictures: Vec<_> = std::fs::read_dir(folder).expect("pictures").map(|file| file.expect("a file")).collect();
+    let pictures: Vec<_> = std::fs::read_dir(folder)
+        .expect("pictures")
+        .map(|file| file.expect("a file"))
+        .collect();
     for picture in &pictures {
         let size = picture.metadata().expect("a size").len();
-        assert!(size <= 200 << 10, "{} has {size} bytes", picture.path().display());
+        assert!(
+            size <= 200 << 10,
+            "{} has {size} bytes",
+            picture.path().display()
+        );
     }
     assert_eq!(pictures.len(), 4);
 }
 
 async fn take(folder: PathBuf) {
-    let [gpu, openai, anthropic, bedrock] =
-        [upstream(60, 12).await, upstream(240, 30).await, upstream(420, 45).await, upstream(510, 50).await];
+    let [gpu, openai, anthropic, bedrock] = [
+        upstream(60, 12).await,
+        upstream(240, 30).await,
+        upstream(420, 45).await,
+        upstream(510, 50).await,
+    ];
     let catalog = Catalog::new()
         .account_with("gpu-1", &gpu, "concurrency: 16")
         .account_with("openai-main", &openai, "concurrency: 64")
@@ -69,9 +80,21 @@ async fn take(folder: PathBuf) {
         );
     let catalog = catalog
         .without_acme()
-        .caller_with("acme", "limits: { usd_per_month: 50 }", &[("prod", KEY, "")])
-        .caller_with("globex", "limits: { requests_per_day: 280 }", &[("batch", GLOBEX, "")])
-        .caller_with("initech", "limits: { tokens_per_minute: 4000000 }", &[("ci", INITECH, "")]);
+        .caller_with(
+            "acme",
+            "limits: { usd_per_month: 50 }",
+            &[("prod", KEY, "")],
+        )
+        .caller_with(
+            "globex",
+            "limits: { requests_per_day: 280 }",
+            &[("batch", GLOBEX, "")],
+        )
+        .caller_with(
+            "initech",
+            "limits: { tokens_per_minute: 4000000 }",
+            &[("ci", INITECH, "")],
+        );
     let setup = Gateway::with(catalog).server("log: { format: json, level: warn, access: stdout }");
     let gateway = Arc::new(setup.start().await);
     let stop = Arc::new(AtomicBool::new(false));
@@ -113,7 +136,9 @@ async fn take(folder: PathBuf) {
     tokio::time::sleep(BROKEN).await;
     std::fs::create_dir_all(&folder).expect("a folder for the pictures");
     let folder_text = folder.display().to_string();
-    Browser::start("pictures", &gateway, &[("PICTURES", &folder_text)]).end().await;
+    Browser::start("pictures", &gateway, &[("PICTURES", &folder_text)])
+        .end()
+        .await;
     stop.store(true, Ordering::Relaxed);
     for sender in senders {
         sender.await.expect("a sender");

@@ -16,11 +16,17 @@ const AT_MOST: Duration = Duration::from_millis(150);
 fn a_look_at_200_models_with_five_targets_and_1000_callers_is_cheap() {
     let mut catalog = String::from("accounts:\n");
     for n in 0..5 {
-        let _ = writeln!(catalog, "  a{n}: {{ dialect: openai, base_url: \"http://127.0.0.1:9\", key: k }}");
+        let _ = writeln!(
+            catalog,
+            "  a{n}: {{ dialect: openai, base_url: \"http://127.0.0.1:9\", key: k }}"
+        );
     }
     catalog.push_str("models:\n");
     for n in 0..200 {
-        let targets = (0..5).map(|a| format!("{{ account: a{a}, model: up{n} }}")).collect::<Vec<_>>().join(", ");
+        let targets = (0..5)
+            .map(|a| format!("{{ account: a{a}, model: up{n} }}"))
+            .collect::<Vec<_>>()
+            .join(", ");
         let _ = writeln!(catalog, "  m{n}: {{ targets: [{targets}] }}");
     }
     catalog.push_str("callers:\n");
@@ -29,7 +35,10 @@ fn a_look_at_200_models_with_five_targets_and_1000_callers_is_cheap() {
         let key = format!("prod: {{ hash: \"sha256:{n:064x}\", expires: 2090-01-01 }}");
         let _ = writeln!(catalog, "  c{n}: {{ {limits}, keys: {{ {key} }} }}");
     }
-    let folder = Folder::new(&[("catalog.yaml", &catalog), ("server.yaml", "ledger: { enabled: false }\n")]);
+    let folder = Folder::new(&[
+        ("catalog.yaml", &catalog),
+        ("server.yaml", "ledger: { enabled: false }\n"),
+    ]);
     let mut loaded = load(folder.path(), Secrets::Resolve).expect("it loads");
     let process = Process::new(&mut loaded).expect("a process");
     let look = |_| {

@@ -11,7 +11,9 @@ use crate::support::folder::Folder;
 use crate::support::gateway::free_port;
 use crate::support::redis::Redis;
 use crate::support::tls::Ca;
-use crate::support::{Catalog, Gateway, Mock, PATIENCE, chat, eventually, eventually_blocking, run, run_within};
+use crate::support::{
+    Catalog, Gateway, Mock, PATIENCE, chat, eventually, eventually_blocking, run, run_within,
+};
 
 const TIGHT: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnopq";
 
@@ -20,13 +22,20 @@ fn store_down() {
     run(async {
         let (mock, mut redis) = (Mock::start().await, Redis::start());
         let store = format!("store: {{ redis: '{}', timeout: 5s }}", redis.url());
-        let gateway = Gateway::with(Catalog::over(&mock)).server(&store).upstream(redis.port).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server(&store)
+            .upstream(redis.port)
+            .start()
+            .await;
         goes(&gateway, "store_down").await;
         redis.kill();
         let down = comes(&gateway, "store_down").await;
         assert_eq!(down["severity"], "critical");
         let (subject, what) = told(&down);
-        assert!(subject.starts_with("store redis://") && what.contains("is down"), "{subject}: {what}");
+        assert!(
+            subject.starts_with("store redis://") && what.contains("is down"),
+            "{subject}: {what}"
+        );
         redis.again();
         goes(&gateway, "store_down").await;
     });
@@ -37,12 +46,17 @@ fn clock_off() {
     run(async {
         let (mock, redis, clock) = (Mock::start().await, Redis::start(), Clock::new());
         let store = format!("store: {{ redis: '{}', timeout: 5s }}", redis.url());
-        let setup = Gateway::with(Catalog::over(&mock)).server(&store).upstream(redis.port);
+        let setup = Gateway::with(Catalog::over(&mock))
+            .server(&store)
+            .upstream(redis.port);
         let gateway = clock.give(setup).start().await;
         goes(&gateway, "clock_off").await;
         clock.set(60);
         let (subject, what) = told(&comes(&gateway, "clock_off").await);
-        assert!(subject == "process clock" && what.contains("ahead of the store's"), "{what}");
+        assert!(
+            subject == "process clock" && what.contains("ahead of the store's"),
+            "{what}"
+        );
         clock.set(0);
         goes(&gateway, "clock_off").await;
     });
@@ -52,13 +66,24 @@ fn clock_off() {
 fn counts_unreadable() {
     run_within(4 * PATIENCE, async {
         let (mock, redis, clock) = (Mock::start().await, Redis::start(), Clock::new());
-        let catalog =
-            Catalog::over(&mock).caller_with("tight", "limits: { requests_per_day: 500 }", &[("k", TIGHT, "")]);
-        let store = format!("store: {{ redis: '{}', timeout: 5s, prefix: mine }}", redis.url());
+        let catalog = Catalog::over(&mock).caller_with(
+            "tight",
+            "limits: { requests_per_day: 500 }",
+            &[("k", TIGHT, "")],
+        );
+        let store = format!(
+            "store: {{ redis: '{}', timeout: 5s, prefix: mine }}",
+            redis.url()
+        );
         let setup = Gateway::with(catalog).server(&store).upstream(redis.port);
         let gateway = clock.give(setup).start().await;
         goes(&gateway, "store_down").await;
-        let post = async || assert_eq!(gateway.raw(client::post_as(TIGHT, &chat("m"))).await.status, 200);
+        let post = async || {
+            assert_eq!(
+                gateway.raw(client::post_as(TIGHT, &chat("m"))).await.status,
+                200
+            )
+        };
         let counted = async |sent: u64| {
             let all = || (redis.used("{mine:tight}:caller:tight").0[0] == sent).then_some(());
             eventually("all is counted", all).await;
@@ -81,7 +106,10 @@ fn counts_unreadable() {
                       sends its own again.";
         assert_eq!(what, wanted);
         let says = gateway.admin("/live?show=figures").1;
-        assert!(says.contains("There is a warning: The store had counts of caller tight"), "{says}");
+        assert!(
+            says.contains("There is a warning: The store had counts of caller tight"),
+            "{says}"
+        );
         // It stands for long enough to be seen, and ends: this gateway has sent its own counts
         // again.
         assert_eq!(
@@ -99,8 +127,10 @@ fn ledger_failing() {
         let mock = Mock::start().await;
         let folder = Folder::new(&[("ledger.sqlite", "no database, but longer than nothing")]);
         let path = folder.path().join("ledger.sqlite");
-        let gateway =
-            Gateway::with(Catalog::over(&mock)).server(&format!("ledger: {{ path: {path:?} }}")).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server(&format!("ledger: {{ path: {path:?} }}"))
+            .start()
+            .await;
         let failing = comes(&gateway, "ledger_failing").await;
         assert_eq!(failing["severity"], "critical");
         assert!(told(&failing).1.contains("not a database"), "{failing}");
@@ -114,7 +144,10 @@ fn access_lines_dropped() {
     run(async {
         let (mock, clock) = (Mock::start().await, Clock::new());
         let log = "log: { format: json, level: info, access: /dev/full }";
-        let gateway = clock.give(Gateway::with(Catalog::over(&mock)).server(log)).start().await;
+        let gateway = clock
+            .give(Gateway::with(Catalog::over(&mock)).server(log))
+            .start()
+            .await;
         // Not in the test's own ledger: there is no line.
         let mut connection = Connection::plain(gateway.address, None).await;
         connection.send(client::post(&chat("m"))).await;
@@ -131,17 +164,33 @@ fn access_lines_dropped() {
 fn panics() {
     run(async {
         let (mock, clock) = (Mock::start().await, Clock::new());
-        let gateway = clock.give(Gateway::with(Catalog::over(&mock))).start().await;
+        let gateway = clock
+            .give(Gateway::with(Catalog::over(&mock)))
+            .start()
+            .await;
         let bearer = format!("Bearer {KEY}");
-        let fields = [("authorization", bearer.as_str()), ("x-test-panic", "exchange")];
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("x-test-panic", "exchange"),
+        ];
         let mut connection = gateway.connect().await;
         let body = chat("m").to_string();
-        connection.send(client::request("POST", "/v1/chat/completions", &fields, body.as_bytes())).await;
+        connection
+            .send(client::request(
+                "POST",
+                "/v1/chat/completions",
+                &fields,
+                body.as_bytes(),
+            ))
+            .await;
         // What its caller gets is for other tests.
         drop(connection.try_response("POST").await);
         let panics = comes(&gateway, "panics").await;
         assert_eq!(panics["severity"], "critical");
-        assert!(told(&panics).1.contains("1 exchange ended in it"), "{panics}");
+        assert!(
+            told(&panics).1.contains("1 exchange ended in it"),
+            "{panics}"
+        );
         clock.set(3_000);
         assert_eq!(problems(&gateway, "panics").len(), 1);
         clock.set(3_700);
@@ -154,20 +203,29 @@ fn certificate_ends() {
     run(async {
         let (mock, clock, ca) = (Mock::start().await, Clock::new(), Ca::new());
         let short = Ca::own(&["localhost"], 2098, false);
-        let setup = Gateway::with(Catalog::over(&mock)).also_listen("tls: { cert: tls/cert.pem, key: tls/key.pem }");
-        let setup = setup.file("tls/cert.pem", &short.cert).file("tls/key.pem", &short.key);
+        let setup = Gateway::with(Catalog::over(&mock))
+            .also_listen("tls: { cert: tls/cert.pem, key: tls/key.pem }");
+        let setup = setup
+            .file("tls/cert.pem", &short.cert)
+            .file("tls/key.pem", &short.key);
         let gateway = clock.give(setup).start().await;
         assert!(problems(&gateway, "certificate_ends").is_empty());
         // 2098-01-01.
         let end = Duration::from_secs(4_039_372_800);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("a clock");
-        let before = |days: u64| i64::try_from((end - now).as_secs() - days * 86_400).expect("some seconds");
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .expect("a clock");
+        let before =
+            |days: u64| i64::try_from((end - now).as_secs() - days * 86_400).expect("some seconds");
         clock.set(before(10));
         let ends = comes(&gateway, "certificate_ends").await;
         assert_eq!(ends["severity"], "warning");
         let (subject, what) = told(&ends);
         assert_eq!(subject, format!("listener {}", gateway.listeners[1]));
-        assert!(what.ends_with("ends in 9 days.") || what.ends_with("ends in 10 days."), "{what}");
+        assert!(
+            what.ends_with("ends in 9 days.") || what.ends_with("ends in 10 days."),
+            "{what}"
+        );
         clock.set(before(1));
         let is_critical = || {
             let problem = problems(&gateway, "certificate_ends").pop()?;
@@ -198,16 +256,28 @@ fn admin_open() {
         let status = |headers: &str| {
             use std::io::{Read, Write};
             let mut stream = std::net::TcpStream::connect(admin).map_err(|e| e.to_string())?;
-            let request = format!("GET /status HTTP/1.1\r\nhost: {admin}\r\n{headers}connection: close\r\n\r\n");
-            stream.write_all(request.as_bytes()).map_err(|e| e.to_string())?;
+            let request = format!(
+                "GET /status HTTP/1.1\r\nhost: {admin}\r\n{headers}connection: close\r\n\r\n"
+            );
+            stream
+                .write_all(request.as_bytes())
+                .map_err(|e| e.to_string())?;
             let mut answer = String::new();
-            stream.read_to_string(&mut answer).map_err(|e| e.to_string())?;
-            answer.starts_with("HTTP/1.1 200").then_some(answer.clone()).ok_or(answer)
+            stream
+                .read_to_string(&mut answer)
+                .map_err(|e| e.to_string())?;
+            answer
+                .starts_with("HTTP/1.1 200")
+                .then_some(answer.clone())
+                .ok_or(answer)
         };
         let folder = Folder::new(&[("server.yaml", &server("")), ("catalog.yaml", catalog)]);
         let open = folder.start(&["serve"]);
         let page = eventually_blocking("its status", || status("")).expect("it answers");
-        assert!(page.contains("\"admin_open\"") && page.contains("it asks for no key"), "{page}");
+        assert!(
+            page.contains("\"admin_open\"") && page.contains("it asks for no key"),
+            "{page}"
+        );
         open.signal("TERM");
         drop(open);
         folder.write("admin.key", ADMIN_KEY);

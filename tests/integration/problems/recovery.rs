@@ -4,7 +4,9 @@
 use serde_json::{Value, json};
 
 use super::{comes, problems, told};
-use crate::support::{Catalog, Gateway, Mock, PATIENCE, Script, chat, eventually, eventually_within, run_within};
+use crate::support::{
+    Catalog, Gateway, Mock, PATIENCE, Script, chat, eventually, eventually_within, run_within,
+};
 
 /// What the page says of the whole gateway.
 fn verdict(gateway: &Gateway) -> Value {
@@ -20,7 +22,12 @@ async fn says(gateway: &Gateway, word: &str, text: &str) -> String {
         let says = verdict["says"].as_str()?.to_owned();
         (verdict["word"] == word && says.contains(text)).then_some(says)
     };
-    eventually_within(6 * PATIENCE, &format!("the verdict is {word}: {text}"), said).await
+    eventually_within(
+        6 * PATIENCE,
+        &format!("the verdict is {word}: {text}"),
+        said,
+    )
+    .await
 }
 
 #[test]
@@ -34,14 +41,24 @@ fn the_verdict_ends_with_the_outage_and_says_when_nothing_was_asked_since() {
                 assert_eq!(gateway.post(&chat("m")).await.status, 200);
             }
             mock.push(Script::error(500, "not now"));
-            gateway.post(&chat("m")).await.is_error(502, "bad_upstream_response");
+            gateway
+                .post(&chat("m"))
+                .await
+                .is_error(502, "bad_upstream_response");
         }
-        says(&gateway, "failing", "8 of 24 requests for `m` failed by the providers' fault in the last 5 minutes")
-            .await;
+        says(
+            &gateway,
+            "failing",
+            "8 of 24 requests for `m` failed by the providers' fault in the last 5 minutes",
+        )
+        .await;
         // Nobody asks: nothing has recovered.
         says(&gateway, "failing", "nothing asked since").await;
         let problem = problems(&gateway, "failures").pop().expect("it stands");
-        assert_eq!((&problem["severity"], told(&problem).0), (&json!("critical"), "model m".to_owned()));
+        assert_eq!(
+            (&problem["severity"], told(&problem).0),
+            (&json!("critical"), "model m".to_owned())
+        );
         for _ in 0..3 {
             assert_eq!(gateway.post(&chat("m")).await.status, 200);
         }
@@ -56,7 +73,10 @@ fn problems_with_one_cause_are_one_and_the_verdict_counts() {
     run_within(20 * PATIENCE, async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         a.always(Script::new().close());
-        let mut catalog = Catalog::new().account("a", &a).account("b", &b).model("fine", &["b"]);
+        let mut catalog = Catalog::new()
+            .account("a", &a)
+            .account("b", &b)
+            .model("fine", &["b"]);
         for n in 0..5 {
             catalog = catalog.model(&format!("m{n}"), &["a"]);
         }
@@ -67,13 +87,32 @@ fn problems_with_one_cause_are_one_and_the_verdict_counts() {
             }
         }
         let said = says(&gateway, "failing", "5 of 6 models fail").await;
-        assert!(said.ends_with(": a closes connections without an answer."), "{said}");
+        assert!(
+            said.ends_with(": a closes connections without an answer."),
+            "{said}"
+        );
         comes(&gateway, "model_unfit").await;
-        let all = gateway.status()["problems"].as_array().expect("a list").clone();
-        let critical: Vec<&Value> = all.iter().filter(|problem| problem["severity"] == "critical").collect();
-        let [one] = critical[..] else { panic!("{critical:#?}") };
-        assert_eq!((told(one).0.as_str(), &one["number"]), ("account a", &json!(5)));
-        assert_eq!(gateway.metrics().sum("portcullis_problems", &[("rule", "model_unfit")]), 1.0);
+        let all = gateway.status()["problems"]
+            .as_array()
+            .expect("a list")
+            .clone();
+        let critical: Vec<&Value> = all
+            .iter()
+            .filter(|problem| problem["severity"] == "critical")
+            .collect();
+        let [one] = critical[..] else {
+            panic!("{critical:#?}")
+        };
+        assert_eq!(
+            (told(one).0.as_str(), &one["number"]),
+            ("account a", &json!(5))
+        );
+        assert_eq!(
+            gateway
+                .metrics()
+                .sum("portcullis_problems", &[("rule", "model_unfit")]),
+            1.0
+        );
     });
 }
 
@@ -82,12 +121,23 @@ fn an_empty_gateway_is_not_well_but_says_the_next_steps() {
     run_within(20 * PATIENCE, async {
         let gateway = Gateway::start("accounts: {}\nmodels: {}\ncallers: {}\n").await;
         // Just after the start it says so.
-        let has_started = || Some(verdict(&gateway)).filter(|verdict| verdict["word"] != "degraded");
+        let has_started =
+            || Some(verdict(&gateway)).filter(|verdict| verdict["word"] != "degraded");
         let verdict = eventually("the gateway has started", has_started).await;
         assert_eq!(verdict["word"], "empty", "{verdict}");
-        let next: Vec<&str> = verdict["next"].as_array().expect("steps").iter().filter_map(Value::as_str).collect();
+        let next: Vec<&str> = verdict["next"]
+            .as_array()
+            .expect("steps")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
         assert_eq!(next.len(), 4, "{verdict}");
-        for (step, text) in next.iter().zip(["account", "model", "portcullis key new", "/v1/chat/completions"]) {
+        for (step, text) in next.iter().zip([
+            "account",
+            "model",
+            "portcullis key new",
+            "/v1/chat/completions",
+        ]) {
             assert!(step.contains(text), "{step}");
         }
     });

@@ -19,7 +19,10 @@ fn nothing_is_wrong_with_a_gateway_that_works() {
         let gateway = Gateway::over(&mock).await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         let status = gateway.status();
-        assert_eq!((&status["problems"], &status["more_problems"]), (&json!([]), &json!(0)));
+        assert_eq!(
+            (&status["problems"], &status["more_problems"]),
+            (&json!([]), &json!(0))
+        );
     });
 }
 
@@ -30,7 +33,10 @@ fn reload_refused() {
         let gateway = Gateway::over(&mock).await;
         gateway.write_catalog(format!("{}nonsense: 1\n", Catalog::over(&mock)));
         let (subject, what) = told(&comes(&gateway, "reload_refused").await);
-        assert!(subject == "catalog catalog" && what.contains("catalog.yaml:"), "{subject}: {what}");
+        assert!(
+            subject == "catalog catalog" && what.contains("catalog.yaml:"),
+            "{subject}: {what}"
+        );
         gateway.write_catalog(Catalog::over(&mock));
         goes(&gateway, "reload_refused").await;
     });
@@ -65,13 +71,30 @@ fn model_unfit_and_breaker_open() {
         let unfit = comes(&gateway, "model_unfit").await;
         assert_eq!(unfit["severity"], "critical");
         let (subject, what) = told(&unfit);
-        assert!(subject == "model alone" && what.contains("a closes connections without an answer"), "{what}");
-        assert_eq!(gateway.status()["problems"][0]["rule"], "model_unfit", "the worst is the first");
-        assert!(problems(&gateway, "breaker_open").is_empty(), "it is for this that there are breakers");
-        assert_eq!(gateway.post(&chat("m")).await.status, 200, "the other one answers");
+        assert!(
+            subject == "model alone" && what.contains("a closes connections without an answer"),
+            "{what}"
+        );
+        assert_eq!(
+            gateway.status()["problems"][0]["rule"],
+            "model_unfit",
+            "the worst is the first"
+        );
+        assert!(
+            problems(&gateway, "breaker_open").is_empty(),
+            "it is for this that there are breakers"
+        );
+        assert_eq!(
+            gateway.post(&chat("m")).await.status,
+            200,
+            "the other one answers"
+        );
         clock.set(31);
         let (subject, what) = told(&comes(&gateway, "breaker_open").await);
-        assert!(subject.starts_with("target a/") && what.contains("its breaker keeps requests"), "{subject}: {what}");
+        assert!(
+            subject.starts_with("target a/") && what.contains("its breaker keeps requests"),
+            "{subject}: {what}"
+        );
         // It works again: the next request finds that out.
         a.always(Script::answer("back"));
         gateway.reset("a");
@@ -87,9 +110,16 @@ fn credential_refused() {
         let (a, b) = (Mock::start().await, Mock::start().await);
         a.always(Script::error(401, "who are you?"));
         let gateway = Gateway::start(Catalog::chain(&[&a, &b])).await;
-        assert_eq!(gateway.post(&chat("m")).await.status, 200, "the other one answers");
+        assert_eq!(
+            gateway.post(&chat("m")).await.status,
+            200,
+            "the other one answers"
+        );
         let (subject, what) = told(&comes(&gateway, "credential_refused").await);
-        assert!(subject == "account a" && what.contains("refuses its credential"), "{subject}: {what}");
+        assert!(
+            subject == "account a" && what.contains("refuses its credential"),
+            "{subject}: {what}"
+        );
         assert!(problems(&gateway, "model_unfit").is_empty());
         a.always(Script::answer("welcome"));
         gateway.reset("a");
@@ -103,7 +133,9 @@ fn queue() {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.push(Script::new().wait(&gate).then_answer("late"));
         let catalog = Catalog::new().account_with("a", &mock, "concurrency: 1");
-        let gateway = Gateway::start(catalog.model_with("m", &["a"], "queue: { length: 2, wait: 30s }")).await;
+        let gateway =
+            Gateway::start(catalog.model_with("m", &["a"], "queue: { length: 2, wait: 30s }"))
+                .await;
         let mut connections = Vec::new();
         for _ in 0..2 {
             let mut connection = gateway.connect().await;
@@ -112,7 +144,10 @@ fn queue() {
             connections.push(connection);
         }
         let (subject, what) = told(&comes(&gateway, "queue").await);
-        assert!(subject == "model m" && what.starts_with("1 request of at most 2 wait for `m`"), "{what}");
+        assert!(
+            subject == "model m" && what.starts_with("1 request of at most 2 wait for `m`"),
+            "{what}"
+        );
         gate.open();
         for connection in &mut connections {
             assert_eq!(connection.response().await.status, 200);
@@ -127,13 +162,18 @@ fn headroom() {
         let mock = Mock::start().await;
         let left = |left: &str| {
             let script = Script::answer("x").with("x-ratelimit-limit-requests", "100");
-            script.with("x-ratelimit-remaining-requests", left).with("x-ratelimit-reset-requests", "40m0s")
+            script
+                .with("x-ratelimit-remaining-requests", left)
+                .with("x-ratelimit-reset-requests", "40m0s")
         };
         mock.push(left("4")).push(left("90"));
         let gateway = Gateway::over(&mock).await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         let (subject, what) = told(&comes(&gateway, "headroom").await);
-        assert!(subject == "account a" && what.contains("4 % left"), "{what}");
+        assert!(
+            subject == "account a" && what.contains("4 % left"),
+            "{what}"
+        );
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         goes(&gateway, "headroom").await;
     });
@@ -143,15 +183,26 @@ fn headroom() {
 fn limit_near() {
     run(async {
         let (mock, clock) = (Mock::start().await, Clock::new());
-        let with =
-            |limits: &str| Catalog::over(&mock).without_acme().caller("acme", KEY, &format!("limits: {{ {limits} }}"));
-        let gateway = clock.give(Gateway::with(with("requests_per_day: 10"))).start().await;
+        let with = |limits: &str| {
+            Catalog::over(&mock).without_acme().caller(
+                "acme",
+                KEY,
+                &format!("limits: {{ {limits} }}"),
+            )
+        };
+        let gateway = clock
+            .give(Gateway::with(with("requests_per_day: 10")))
+            .start()
+            .await;
         for n in 0..9 {
             assert!(problems(&gateway, "limit_near").is_empty(), "after {n}");
             assert_eq!(gateway.post(&chat("m")).await.status, 200);
         }
         let (subject, what) = told(&comes(&gateway, "limit_near").await);
-        assert!(subject == "caller acme" && what.contains("9 of 10 of its `requests_per_day`"), "{what}");
+        assert!(
+            subject == "caller acme" && what.contains("9 of 10 of its `requests_per_day`"),
+            "{what}"
+        );
         gateway.swap(with("requests_per_day: 100")).await;
         goes(&gateway, "limit_near").await;
         // A limit by the minute is free again soon: it must stay so.
@@ -179,16 +230,25 @@ fn key_ends() {
         let (mock, clock) = (Mock::start().await, Clock::new());
         let with = |hours| {
             let expires = format!("expires: \"{}\"", in_hours(hours));
-            Catalog::over(&mock).without_acme().caller_with("acme", "", &[("prod", KEY, &expires)])
+            Catalog::over(&mock)
+                .without_acme()
+                .caller_with("acme", "", &[("prod", KEY, &expires)])
         };
         let gateway = clock.give(Gateway::with(with(72))).start().await;
         assert!(problems(&gateway, "key_ends").is_empty(), "nobody uses it");
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         let (subject, what) = told(&comes(&gateway, "key_ends").await);
-        assert!(subject == "key acme/prod" && what.contains("ends in 2 days"), "{what}");
+        assert!(
+            subject == "key acme/prod" && what.contains("ends in 2 days"),
+            "{what}"
+        );
         // It has ended, and its owner does not know yet.
         clock.set(73 * 3_600);
-        let ended = || problems(&gateway, "key_ends").pop().filter(|problem| told(problem).1.contains("has ended"));
+        let ended = || {
+            problems(&gateway, "key_ends")
+                .pop()
+                .filter(|problem| told(problem).1.contains("has ended"))
+        };
         eventually("it has ended", ended).await;
         clock.set(0);
         gateway.swap(with(9 * 24)).await;
@@ -202,18 +262,31 @@ fn old_secret_used() {
         let mock = Mock::start().await;
         let with = |hours| {
             let (old, new) = (hash(OLD), hash(KEY));
-            let hashes = format!("[{{ hash: \"{old}\", until: \"{}\" }}, {{ hash: \"{new}\" }}]", in_hours(hours));
-            let acme = format!("callers:\n  acme: {{ keys: {{ prod: {{ hashes: {hashes} }} }} }}\n");
+            let hashes = format!(
+                "[{{ hash: \"{old}\", until: \"{}\" }}, {{ hash: \"{new}\" }}]",
+                in_hours(hours)
+            );
+            let acme =
+                format!("callers:\n  acme: {{ keys: {{ prod: {{ hashes: {hashes} }} }} }}\n");
             let catalog = Catalog::over(&mock).to_string();
             let at = catalog.find("callers:").expect("its callers");
             format!("{}{acme}", &catalog[..at])
         };
         let gateway = Gateway::start(with(12)).await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
-        assert!(problems(&gateway, "old_secret_used").is_empty(), "the new one is used");
-        assert_eq!(gateway.raw(client::post_as(OLD, &chat("m"))).await.status, 200);
+        assert!(
+            problems(&gateway, "old_secret_used").is_empty(),
+            "the new one is used"
+        );
+        assert_eq!(
+            gateway.raw(client::post_as(OLD, &chat("m"))).await.status,
+            200
+        );
         let (subject, what) = told(&comes(&gateway, "old_secret_used").await);
-        assert!(subject == "key acme/prod" && what.contains("ends in 11 h"), "{what}");
+        assert!(
+            subject == "key acme/prod" && what.contains("ends in 11 h"),
+            "{what}"
+        );
         gateway.swap(with(48)).await;
         goes(&gateway, "old_secret_used").await;
     });
@@ -224,13 +297,24 @@ fn unpriced() {
     run(async {
         let mock = Mock::start().await;
         let with = |price: &str| {
-            let caller = Catalog::new().without_acme().caller("acme", KEY, "limits: { usd_per_month: 10 }");
-            caller.account("a", &mock).model_with("m", &["a=up"], &format!("price: {{ {price} }}"))
+            let caller =
+                Catalog::new()
+                    .without_acme()
+                    .caller("acme", KEY, "limits: { usd_per_month: 10 }");
+            caller
+                .account("a", &mock)
+                .model_with("m", &["a=up"], &format!("price: {{ {price} }}"))
         };
         let gateway = Gateway::start(with("per_image: 0.04")).await;
-        gateway.post(&chat("m")).await.is_error(403, "price_unknown");
+        gateway
+            .post(&chat("m"))
+            .await
+            .is_error(403, "price_unknown");
         let (subject, what) = told(&comes(&gateway, "unpriced").await);
-        assert!(subject == "model m" && what.starts_with("1 request for `m` could not be sent"), "{what}");
+        assert!(
+            subject == "model m" && what.starts_with("1 request for `m` could not be sent"),
+            "{what}"
+        );
         gateway.swap(with("input: 1, output: 2")).await;
         goes(&gateway, "unpriced").await;
     });
@@ -252,23 +336,39 @@ fn failures_by_whose_fault_they_are() {
         for _ in 0..2 {
             good(&gateway, 9).await;
             mock.push(Script::error(500, "not now"));
-            gateway.post(&chat("m")).await.is_error(502, "bad_upstream_response");
+            gateway
+                .post(&chat("m"))
+                .await
+                .is_error(502, "bad_upstream_response");
         }
         let failures = comes(&gateway, "failures").await;
         let (subject, what) = told(&failures);
         let shown = (&*subject, &failures["part"], &failures["requests"]);
         assert_eq!(shown, ("model m", &json!("providers"), &json!(2)), "{what}");
-        assert_eq!(what, "2 of 20 requests for `m` failed by the providers' fault in the last 5 minutes.");
+        assert_eq!(
+            what,
+            "2 of 20 requests for `m` failed by the providers' fault in the last 5 minutes."
+        );
         good(&gateway, 25).await;
         goes(&gateway, "failures").await;
         // The callers': of requests without a key no model is known.
         for _ in 0..5 {
             let body = chat("m").to_string();
-            let refused = gateway.raw(client::request("POST", "/v1/chat/completions", &[], body.as_bytes())).await;
+            let refused = gateway
+                .raw(client::request(
+                    "POST",
+                    "/v1/chat/completions",
+                    &[],
+                    body.as_bytes(),
+                ))
+                .await;
             refused.is_error(401, "invalid_api_key");
         }
         let (subject, what) = told(&comes(&gateway, "failures").await);
-        assert!(subject == "process portcullis" && what.contains("by the callers' fault"), "{subject}: {what}");
+        assert!(
+            subject == "process portcullis" && what.contains("by the callers' fault"),
+            "{subject}: {what}"
+        );
         good(&gateway, 70).await;
         goes(&gateway, "failures").await;
     });
@@ -282,11 +382,21 @@ fn failures_of_the_gateway_itself() {
         let gateway = Gateway::over(&mock).await;
         good(&gateway, 19).await;
         let bearer = format!("Bearer {KEY}");
-        let fields = [("authorization", bearer.as_str()), ("x-test-panic", "exchange")];
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("x-test-panic", "exchange"),
+        ];
         for _ in 0..2 {
             let mut connection = gateway.connect().await;
             let body = chat("m").to_string();
-            connection.send(client::request("POST", "/v1/chat/completions", &fields, body.as_bytes())).await;
+            connection
+                .send(client::request(
+                    "POST",
+                    "/v1/chat/completions",
+                    &fields,
+                    body.as_bytes(),
+                ))
+                .await;
             drop(connection.try_response("POST").await);
         }
         let (subject, what) = told(&comes(&gateway, "failures").await);
@@ -305,9 +415,14 @@ fn queue_that_turned_somebody_away_and_answers_without_a_price() {
         let (mock, gate) = (Mock::start().await, Gate::new());
         mock.push(Script::new().wait(&gate).then_answer("late"));
         let catalog = |price: &str| {
-            let catalog = Catalog::new().account_with("a", &mock, "concurrency: 1").account("b", &mock);
-            let catalog =
-                catalog.model_with("m", &["a=up"], "price: { input: 1, output: 2 }, queue: { length: 1, wait: 40s }");
+            let catalog = Catalog::new()
+                .account_with("a", &mock, "concurrency: 1")
+                .account("b", &mock);
+            let catalog = catalog.model_with(
+                "m",
+                &["a=up"],
+                "price: { input: 1, output: 2 }, queue: { length: 1, wait: 40s }",
+            );
             catalog.model_with("free", &["b=up"], price)
         };
         let gateway = Gateway::start(catalog("")).await;
@@ -316,9 +431,16 @@ fn queue_that_turned_somebody_away_and_answers_without_a_price() {
         mock.request(0).await;
         let mut second = gateway.connect().await;
         second.send(client::post(&chat("m"))).await;
-        eventually("it waits", || (gateway.status()["models"][1]["waiting"] == 1).then_some(())).await;
+        eventually("it waits", || {
+            (gateway.status()["models"][1]["waiting"] == 1).then_some(())
+        })
+        .await;
         gateway.post(&chat("m")).await;
-        let shed = || problems(&gateway, "queue").pop().filter(|problem| told(problem).1.contains("no place to wait"));
+        let shed = || {
+            problems(&gateway, "queue")
+                .pop()
+                .filter(|problem| told(problem).1.contains("no place to wait"))
+        };
         eventually("somebody was turned away", shed).await;
         gate.open();
         for connection in [&mut first, &mut second] {
@@ -328,8 +450,13 @@ fn queue_that_turned_somebody_away_and_answers_without_a_price() {
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         assert_eq!(gateway.post(&chat("free")).await.status, 200);
         let (subject, what) = told(&comes(&gateway, "unpriced").await);
-        assert!(subject == "model free" && what.starts_with("1 answer of `free`"), "{subject}: {what}");
-        gateway.swap(catalog("price: { input: 0, output: 0 }")).await;
+        assert!(
+            subject == "model free" && what.starts_with("1 answer of `free`"),
+            "{subject}: {what}"
+        );
+        gateway
+            .swap(catalog("price: { input: 0, output: 0 }"))
+            .await;
         // Steps of five seconds are counted.
         tokio::time::sleep(std::time::Duration::from_secs(6)).await;
         goes(&gateway, "unpriced").await;

@@ -19,8 +19,8 @@ use crate::support::redis::Redis;
 use crate::support::script::finish;
 use crate::support::tls::Ca;
 use crate::support::{
-    Catalog, Gate, Gateway, Mock, PATIENCE, SLOWER, Script, chat, chat_stream, eventually, eventually_blocking,
-    run_within,
+    Catalog, Gate, Gateway, Mock, PATIENCE, SLOWER, Script, chat, chat_stream, eventually,
+    eventually_blocking, run_within,
 };
 
 const TIGHT: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnopq";
@@ -54,7 +54,10 @@ struct Prometheus {
 impl Prometheus {
     /// Starts it. It asks as the book says, but each second.
     fn start(gateways: &[&Gateway]) -> Prometheus {
-        let targets: Vec<String> = gateways.iter().map(|gateway| format!("\"{}\"", gateway.admin)).collect();
+        let targets: Vec<String> = gateways
+            .iter()
+            .map(|gateway| format!("\"{}\"", gateway.admin))
+            .collect();
         let config = format!(
             "global: {{ scrape_interval: 1s, scrape_timeout: 1s }}\n\
              scrape_configs:\n  - job_name: llm\n    basic_auth: {{ username: prometheus, password: {ADMIN_KEY} }}\n    \
@@ -71,22 +74,33 @@ impl Prometheus {
             .arg(format!("--web.listen-address={address}"));
         let mut process = Process::spawn(&mut command);
         let ready = || match process.exited() {
-            Some(status) => panic!("prometheus (apt-get install prometheus) ended with {status}: {}", process.stderr()),
+            Some(status) => panic!(
+                "prometheus (apt-get install prometheus) ended with {status}: {}",
+                process.stderr()
+            ),
             None => get(address, "/-/ready")
                 .filter(|answer| answer.0 == 200)
                 .map(drop)
                 .ok_or_else(|| "it is not ready".to_owned()),
         };
         eventually_blocking("Prometheus is ready", ready).expect("it is");
-        Prometheus { process, address, _folder: folder }
+        Prometheus {
+            process,
+            address,
+            _folder: folder,
+        }
     }
 
     /// Returns the samples that a query gives now.
     fn query(&self, query: &str) -> Result<Vec<Value>, String> {
         let escaped: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        let (_, body) = get(self.address, &format!("/api/v1/query?query={escaped}")).ok_or("no answer")?;
+        let (_, body) =
+            get(self.address, &format!("/api/v1/query?query={escaped}")).ok_or("no answer")?;
         let answer: Value = serde_json::from_str(&body).map_err(|why| format!("{why}: {body}"))?;
-        answer["data"]["result"].as_array().cloned().ok_or_else(|| answer.to_string())
+        answer["data"]["result"]
+            .as_array()
+            .cloned()
+            .ok_or_else(|| answer.to_string())
     }
 
     /// Waits until Prometheus has looked at each gateway twice more.
@@ -96,7 +110,10 @@ impl Prometheus {
             count.first()?["value"][1].as_str()?.parse::<f64>().ok()
         };
         let before = eventually("Prometheus has looked", looked).await;
-        eventually("Prometheus looks again", || looked().filter(|now| *now >= before + 6.0)).await;
+        eventually("Prometheus looks again", || {
+            looked().filter(|now| *now >= before + 6.0)
+        })
+        .await;
     }
 }
 
@@ -104,7 +121,9 @@ impl Prometheus {
 fn get(address: SocketAddr, target: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    stream.write_all(format!("GET {target} HTTP/1.0\r\nhost: {address}\r\n\r\n").as_bytes()).ok()?;
+    stream
+        .write_all(format!("GET {target} HTTP/1.0\r\nhost: {address}\r\n\r\n").as_bytes())
+        .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
@@ -134,7 +153,11 @@ fn catalog(mock: &Mock, claude: &Mock) -> Catalog {
         .model("locked", &["locked"])
         .model("quota", &["quota"])
         .model_with("narrow", &["full"], "queue: { length: 1, wait: 20s }")
-        .model_with("hedged", &["slow=slow", "fast=fast"], "hedge: { after: p50, at_most: 100% }")
+        .model_with(
+            "hedged",
+            &["slow=slow", "fast=fast"],
+            "hedge: { after: p50, at_most: 100% }",
+        )
         .model("partly", &["one=partly", "two=partly"])
         .model("lossy", &["claude=claude-sonnet-4-5"])
         .caller("tight", TIGHT, "limits: { requests_per_day: 2 }")
@@ -145,7 +168,10 @@ fn fail(mock: &Mock) {
     mock.on("broken", Script::error(500, "out of order"));
     mock.on("locked", Script::error(401, "who are you?"));
     mock.on("cut", Script::sse().words(0..2).close());
-    mock.on("uncounted", Script::sse().words(0..2).event(finish("stop")).done());
+    mock.on(
+        "uncounted",
+        Script::sse().words(0..2).event(finish("stop")).done(),
+    );
     mock.on(
         "quota",
         Script::answer("little is left")
@@ -154,14 +180,18 @@ fn fail(mock: &Mock) {
             .with("x-ratelimit-reset-requests", "10m0s"),
     );
     let flaky = std::sync::atomic::AtomicUsize::new(0);
-    mock.on_by("flaky", move |_| match flaky.fetch_add(1, std::sync::atomic::Ordering::AcqRel) % 3 {
-        1 => Script::error(500, "out of order"),
-        _ => Script::answer("ok"),
+    mock.on_by("flaky", move |_| {
+        match flaky.fetch_add(1, std::sync::atomic::Ordering::AcqRel) % 3 {
+            1 => Script::error(500, "out of order"),
+            _ => Script::answer("ok"),
+        }
     });
     let asked = std::sync::atomic::AtomicUsize::new(0);
-    mock.on_by("partly", move |_| match asked.fetch_add(1, std::sync::atomic::Ordering::AcqRel) % 5 {
-        1 | 3 => Script::error(500, "out of order"),
-        _ => Script::answer("ok"),
+    mock.on_by("partly", move |_| {
+        match asked.fetch_add(1, std::sync::atomic::Ordering::AcqRel) % 5 {
+            1 | 3 => Script::error(500, "out of order"),
+            _ => Script::answer("ok"),
+        }
     });
 }
 
@@ -195,24 +225,49 @@ async fn much_goes_wrong(gateway: &Gateway, mock: &Mock) {
     let gate = Gate::new();
     mock.push(Script::new().wait(&gate).then_answer("late"));
     let (mut first, mut second) = (gateway.connect().await, gateway.connect().await);
-    first.send(crate::support::client::post(&chat("narrow"))).await;
+    first
+        .send(crate::support::client::post(&chat("narrow")))
+        .await;
     eventually("it is asked", || {
-        (gateway.metrics().sum("portcullis_in_flight", &[("account", "full")]) == 1.0).then_some(())
+        (gateway
+            .metrics()
+            .sum("portcullis_in_flight", &[("account", "full")])
+            == 1.0)
+            .then_some(())
     })
     .await;
-    second.send(crate::support::client::post(&chat("narrow"))).await;
+    second
+        .send(crate::support::client::post(&chat("narrow")))
+        .await;
     eventually("it waits", || {
-        (gateway.metrics().sum("portcullis_waiting", &[("model", "narrow")]) == 1.0).then_some(())
+        (gateway
+            .metrics()
+            .sum("portcullis_waiting", &[("model", "narrow")])
+            == 1.0)
+            .then_some(())
     })
     .await;
     assert_eq!(gateway.post(&chat("narrow")).await.status, 503);
     tokio::time::sleep(Duration::from_millis(20)).await;
     gate.open();
-    assert_eq!((first.response().await.status, second.response().await.status), (200, 200));
+    assert_eq!(
+        (
+            first.response().await.status,
+            second.response().await.status
+        ),
+        (200, 200)
+    );
     // A panic of the gateway.
     let bearer = format!("Bearer {}", crate::support::canary::KEY);
     let fields = [("authorization", bearer.as_str()), ("x-test-panic", "plan")];
-    gateway.raw(request("POST", "/v1/chat/completions", &fields, chat("m").to_string().as_bytes())).await;
+    gateway
+        .raw(request(
+            "POST",
+            "/v1/chat/completions",
+            &fields,
+            chat("m").to_string().as_bytes(),
+        ))
+        .await;
 }
 
 /// A request whose first account is slow as it never was, so that a second one is asked.
@@ -228,7 +283,12 @@ async fn hedge(gateway: &Gateway, mock: &Mock) {
 #[test]
 fn a_real_prometheus_has_samples_for_every_query_when_much_goes_wrong() {
     run_within(Duration::from_secs(240), async {
-        let (mock, claude, mut redis, ca) = (Mock::start().await, Mock::start().await, Redis::start(), Ca::new());
+        let (mock, claude, mut redis, ca) = (
+            Mock::start().await,
+            Mock::start().await,
+            Redis::start(),
+            Ca::new(),
+        );
         fail(&mock);
         claude.always(Script::json(
             200,
@@ -269,22 +329,32 @@ fn a_real_prometheus_has_samples_for_every_query_when_much_goes_wrong() {
         // Before anything happens each query is answered, too: with nothing, or with zero.
         prometheus.looks().await;
         for (panel, query) in queries() {
-            prometheus.query(&query).unwrap_or_else(|why| panic!("{panel}: {query}: {why}"));
+            prometheus
+                .query(&query)
+                .unwrap_or_else(|why| panic!("{panel}: {query}: {why}"));
         }
         for round in 0..2 {
             if round == 1 {
                 // Those that rest or whose breaker is open are asked again.
-                ["locked", "bad", "full"].iter().for_each(|account| one.reset(account));
+                ["locked", "bad", "full"]
+                    .iter()
+                    .for_each(|account| one.reset(account));
             }
             much_goes_wrong(&one, &mock).await;
             hedge(&one, &mock).await;
             two.post(&chat("m")).await;
             prometheus.looks().await;
         }
-        let names: Vec<String> =
-            one.metrics().0.lines().filter_map(|line| line.split([' ', '{']).next().map(str::to_owned)).collect();
-        let ends =
-            one.metrics().sum("portcullis_certificate_expiry_seconds", &[("listener", &one.listeners[1].to_string())]);
+        let names: Vec<String> = one
+            .metrics()
+            .0
+            .lines()
+            .filter_map(|line| line.split([' ', '{']).next().map(str::to_owned))
+            .collect();
+        let ends = one.metrics().sum(
+            "portcullis_certificate_expiry_seconds",
+            &[("listener", &one.listeners[1].to_string())],
+        );
         assert!(ends > 1.9e9, "{ends}");
         let good = std::fs::read_to_string(one.conf.join("catalog.yaml")).unwrap();
         one.write_catalog("accounts: [");
@@ -334,7 +404,9 @@ fn missing_of(prometheus: &Prometheus, names: &[String]) -> Vec<String> {
             ask(&alert.name, &selector.name);
         }
     }
-    let of_queries = queries().into_iter().chain(alerts().into_iter().map(|alert| (alert.name, alert.query)));
+    let of_queries = queries()
+        .into_iter()
+        .chain(alerts().into_iter().map(|alert| (alert.name, alert.query)));
     for (what, query) in of_queries {
         for selector in selectors(&query) {
             if selector.name != "up" && !names.contains(&selector.name) {

@@ -9,14 +9,21 @@ use super::{check, code, sentence, table};
 fn the_chapter_of_the_command_line_is_current() {
     let mut top = Cli::command();
     top.build();
-    let mut text = format!("{}\n\n{}", sentence(&told(top.get_about())), list(&top, "portcullis"));
+    let mut text = format!(
+        "{}\n\n{}",
+        sentence(&told(top.get_about())),
+        list(&top, "portcullis")
+    );
     describe(&top, "portcullis", &mut text);
     check("command-line.md", "Command line", &text);
 }
 
 /// The commands below this one.
 fn describe(above: &Command, path: &str, text: &mut String) {
-    for command in above.get_subcommands().filter(|command| command.get_name() != "help") {
+    for command in above
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help")
+    {
         let path = format!("{path} {}", command.get_name());
         text.push_str(&format!("\n## {path}\n\n{}\n", sentence(&about(command))));
         if command.has_subcommands() {
@@ -25,9 +32,13 @@ fn describe(above: &Command, path: &str, text: &mut String) {
             continue;
         }
         let usage = command.clone().render_usage().to_string();
-        text.push_str(&format!("\n```text\n{}\n```\n\n", usage.trim_start_matches("Usage: ")));
-        let arguments =
-            command.get_arguments().filter(|argument| !["help", "version"].contains(&argument.get_id().as_str()));
+        text.push_str(&format!(
+            "\n```text\n{}\n```\n\n",
+            usage.trim_start_matches("Usage: ")
+        ));
+        let arguments = command
+            .get_arguments()
+            .filter(|argument| !["help", "version"].contains(&argument.get_id().as_str()));
         let rows: Vec<[String; 3]> = arguments.map(row).collect();
         if !rows.is_empty() {
             text.push_str(&table(["Argument", "Default", "Meaning"], rows));
@@ -41,24 +52,49 @@ fn describe(above: &Command, path: &str, text: &mut String) {
 }
 
 fn list(command: &Command, path: &str) -> String {
-    let commands = command.get_subcommands().filter(|command| command.get_name() != "help");
+    let commands = command
+        .get_subcommands()
+        .filter(|command| command.get_name() != "help");
     let row = |command: &Command| {
         let name = format!("{path} {}", command.get_name());
-        [format!("[`{name}`](#{})", crate::docs::links::slug(&name)), sentence(&told(command.get_about()))]
+        [
+            format!("[`{name}`](#{})", crate::docs::links::slug(&name)),
+            sentence(&told(command.get_about())),
+        ]
     };
     table(["Command", "What it does"], commands.map(row))
 }
 
 fn row(argument: &Arg) -> [String; 3] {
-    let value = argument.get_value_names().unwrap_or_default().first().map(ToString::to_string).unwrap_or_default();
+    let value = argument
+        .get_value_names()
+        .unwrap_or_default()
+        .first()
+        .map(ToString::to_string)
+        .unwrap_or_default();
     let takes = argument.get_action().takes_values();
-    let several = if argument.get_num_args().is_some_and(|number| number.max_values() > 1) { "…" } else { "" };
+    let several = if argument
+        .get_num_args()
+        .is_some_and(|number| number.max_values() > 1)
+    {
+        "…"
+    } else {
+        ""
+    };
     let mut names: Vec<&str> = argument.get_long().into_iter().collect();
     names.extend(argument.get_visible_aliases().unwrap_or_default());
     let written = match takes {
         _ if names.is_empty() => code(&value),
-        true => names.iter().map(|name| code(&format!("--{name} {value}{several}"))).collect::<Vec<_>>().join(", "),
-        false => names.iter().map(|name| code(&format!("--{name}"))).collect::<Vec<_>>().join(", "),
+        true => names
+            .iter()
+            .map(|name| code(&format!("--{name} {value}{several}")))
+            .collect::<Vec<_>>()
+            .join(", "),
+        false => names
+            .iter()
+            .map(|name| code(&format!("--{name}")))
+            .collect::<Vec<_>>()
+            .join(", "),
     };
     let help = told(argument.get_long_help().or(argument.get_help()));
     // Where clap does not know the default, the help says it in brackets.
@@ -83,9 +119,19 @@ fn row(argument: &Arg) -> [String; 3] {
         .get_possible_values()
         .iter()
         .filter(|_| takes)
-        .map(|word| format!("<br>`{}`: {}", word.get_name(), sentence(&told(word.get_help()))))
+        .map(|word| {
+            format!(
+                "<br>`{}`: {}",
+                word.get_name(),
+                sentence(&told(word.get_help()))
+            )
+        })
         .collect();
-    [written, default, format!("{}{}", sentence(&meaning), words.concat())]
+    [
+        written,
+        default,
+        format!("{}{}", sentence(&meaning), words.concat()),
+    ]
 }
 
 fn about(command: &Command) -> String {

@@ -27,14 +27,24 @@ fn the_defaults_of_the_reference_are_those_of_the_shipped_file() {
     let shipped: serde_yaml::Value = serde_yaml::from_str(shipped).expect("YAML");
     let mut compared = 0;
     for (section, keys) in FileSchema::new(SERVER).sections() {
-        let here = section.split('.').filter(|part| !part.is_empty()).try_fold(&shipped, |value, key| value.get(key));
+        let here = section
+            .split('.')
+            .filter(|part| !part.is_empty())
+            .try_fold(&shipped, |value, key| value.get(key));
         for key in keys.iter().filter(|key| key.shape != "map") {
-            let Some(written) = here.and_then(|map| map.get(&key.name)) else { continue };
+            let Some(written) = here.and_then(|map| map.get(&key.name)) else {
+                continue;
+            };
             let written = match written {
                 serde_yaml::Value::Sequence(items) if items.is_empty() => "none".to_owned(),
                 // At the place that it is served at.
-                serde_yaml::Value::Sequence(items) => items[0]["address"].as_str().expect("an address").to_owned(),
-                scalar => serde_yaml::to_string(scalar).expect("YAML").trim().to_owned(),
+                serde_yaml::Value::Sequence(items) => {
+                    items[0]["address"].as_str().expect("an address").to_owned()
+                }
+                scalar => serde_yaml::to_string(scalar)
+                    .expect("YAML")
+                    .trim()
+                    .to_owned(),
             };
             let told = key.default.as_deref().unwrap_or_default();
             if !key.required {
@@ -64,13 +74,18 @@ impl FileSchema {
 
     /// The type that a reference names, and its name.
     fn named<'a>(&'a self, schema: &'a Value) -> (Option<&'a str>, &'a Value) {
-        let name = schema["$ref"].as_str().and_then(|path| path.strip_prefix("#/$defs/"));
+        let name = schema["$ref"]
+            .as_str()
+            .and_then(|path| path.strip_prefix("#/$defs/"));
         (name, name.map_or(schema, |name| &self.0["$defs"][name]))
     }
 
     /// All maps by their paths, in the order in which they are met.
     fn sections(&self) -> Vec<(String, Vec<ConfigKey>)> {
-        self.maps().into_iter().map(|(path, schema)| (path, self.keys(schema))).collect()
+        self.maps()
+            .into_iter()
+            .map(|(path, schema)| (path, self.keys(schema)))
+            .collect()
     }
 
     /// The maps by their paths; one that stands at several places is listed at the one nearest to
@@ -86,7 +101,11 @@ impl FileSchema {
                 }
                 let properties = schema["properties"].as_object().expect("properties");
                 next.extend(properties.iter().filter_map(|(name, property)| {
-                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    let path = if path.is_empty() {
+                        name.clone()
+                    } else {
+                        format!("{path}.{name}")
+                    };
                     self.map_below(path, property)
                 }));
                 found.push((path, schema));
@@ -109,14 +128,22 @@ impl FileSchema {
     }
 
     fn keys(&self, schema: &Value) -> Vec<ConfigKey> {
-        let required: Vec<&str> =
-            schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let required: Vec<&str> = schema["required"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
         let properties = schema["properties"].as_object().expect("properties");
         let key = |(name, property): (&String, &Value)| {
-            let about = property["description"].as_str().unwrap_or_else(|| panic!("{name} has no description"));
+            let about = property["description"]
+                .as_str()
+                .unwrap_or_else(|| panic!("{name} has no description"));
             let (meaning, default) = match about.split_once("Default: ") {
                 Some((meaning, default)) => {
-                    let default = default.strip_suffix('.').unwrap_or_else(|| panic!("{name}: {about}"));
+                    let default = default
+                        .strip_suffix('.')
+                        .unwrap_or_else(|| panic!("{name}: {about}"));
                     (meaning.trim(), Some(default.to_owned()))
                 }
                 None => (about, None),
@@ -128,7 +155,13 @@ impl FileSchema {
                 "the doc comment of `{name}` must end with its default, as in `Default: 30s.`: {about}"
             );
             let words = self.words(property);
-            ConfigKey { name: name.clone(), shape, default, required, meaning: format!("{meaning}{words}") }
+            ConfigKey {
+                name: name.clone(),
+                shape,
+                default,
+                required,
+                meaning: format!("{meaning}{words}"),
+            }
         };
         properties.iter().map(key).collect()
     }
@@ -136,35 +169,68 @@ impl FileSchema {
     /// What stands after the key, in a word or two.
     fn shape(&self, property: &Value) -> String {
         let (name, schema) = self.named(property);
-        let within = |key: &str, word: &str| schema[key].as_u64().map(|bound| format!("{word} {bound}"));
+        let within =
+            |key: &str, word: &str| schema[key].as_u64().map(|bound| format!("{word} {bound}"));
         match (name, schema["type"].as_str()) {
-            _ if schema["oneOf"].is_array() || schema["enum"].is_array() => "one of the words".to_owned(),
+            _ if schema["oneOf"].is_array() || schema["enum"].is_array() => {
+                "one of the words".to_owned()
+            }
             _ if schema["anyOf"].is_array() => "[Secret](#secret)".to_owned(),
             (_, Some("object")) if schema["properties"].is_object() => "map".to_owned(),
-            (_, Some("object")) => format!("map of names to {}", plural(&self.shape(&schema["additionalProperties"]))),
+            (_, Some("object")) => format!(
+                "map of names to {}",
+                plural(&self.shape(&schema["additionalProperties"]))
+            ),
             (_, Some("array")) => format!("list of {}", plural(&self.shape(&schema["items"]))),
             (Some(name), Some(_)) => format!("[{name}](#{})", name.to_lowercase()),
             (None, Some("integer")) => {
-                let bounds = [within("minimum", "from"), within("maximum", "to")].into_iter().flatten();
-                format!("whole number {}", bounds.collect::<Vec<_>>().join(" ")).trim().to_owned()
+                let bounds = [within("minimum", "from"), within("maximum", "to")]
+                    .into_iter()
+                    .flatten();
+                format!("whole number {}", bounds.collect::<Vec<_>>().join(" "))
+                    .trim()
+                    .to_owned()
             }
             (None, Some("boolean")) => "true or false".to_owned(),
             (None, Some("string")) => "text".to_owned(),
             (None, Some("number")) => "number".to_owned(),
-            (_, other) => panic!("a shape that the reference does not know: {other:?} in {property}"),
+            (_, other) => {
+                panic!("a shape that the reference does not know: {other:?} in {property}")
+            }
         }
     }
 
     /// The words that may stand after the key, each with its meaning.
     fn words(&self, property: &Value) -> String {
-        let schema = self.named(self.named(property).1.get("items").unwrap_or(property)).1;
-        let with_meaning = schema["oneOf"].as_array().into_iter().flatten().map(|word| {
-            let (word, about) = (word["const"].as_str().expect("a word"), word["description"].as_str());
-            format!("<br>`{word}`: {}", about.unwrap_or_else(|| panic!("{word} has no description")))
-        });
-        let bare: Vec<String> =
-            schema["enum"].as_array().into_iter().flatten().filter_map(Value::as_str).map(code).collect();
-        let bare = if bare.is_empty() { String::new() } else { format!("<br>{}", bare.join(", ")) };
+        let schema = self
+            .named(self.named(property).1.get("items").unwrap_or(property))
+            .1;
+        let with_meaning = schema["oneOf"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|word| {
+                let (word, about) = (
+                    word["const"].as_str().expect("a word"),
+                    word["description"].as_str(),
+                );
+                format!(
+                    "<br>`{word}`: {}",
+                    about.unwrap_or_else(|| panic!("{word} has no description"))
+                )
+            });
+        let bare: Vec<String> = schema["enum"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(code)
+            .collect();
+        let bare = if bare.is_empty() {
+            String::new()
+        } else {
+            format!("<br>{}", bare.join(", "))
+        };
         with_meaning.collect::<String>() + &bare
     }
 }
@@ -183,21 +249,37 @@ fn chapter(schema: &str, about: &str) -> String {
     let maps = schema.maps();
     let mut text = format!("{about}\n");
     for (path, map) in &maps {
-        let heading = if path.is_empty() { "Top level".to_owned() } else { code(path) };
-        let about = map["description"].as_str().unwrap_or_else(|| panic!("{path} has no description"));
+        let heading = if path.is_empty() {
+            "Top level".to_owned()
+        } else {
+            code(path)
+        };
+        let about = map["description"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{path} has no description"));
         text.push_str(&format!("\n## {heading}\n\n{about}\n\n"));
         let rows = schema.keys(map).into_iter().map(|key| {
             // Where the map stands that it leads to.
             let property = &map["properties"][&key.name];
-            let below = schema.map_below(String::new(), property).map(|(_, below)| below);
-            let place = below.and_then(|below| maps.iter().find(|(_, map)| std::ptr::eq(*map, below)));
-            let see = place.map(|(path, _)| format!(" See [`{path}`](#{}).", slug(path))).unwrap_or_default();
+            let below = schema
+                .map_below(String::new(), property)
+                .map(|(_, below)| below);
+            let place =
+                below.and_then(|below| maps.iter().find(|(_, map)| std::ptr::eq(*map, below)));
+            let see = place
+                .map(|(path, _)| format!(" See [`{path}`](#{}).", slug(path)))
+                .unwrap_or_default();
             let default = match key.default {
                 _ if key.required => "required".to_owned(),
                 Some(default) => default,
                 None => String::new(),
             };
-            [code(&key.name), key.shape, default, format!("{}{see}", key.meaning)]
+            [
+                code(&key.name),
+                key.shape,
+                default,
+                format!("{}{see}", key.meaning),
+            ]
         });
         text.push_str(&table(["Key", "Value", "Default", "Meaning"], rows));
     }
@@ -213,7 +295,9 @@ fn kinds(schema: &FileSchema) -> String {
         if kind["properties"].is_object() || is_word || kind["anyOf"].is_array() {
             continue;
         }
-        let about = kind["description"].as_str().unwrap_or_else(|| panic!("{name} has no description"));
+        let about = kind["description"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{name} has no description"));
         kinds.insert(name, about.to_owned());
     }
     let ways = "One of three:\n\n* `{ env: NAME }`: the environment variable that holds the secret.\n\

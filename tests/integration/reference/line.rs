@@ -10,7 +10,12 @@ fn the_chapter_of_the_access_line_is_current() {
                  an answer, no query string and no key. `log.access` in [server.yaml](server-yaml.md#log) says where lines go. With `log.format: \
                  text` a line has the most important fields only.";
     let words = |words: &[(&str, &str)]| {
-        table(["Outcome", "Meaning"], words.iter().map(|(word, meaning)| [code(word), (*meaning).to_owned()]))
+        table(
+            ["Outcome", "Meaning"],
+            words
+                .iter()
+                .map(|(word, meaning)| [code(word), (*meaning).to_owned()]),
+        )
     };
     let text = format!(
         "{about}\n\n## Fields\n\n{}\n## Attempts\n\nEach element of `attempts`, in the order in which they ended.\n\n{}\n## Outcomes of requests\n\n{}\
@@ -25,10 +30,22 @@ fn the_chapter_of_the_access_line_is_current() {
 
 fn fields(fields: &[Field]) -> String {
     let row = |field: &Field| {
-        let when = if field.when.is_empty() { "always" } else { field.when };
-        [code(field.name), when.to_owned(), code(field.example), field.meaning.to_owned()]
+        let when = if field.when.is_empty() {
+            "always"
+        } else {
+            field.when
+        };
+        [
+            code(field.name),
+            when.to_owned(),
+            code(field.example),
+            field.meaning.to_owned(),
+        ]
     };
-    table(["Field", "There", "Example", "Meaning"], fields.iter().map(row))
+    table(
+        ["Field", "There", "Example", "Meaning"],
+        fields.iter().map(row),
+    )
 }
 
 /// The other way round: each field and each outcome of the tables is a word of the code.
@@ -36,11 +53,21 @@ fn fields(fields: &[Field]) -> String {
 fn every_field_of_the_access_line_that_the_book_names_is_written() {
     let source = super::source();
     for field in LINE.iter().chain(ATTEMPT) {
-        let (as_field, as_word) = (format!("pub {}: ", field.name), format!("\"{}\"", field.name));
-        assert!(source.contains(&as_field) || source.contains(&as_word), "nothing writes {}", field.name);
+        let (as_field, as_word) = (
+            format!("pub {}: ", field.name),
+            format!("\"{}\"", field.name),
+        );
+        assert!(
+            source.contains(&as_field) || source.contains(&as_word),
+            "nothing writes {}",
+            field.name
+        );
     }
     for (word, _) in OUTCOMES.iter().chain(ATTEMPT_OUTCOMES) {
-        assert!(source.contains(&format!("\"{word}\"")), "nothing writes the outcome {word}");
+        assert!(
+            source.contains(&format!("\"{word}\"")),
+            "nothing writes the outcome {word}"
+        );
     }
 }
 

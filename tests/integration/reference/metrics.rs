@@ -13,11 +13,24 @@ fn the_chapter_of_metrics_is_current() {
     let row = |metric: &Metric| {
         let labels: Vec<String> = metric.labels.iter().map(|label| code(label)).collect();
         let meaning = format!("{} {}", sentence(metric.help), metric.more);
-        [code(metric.name), metric.kind.to_owned(), labels.join(", "), meaning.trim().to_owned()]
+        [
+            code(metric.name),
+            metric.kind.to_owned(),
+            labels.join(", "),
+            meaning.trim().to_owned(),
+        ]
     };
-    let metrics = table(["Metric", "Type", "Labels", "Meaning"], METRICS.iter().map(row));
-    let alerts = "[Prometheus, Grafana and alerts](../alerts.md) has a board and alert rules over them.";
-    check("metrics.md", "Metrics", &format!("{about}\n\n{metrics}\n{alerts}"));
+    let metrics = table(
+        ["Metric", "Type", "Labels", "Meaning"],
+        METRICS.iter().map(row),
+    );
+    let alerts =
+        "[Prometheus, Grafana and alerts](../alerts.md) has a board and alert rules over them.";
+    check(
+        "metrics.md",
+        "Metrics",
+        &format!("{about}\n\n{metrics}\n{alerts}"),
+    );
 }
 
 /// The other way round: each metric of the table is one of the code.
@@ -25,9 +38,20 @@ fn the_chapter_of_metrics_is_current() {
 fn every_metric_that_the_book_names_is_registered() {
     let source = super::source();
     for metric in METRICS {
-        let name = metric.name.trim_start_matches("portcullis_").trim_end_matches("_total");
-        assert!(source.contains(&format!("\"{name}\"")), "nothing registers {}", metric.name);
-        assert!(source.contains(&format!("\"{}\"", metric.help)), "nothing has the help {:?}", metric.help);
+        let name = metric
+            .name
+            .trim_start_matches("portcullis_")
+            .trim_end_matches("_total");
+        assert!(
+            source.contains(&format!("\"{name}\"")),
+            "nothing registers {}",
+            metric.name
+        );
+        assert!(
+            source.contains(&format!("\"{}\"", metric.help)),
+            "nothing has the help {:?}",
+            metric.help
+        );
     }
 }
 

@@ -32,7 +32,9 @@ pub enum Dialect {
 
 use Dialect::{Anthropic, Azure, Bedrock, Cohere, Gemini, Ollama, OpenAi, Responses, Vertex};
 
-pub const DIALECTS: [Dialect; 9] = [OpenAi, Responses, Anthropic, Gemini, Bedrock, Cohere, Ollama, Azure, Vertex];
+pub const DIALECTS: [Dialect; 9] = [
+    OpenAi, Responses, Anthropic, Gemini, Bedrock, Cohere, Ollama, Azure, Vertex,
+];
 
 /// The ways in which an answer can be none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,8 +55,15 @@ pub enum Way {
     Silent,
 }
 
-pub const WAYS: [Way; 7] =
-    [Way::BrokenCall, Way::Nameless, Way::Error, Way::Empty, Way::Unended, Way::Cut, Way::Silent];
+pub const WAYS: [Way; 7] = [
+    Way::BrokenCall,
+    Way::Nameless,
+    Way::Error,
+    Way::Empty,
+    Way::Unended,
+    Way::Cut,
+    Way::Silent,
+];
 
 impl Way {
     pub fn name(self) -> &'static str {
@@ -71,7 +80,11 @@ impl Way {
 
     /// What the account's YAML has for it.
     pub fn settings(self) -> &'static str {
-        if self == Way::Silent { ", timeouts: { idle: 1s, total: 1s }" } else { "" }
+        if self == Way::Silent {
+            ", timeouts: { idle: 1s, total: 1s }"
+        } else {
+            ""
+        }
     }
 }
 
@@ -129,8 +142,12 @@ impl Dialect {
             (Way::Silent, false) => Ok(self.begun().stall()),
             (Way::BrokenCall, true) => Ok(self.stream(&self.call_events())),
             (Way::Error, true) => self.error_events().map(|events| self.stream(&events)),
-            (Way::Cut, true) => self.counted_events().map(|events| self.events(&events).reset()),
-            (Way::Silent, true) => self.counted_events().map(|events| self.events(&events).stall()),
+            (Way::Cut, true) => self
+                .counted_events()
+                .map(|events| self.events(&events).reset()),
+            (Way::Silent, true) => self
+                .counted_events()
+                .map(|events| self.events(&events).stall()),
             (Way::Nameless | Way::Empty | Way::Unended, true) => Err(HANGS_UP),
         }
     }
@@ -138,13 +155,19 @@ impl Dialect {
     fn usage(self) -> Value {
         let total = PROMPT + COMPLETION;
         match self {
-            OpenAi | Azure => json!({"prompt_tokens": PROMPT, "completion_tokens": COMPLETION, "total_tokens": total}),
-            Responses => json!({"input_tokens": PROMPT, "output_tokens": COMPLETION, "total_tokens": total}),
+            OpenAi | Azure => {
+                json!({"prompt_tokens": PROMPT, "completion_tokens": COMPLETION, "total_tokens": total})
+            }
+            Responses => {
+                json!({"input_tokens": PROMPT, "output_tokens": COMPLETION, "total_tokens": total})
+            }
             Anthropic => json!({"input_tokens": PROMPT, "output_tokens": COMPLETION}),
             Gemini | Vertex => {
                 json!({"promptTokenCount": PROMPT, "candidatesTokenCount": COMPLETION, "totalTokenCount": total})
             }
-            Bedrock => json!({"inputTokens": PROMPT, "outputTokens": COMPLETION, "totalTokens": total}),
+            Bedrock => {
+                json!({"inputTokens": PROMPT, "outputTokens": COMPLETION, "totalTokens": total})
+            }
             Cohere => json!({"tokens": {"input_tokens": PROMPT, "output_tokens": COMPLETION}}),
             Ollama => json!({"prompt_eval_count": PROMPT, "eval_count": COMPLETION}),
         }
@@ -155,7 +178,9 @@ impl Dialect {
         match self {
             Ollama => self.usage(),
             Gemini | Vertex => json!({"usageMetadata": self.usage()}),
-            OpenAi | Azure | Responses | Anthropic | Bedrock | Cohere => json!({"usage": self.usage()}),
+            OpenAi | Azure | Responses | Anthropic | Bedrock | Cohere => {
+                json!({"usage": self.usage()})
+            }
         }
     }
 
@@ -182,7 +207,8 @@ impl Dialect {
                 json!({"id": "resp_1", "object": "response", "status": "completed", "output": [item]})
             }
             Anthropic => {
-                let block = json!({"type": "tool_use", "id": "toolu_1", "name": name, "input": BROKEN});
+                let block =
+                    json!({"type": "tool_use", "id": "toolu_1", "name": name, "input": BROKEN});
                 json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "up", "content": [block],
                     "stop_reason": "tool_use"})
             }
@@ -208,16 +234,22 @@ impl Dialect {
     /// An answer of status 200 that ends in an error.
     fn error(self) -> Value {
         match self {
-            OpenAi | Azure => json!({"error": {"message": "no", "type": "server_error", "code": null}}),
+            OpenAi | Azure => {
+                json!({"error": {"message": "no", "type": "server_error", "code": null}})
+            }
             Responses => {
                 let error = json!({"code": "server_error", "message": "no"});
                 json!({"id": "resp_1", "object": "response", "status": "failed", "error": error, "output": []})
             }
             Anthropic => json!({"type": "error", "error": {"type": "api_error", "message": "no"}}),
-            Gemini | Vertex => json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "index": 0}]}),
+            Gemini | Vertex => {
+                json!({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "index": 0}]})
+            }
             Bedrock => json!({"output": {"message": {"role": "assistant", "content": []}},
                 "stopReason": "malformed_tool_use"}),
-            Cohere => json!({"id": "c1", "finish_reason": "ERROR", "message": {"role": "assistant", "content": []}}),
+            Cohere => {
+                json!({"id": "c1", "finish_reason": "ERROR", "message": {"role": "assistant", "content": []}})
+            }
             Ollama => json!({"error": "no"}),
         }
     }
@@ -227,7 +259,9 @@ impl Dialect {
         match self {
             OpenAi | Azure => json!({"id": "c", "object": "chat.completion", "choices": []}),
             Responses => json!({"id": "resp_1", "object": "response", "status": "completed"}),
-            Anthropic => json!({"id": "msg_1", "type": "message", "role": "assistant", "stop_reason": "end_turn"}),
+            Anthropic => {
+                json!({"id": "msg_1", "type": "message", "role": "assistant", "stop_reason": "end_turn"})
+            }
             Gemini | Vertex | Bedrock => json!({}),
             Cohere => json!({"id": "c1", "finish_reason": "COMPLETE"}),
             Ollama => json!({"model": "up", "done": true}),
@@ -248,15 +282,16 @@ impl Dialect {
 
     /// An answer that has more than this part.
     fn begun(self) -> Script {
-        Script::new().head(200, &[JSON, ("transfer-encoding", "chunked")]).body(self.first_part())
+        Script::new()
+            .head(200, &[JSON, ("transfer-encoding", "chunked")])
+            .body(self.first_part())
     }
 
     /// The events of a stream up to counts that are there before its end; or why there are none.
     fn counted_events(self) -> Result<Vec<Value>, &'static str> {
         Ok(match self {
             OpenAi | Azure => {
-                let choice =
-                    json!({"index": 0, "delta": {"role": "assistant", "content": "Hi"}, "finish_reason": null});
+                let choice = json!({"index": 0, "delta": {"role": "assistant", "content": "Hi"}, "finish_reason": null});
                 let chunk = json!({"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up",
                     "choices": [choice]});
                 vec![self.counted(chunk)]
@@ -271,7 +306,8 @@ impl Dialect {
                 ]
             }
             Gemini | Vertex => {
-                let candidate = json!({"content": {"role": "model", "parts": [{"text": "Hi"}]}, "index": 0});
+                let candidate =
+                    json!({"content": {"role": "model", "parts": [{"text": "Hi"}]}, "index": 0});
                 vec![self.counted(json!({"candidates": [candidate]}))]
             }
             Responses | Bedrock | Cohere | Ollama => return Err(LATE),
@@ -307,7 +343,8 @@ impl Dialect {
                 ]
             }
             Anthropic => {
-                let block = json!({"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}});
+                let block =
+                    json!({"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}});
                 let delta = json!({"type": "input_json_delta", "partial_json": BROKEN});
                 vec![
                     self.start(),
@@ -384,7 +421,11 @@ impl Dialect {
     /// A stream of these events.
     fn stream(self, events: &[Value]) -> Script {
         let script = self.events(events);
-        if matches!(self, OpenAi | Azure) { script.done() } else { script.end() }
+        if matches!(self, OpenAi | Azure) {
+            script.done()
+        } else {
+            script.end()
+        }
     }
 
     /// The begin of a stream: these events, as they go over the wire.
@@ -392,12 +433,20 @@ impl Dialect {
         let kind = match self {
             Bedrock => "application/vnd.amazon.eventstream",
             Ollama => "application/x-ndjson",
-            OpenAi | Azure | Responses | Anthropic | Gemini | Vertex | Cohere => "text/event-stream",
+            OpenAi | Azure | Responses | Anthropic | Gemini | Vertex | Cohere => {
+                "text/event-stream"
+            }
         };
-        let head = Script::new().head(200, &[("content-type", kind), ("transfer-encoding", "chunked")]);
+        let head = Script::new().head(
+            200,
+            &[("content-type", kind), ("transfer-encoding", "chunked")],
+        );
         events.iter().fold(head, |script, event| match self {
             Bedrock => {
-                let (kind, payload) = event.as_object().and_then(|event| event.iter().next()).expect("an event");
+                let (kind, payload) = event
+                    .as_object()
+                    .and_then(|event| event.iter().next())
+                    .expect("an event");
                 script.body(frames::event(kind, &payload.to_string()))
             }
             Ollama => script.body(format!("{event}\n")),

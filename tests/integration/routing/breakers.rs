@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::{account, admin, breaker, join_all, target};
 use crate::failover::trail;
-use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run};
+use crate::support::{
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run,
+};
 
 /// Model `m` on `a`, whose breaker is open, and `b`.
 async fn broken(a: &Mock, b: &Mock) -> Gateway {
@@ -30,7 +32,12 @@ fn five_failures_in_a_row_open_it_and_it_is_shown() {
             (&json!("open"), &json!(0), &json!(0)),
             "{shown}"
         );
-        assert!(shown["opens_in_ms"].as_u64().is_some_and(|ms| ms > 0 && ms <= 6000), "{shown}");
+        assert!(
+            shown["opens_in_ms"]
+                .as_u64()
+                .is_some_and(|ms| ms > 0 && ms <= 6000),
+            "{shown}"
+        );
         let fine = target(&gateway, "b", "m");
         assert_eq!(
             (&fine["breaker"], &fine["calls"], &fine["opens_in_ms"]),
@@ -39,11 +46,25 @@ fn five_failures_in_a_row_open_it_and_it_is_shown() {
         );
         let metrics = gateway.metrics();
         let state = |account, model, state| {
-            metrics.sum("portcullis_target_state", &[("account", account), ("model", model), ("state", state)])
+            metrics.sum(
+                "portcullis_target_state",
+                &[("account", account), ("model", model), ("state", state)],
+            )
         };
-        assert_eq!([state("a", "m", "ok"), state("a", "m", "open"), state("a", "m", "half_open")], [0.0, 1.0, 0.0]);
+        assert_eq!(
+            [
+                state("a", "m", "ok"),
+                state("a", "m", "open"),
+                state("a", "m", "half_open")
+            ],
+            [0.0, 1.0, 0.0]
+        );
         assert_eq!([state("b", "m", "ok"), state("b", "m", "open")], [1.0, 0.0]);
-        assert_eq!(state("a", "other", "ok"), 1.0, "another model of the account is another matter");
+        assert_eq!(
+            state("a", "other", "ok"),
+            1.0,
+            "another model of the account is another matter"
+        );
         // Nobody asks it.
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         assert_eq!(a.count(), 5);
@@ -60,7 +81,11 @@ fn an_answer_between_failures_keeps_it_closed() {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = Gateway::start(Catalog::chain(&[&a, &b])).await;
         for n in 0..9 {
-            a.push(if n % 5 == 4 { Script::answer("a") } else { Script::error(500, "out of order") });
+            a.push(if n % 5 == 4 {
+                Script::answer("a")
+            } else {
+                Script::error(500, "out of order")
+            });
             assert_eq!(gateway.post(&chat("m")).await.status, 200);
         }
         let shown = target(&gateway, "a", "m");
@@ -80,7 +105,11 @@ fn half_of_twenty_calls_open_it_too() {
         let gateway = Gateway::start(Catalog::chain(&[&a, &b])).await;
         for n in 0..20 {
             assert_eq!(target(&gateway, "a", "m")["breaker"], "closed", "after {n}");
-            a.push(if n % 2 == 0 { Script::answer("a") } else { Script::error(500, "out of order") });
+            a.push(if n % 2 == 0 {
+                Script::answer("a")
+            } else {
+                Script::error(500, "out of order")
+            });
             assert_eq!(gateway.post(&chat("m")).await.status, 200);
         }
         assert_eq!(target(&gateway, "a", "m")["breaker"], "open");
@@ -96,9 +125,10 @@ fn after_the_cool_down_one_request_finds_out_and_an_answer_closes_it() {
         a.always(Script::new().wait(&gate).then_answer("a"));
         breaker(&gateway, "a", "m", "half_open").await;
         assert_eq!(
-            gateway
-                .metrics()
-                .sum("portcullis_target_state", &[("account", "a"), ("model", "m"), ("state", "half_open")]),
+            gateway.metrics().sum(
+                "portcullis_target_state",
+                &[("account", "a"), ("model", "m"), ("state", "half_open")]
+            ),
             1.0
         );
         let body = chat("m");
@@ -111,11 +141,17 @@ fn after_the_cool_down_one_request_finds_out_and_an_answer_closes_it() {
             answer
         }))
         .await;
-        assert_eq!(answers.iter().filter(|answer| *answer == "a").count(), 1, "{answers:?}");
+        assert_eq!(
+            answers.iter().filter(|answer| *answer == "a").count(),
+            1,
+            "{answers:?}"
+        );
         assert_eq!(a.count(), 5 + 1);
         breaker(&gateway, "a", "m", "closed").await;
         assert_eq!(gateway.post(&body).await.content(), "a");
-        gateway.logged("account a works again for m: its breaker closed").await;
+        gateway
+            .logged("account a works again for m: its breaker closed")
+            .await;
         gateway.access_lines(5 + 8 + 1).await;
     });
 }
@@ -131,7 +167,12 @@ fn a_probe_that_fails_opens_it_for_longer_and_nobody_sees_it() {
         assert_eq!(trail(&gateway.line_of(&answer).await), "a:status b:ok");
         let shown = target(&gateway, "a", "m");
         assert_eq!(shown["breaker"], "open");
-        assert!(shown["opens_in_ms"].as_u64().is_some_and(|ms| ms > 6000 && ms <= 12_000), "twice as long: {shown}");
+        assert!(
+            shown["opens_in_ms"]
+                .as_u64()
+                .is_some_and(|ms| ms > 6000 && ms <= 12_000),
+            "twice as long: {shown}"
+        );
         gateway.access_lines(6).await;
     });
 }
@@ -165,13 +206,28 @@ fn it_survives_a_reload_but_not_a_new_credential_of_its_account() {
         // After a probe that fails it stays open for longer than a reload takes.
         breaker(&gateway, "a", "m", "half_open").await;
         assert_eq!(gateway.post(&chat("m")).await.content(), "b");
-        gateway.swap(Catalog::chain(&[&a, &b]).model("other", &["a"]).model("more", &["b"])).await;
+        gateway
+            .swap(
+                Catalog::chain(&[&a, &b])
+                    .model("other", &["a"])
+                    .model("more", &["b"]),
+            )
+            .await;
         assert_eq!(target(&gateway, "a", "m")["breaker"], "open");
         assert_eq!(gateway.post(&chat("m")).await.content(), "b");
         assert_eq!(a.count(), 6);
         // Whoever gives an account another key need not wait.
-        let mended = Catalog::new().account_with("a", &a, "key: another-key-of-the-account").account("b", &b);
-        gateway.swap(mended.model("m", &["a", "b"]).model("other", &["a"]).model("more", &["b"])).await;
+        let mended = Catalog::new()
+            .account_with("a", &a, "key: another-key-of-the-account")
+            .account("b", &b);
+        gateway
+            .swap(
+                mended
+                    .model("m", &["a", "b"])
+                    .model("other", &["a"])
+                    .model("more", &["b"]),
+            )
+            .await;
         assert_eq!(target(&gateway, "a", "m")["breaker"], "closed");
         gateway.access_lines(7).await;
     });
@@ -182,8 +238,14 @@ fn an_operator_can_reset_an_account_and_no_web_page_can() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = broken(&a, &b).await;
-        a.on("other", Script::error(429, "slow down").with("retry-after", "50"));
-        gateway.post(&chat("other")).await.is_error(429, "upstream_rate_limited");
+        a.on(
+            "other",
+            Script::error(429, "slow down").with("retry-after", "50"),
+        );
+        gateway
+            .post(&chat("other"))
+            .await
+            .is_error(429, "upstream_rate_limited");
         for (method, path, more, wanted) in [
             ("GET", "/accounts/a/reset", "", 405),
             ("HEAD", "/accounts/a/reset", "", 405),
@@ -191,24 +253,40 @@ fn an_operator_can_reset_an_account_and_no_web_page_can() {
             ("POST", "/accounts//reset", "", 404),
             ("POST", "/accounts/a", "", 404),
             ("POST", "/status", "", 405),
-            ("POST", "/accounts/a/reset", "origin: https://evil.test\r\n", 403),
+            (
+                "POST",
+                "/accounts/a/reset",
+                "origin: https://evil.test\r\n",
+                403,
+            ),
             ("POST", "/accounts/a/reset", "origin: null\r\n", 403),
         ] {
             let (status, answer) = admin(&gateway, method, path, more);
             assert_eq!(status, wanted, "{method} {path} {more}: {answer}");
-            assert_eq!(answer.to_ascii_lowercase().contains("allow: "), wanted == 405, "{answer}");
+            assert_eq!(
+                answer.to_ascii_lowercase().contains("allow: "),
+                wanted == 405,
+                "{answer}"
+            );
         }
         assert_eq!(
-            (&target(&gateway, "a", "m")["breaker"], &account(&gateway, "a")["state"]),
+            (
+                &target(&gateway, "a", "m")["breaker"],
+                &account(&gateway, "a")["state"]
+            ),
             (&json!("open"), &json!("out"))
         );
         let (status, answer) = admin(&gateway, "POST", "/accounts/a/reset", "");
         assert_eq!(status, 204, "{answer}");
         assert_eq!(
-            (&target(&gateway, "a", "m")["breaker"], &account(&gateway, "a")["state"]),
+            (
+                &target(&gateway, "a", "m")["breaker"],
+                &account(&gateway, "a")["state"]
+            ),
             (&json!("closed"), &json!("ok"))
         );
-        a.always(Script::answer("a")).on("other", Script::answer("a"));
+        a.always(Script::answer("a"))
+            .on("other", Script::answer("a"));
         assert_eq!(gateway.post(&chat("m")).await.content(), "a");
         assert_eq!(gateway.post(&chat("other")).await.content(), "a");
         gateway.access_lines(8).await;
@@ -238,7 +316,11 @@ fn faults_that_are_not_the_targets_never_count() {
                 assert!((400..500).contains(&answer.status), "{}", answer.text());
             }
         }
-        for code in ["context_length_exceeded", "content_filter", "content_policy_violation"] {
+        for code in [
+            "context_length_exceeded",
+            "content_filter",
+            "content_policy_violation",
+        ] {
             a.push(Script::sse().event(coded(code)).done());
             let answer = gateway.post(&chat_stream("m")).await;
             answer.is_error(400, code);
@@ -263,7 +345,10 @@ fn the_only_target_is_asked_once_a_second_while_it_is_out() {
         a.always(Script::error(500, "out of order"));
         let gateway = Gateway::over(&a).await;
         for _ in 0..5 {
-            gateway.post(&chat("m")).await.is_error(502, "bad_upstream_response");
+            gateway
+                .post(&chat("m"))
+                .await
+                .is_error(502, "bad_upstream_response");
         }
         let began = std::time::Instant::now();
         let mut refused = 0;
@@ -275,7 +360,11 @@ fn the_only_target_is_asked_once_a_second_while_it_is_out() {
             match answer.status {
                 503 => {
                     answer.is_error(503, "no_capacity");
-                    assert!((1..=2).contains(&super::retry_after(&answer)), "{:?}", answer.fields);
+                    assert!(
+                        (1..=2).contains(&super::retry_after(&answer)),
+                        "{:?}",
+                        answer.fields
+                    );
                     refused += 1;
                 }
                 status => assert_eq!(status, 502),
@@ -283,7 +372,11 @@ fn the_only_target_is_asked_once_a_second_while_it_is_out() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // Three times in two seconds at the most, and nobody else asks it.
-        assert!(began.elapsed() >= Duration::from_millis(1_900) && refused > 0, "{refused} in {:?}", began.elapsed());
+        assert!(
+            began.elapsed() >= Duration::from_millis(1_900) && refused > 0,
+            "{refused} in {:?}",
+            began.elapsed()
+        );
         a.always(Script::answer("a"));
         let back = std::time::Instant::now();
         while gateway.post(&chat("m")).await.status != 200 {
@@ -291,7 +384,10 @@ fn the_only_target_is_asked_once_a_second_while_it_is_out() {
             assert!(back.elapsed() < PATIENCE, "it is not found");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        eventually("it is closed", || (target(&gateway, "a", "m")["breaker"] == "closed").then_some(())).await;
+        eventually("it is closed", || {
+            (target(&gateway, "a", "m")["breaker"] == "closed").then_some(())
+        })
+        .await;
         gateway.access_lines(asked + 1).await;
     });
 }
@@ -300,7 +396,10 @@ fn the_only_target_is_asked_once_a_second_while_it_is_out() {
 fn where_the_catalog_says_so_portcullis_itself_finds_out() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
-        let catalog = Catalog::new().account_with("a", &a, "probe: true").account("b", &b).model("m", &["a=up-m", "b"]);
+        let catalog = Catalog::new()
+            .account_with("a", &a, "probe: true")
+            .account("b", &b)
+            .model("m", &["a=up-m", "b"]);
         let gateway = Gateway::start(catalog).await;
         a.always(Script::error(500, "out of order"));
         b.always(Script::answer("b"));
@@ -312,13 +411,22 @@ fn where_the_catalog_says_so_portcullis_itself_finds_out() {
         let gate = Gate::new();
         a.always(Script::new().wait(&gate).then_answer("pong"));
         let probe = a.request(5).await;
-        assert_eq!((probe.model(), &probe.json()["max_tokens"]), ("up-m".to_owned(), &json!(1)));
+        assert_eq!(
+            (probe.model(), &probe.json()["max_tokens"]),
+            ("up-m".to_owned(), &json!(1))
+        );
         assert_eq!(gateway.post(&chat("m")).await.content(), "b");
         gate.open();
         breaker(&gateway, "a", "up-m", "closed").await;
-        gateway.logged("account a works again for up-m, as its probe found").await;
+        gateway
+            .logged("account a works again for up-m, as its probe found")
+            .await;
         assert_eq!(a.count(), 6, "five requests and the probe");
         assert_eq!(gateway.post(&chat("m")).await.content(), "pong");
-        assert_eq!(gateway.access_lines(7).await.len(), 7, "a probe leaves no line");
+        assert_eq!(
+            gateway.access_lines(7).await.len(),
+            7,
+            "a probe leaves no line"
+        );
     });
 }

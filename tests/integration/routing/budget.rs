@@ -34,19 +34,34 @@ async fn many(gateway: &Gateway, model: &str, callers: usize, each: usize) -> Ve
 #[test]
 fn d24_an_outage_of_all_accounts_is_not_multiplied_and_its_end_is_found() {
     run(async {
-        let mocks = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let mocks = [
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        ];
         let catalog = Catalog::chain(&mocks.each_ref());
         let gateway = Gateway::start(catalog).await;
-        assert!(many(&gateway, "m", 4, 5).await.iter().all(|status| *status == 200));
+        assert!(
+            many(&gateway, "m", 4, 5)
+                .await
+                .iter()
+                .all(|status| *status == 200)
+        );
         let before: usize = mocks.iter().map(Mock::count).sum();
         for mock in &mocks {
             mock.always(Script::error(500, "out of order"));
         }
         const REQUESTS: usize = 300;
         let statuses = many(&gateway, "m", 6, REQUESTS / 6).await;
-        assert!(statuses.iter().all(|status| [502, 503].contains(status)), "{statuses:?}");
+        assert!(
+            statuses.iter().all(|status| [502, 503].contains(status)),
+            "{statuses:?}"
+        );
         let attempts = mocks.iter().map(Mock::count).sum::<usize>() - before;
-        assert!(attempts * 10 <= REQUESTS * 12, "{attempts} attempts of {REQUESTS} requests");
+        assert!(
+            attempts * 10 <= REQUESTS * 12,
+            "{attempts} attempts of {REQUESTS} requests"
+        );
         for mock in &mocks {
             mock.always(Script::answer("ok"));
         }
@@ -76,16 +91,34 @@ fn d24_where_all_fail_now_and_then_a_fifth_is_tried_again() {
         let statuses = many(&gateway, "m", 4, REQUESTS / 4).await;
         let refused = statuses.iter().filter(|status| **status != 200).count();
         let attempts: usize = mocks.iter().map(Mock::count).sum();
-        assert!(attempts * 10 <= REQUESTS * 12 + 100, "{attempts} attempts of {REQUESTS} requests");
+        assert!(
+            attempts * 10 <= REQUESTS * 12 + 100,
+            "{attempts} attempts of {REQUESTS} requests"
+        );
         assert_eq!(
-            [target(&gateway, "a", "m")["breaker"].clone(), target(&gateway, "b", "m")["breaker"].clone()],
+            [
+                target(&gateway, "a", "m")["breaker"].clone(),
+                target(&gateway, "b", "m")["breaker"].clone()
+            ],
             ["closed", "closed"]
         );
         let lines = gateway.access_lines(REQUESTS).await;
-        let spared = lines.iter().filter(|line| line["not_retried"] == "budget").count();
+        let spared = lines
+            .iter()
+            .filter(|line| line["not_retried"] == "budget")
+            .count();
         assert!(spared > 0 && spared <= refused, "{spared} of {refused}");
-        assert_eq!(gateway.metrics().sum("portcullis_retries_spared_total", &[("model", "m")]), spared as f64);
-        assert!(lines.iter().all(|line| line["not_retried"].is_null() || line["status"] != 200));
+        assert_eq!(
+            gateway
+                .metrics()
+                .sum("portcullis_retries_spared_total", &[("model", "m")]),
+            spared as f64
+        );
+        assert!(
+            lines
+                .iter()
+                .all(|line| line["not_retried"].is_null() || line["status"] != 200)
+        );
         let spent = model(&gateway, "m")["retry_budget_spent"].as_f64().unwrap();
         assert!(spent > 0.0 && spent <= 1.0, "{spent}");
     });
@@ -96,7 +129,11 @@ fn d24_where_all_fail_now_and_then_a_fifth_is_tried_again() {
 #[test]
 fn who_is_sound_is_asked_whatever_is_spent() {
     run(async {
-        let mocks = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let mocks = [
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        ];
         mocks[..2].iter().for_each(partly);
         let gateway = Gateway::start(Catalog::chain(&mocks.each_ref())).await;
         let statuses = many(&gateway, "m", 4, 100).await;
@@ -111,11 +148,16 @@ fn little_traffic_may_always_fail_over() {
     run(async {
         let mocks = [Mock::start().await, Mock::start().await];
         mocks[0].always(Script::error(500, "out of order"));
-        mocks[1].push(Script::error(500, "out of order")).always(Script::answer("ok"));
+        mocks[1]
+            .push(Script::error(500, "out of order"))
+            .always(Script::answer("ok"));
         let gateway = Gateway::start(Catalog::chain(&mocks.each_ref())).await;
         let statuses = many(&gateway, "m", 1, 5).await;
         assert_eq!(statuses, [502, 200, 200, 200, 200]);
-        eventually("a is out", || (target(&gateway, "a", "m")["breaker"] == "open").then_some(())).await;
+        eventually("a is out", || {
+            (target(&gateway, "a", "m")["breaker"] == "open").then_some(())
+        })
+        .await;
         gateway.access_lines(5).await;
     });
 }

@@ -20,29 +20,60 @@ fn claude_error(message: &str) -> Value {
 
 /// Model `m` on `a`, `large` and `mild` on accounts of these names.
 fn catalog(a: &Mock, large: &Mock, mild: &Mock, more: &str) -> Catalog {
-    let catalog =
-        Catalog::new().account_with("a", a, more).account("spare", a).account("large", large).account("mild", mild);
+    let catalog = Catalog::new()
+        .account_with("a", a, more)
+        .account("spare", a)
+        .account("large", large)
+        .account("mild", mild);
     catalog
-        .model_with("m", &["a=x", "spare=x"], "fallbacks_on: { context: [large], refusal: [mild] }")
+        .model_with(
+            "m",
+            &["a=x", "spare=x"],
+            "fallbacks_on: { context: [large], refusal: [mild] }",
+        )
         .model("large", &["large"])
         .model("mild", &["mild"])
 }
 
 fn served(answer: &Response, by: &str) {
-    assert_eq!((answer.status, answer.field("x-portcullis-model")), (200, Some(by)), "{}", answer.text());
+    assert_eq!(
+        (answer.status, answer.field("x-portcullis-model")),
+        (200, Some(by)),
+        "{}",
+        answer.text()
+    );
 }
 
 #[test]
 fn a_request_that_is_too_long_goes_to_a_larger_model() {
     run(async {
-        let [a, large, mild] = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let [a, large, mild] = [
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        ];
         let openai = Gateway::start(catalog(&a, &large, &mild, "")).await;
         let claude = Gateway::start(catalog(&a, &large, &mild, "dialect: anthropic")).await;
         let cases = [
-            (&openai, Script::json(400, &coded("context_length_exceeded"))),
-            (&openai, Script::json(200, &coded("context_length_exceeded"))),
-            (&openai, Script::sse().event(coded("context_length_exceeded")).done()),
-            (&claude, Script::json(400, &claude_error("prompt is too long: 208310 tokens > 200000 maximum"))),
+            (
+                &openai,
+                Script::json(400, &coded("context_length_exceeded")),
+            ),
+            (
+                &openai,
+                Script::json(200, &coded("context_length_exceeded")),
+            ),
+            (
+                &openai,
+                Script::sse().event(coded("context_length_exceeded")).done(),
+            ),
+            (
+                &claude,
+                Script::json(
+                    400,
+                    &claude_error("prompt is too long: 208310 tokens > 200000 maximum"),
+                ),
+            ),
         ];
         let mut asked = [0, 0];
         for (case, (gateway, script)) in cases.iter().enumerate() {
@@ -56,7 +87,11 @@ fn a_request_that_is_too_long_goes_to_a_larger_model() {
                     assert_eq!(answer.status, 200);
                 } else {
                     served(&answer, "large");
-                    assert_eq!(a.count(), before + 1, "no other account of the same model: case {case}");
+                    assert_eq!(
+                        a.count(),
+                        before + 1,
+                        "no other account of the same model: case {case}"
+                    );
                     assert!(trail(&gateway.line_of(&answer).await).ends_with(" large:ok"));
                 }
                 asked[usize::from(case == 3)] += 1;
@@ -71,12 +106,23 @@ fn a_request_that_is_too_long_goes_to_a_larger_model() {
 #[test]
 fn a_refusal_goes_to_a_milder_model() {
     run(async {
-        let [a, large, mild] = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let [a, large, mild] = [
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        ];
         mild.always(Script::answer("mild"));
-        mild.by(|request| if request.json()["stream"] == true { Script::stream(2) } else { Script::answer("mild") });
+        mild.by(|request| {
+            if request.json()["stream"] == true {
+                Script::stream(2)
+            } else {
+                Script::answer("mild")
+            }
+        });
         let gateway = Gateway::start(catalog(&a, &large, &mild, "")).await;
         let message = |message: Value, finish: &str| {
-            let choice = json!({"index": 0, "message": message, "logprobs": null, "finish_reason": finish});
+            let choice =
+                json!({"index": 0, "message": message, "logprobs": null, "finish_reason": finish});
             Script::json(
                 200,
                 &json!({"id": "x", "object": "chat.completion", "created": 1, "model": "x", "choices": [choice],
@@ -85,8 +131,14 @@ fn a_refusal_goes_to_a_milder_model() {
         };
         let role = chunk(&json!({"role": "assistant", "content": ""}), None);
         let whole = [
-            message(json!({"role": "assistant", "content": null, "refusal": "I will not."}), "stop"),
-            message(json!({"role": "assistant", "content": "", "refusal": null}), "content_filter"),
+            message(
+                json!({"role": "assistant", "content": null, "refusal": "I will not."}),
+                "stop",
+            ),
+            message(
+                json!({"role": "assistant", "content": "", "refusal": null}),
+                "content_filter",
+            ),
             Script::json(400, &coded("content_filter")),
             Script::json(400, &coded("content_policy_violation")),
             Script::json(200, &coded("content_filter")),
@@ -98,10 +150,17 @@ fn a_refusal_goes_to_a_milder_model() {
                 .event(finish("stop"))
                 .event(usage(2))
                 .done(),
-            Script::sse().event(&role).event(finish("content_filter")).event(usage(2)).done(),
+            Script::sse()
+                .event(&role)
+                .event(finish("content_filter"))
+                .event(usage(2))
+                .done(),
             Script::json(400, &coded("content_filter")),
             Script::sse().event(coded("content_filter")).done(),
-            Script::sse().event(&role).event(coded("content_policy_violation")).done(),
+            Script::sse()
+                .event(&role)
+                .event(coded("content_policy_violation"))
+                .done(),
         ];
         for (body, scripts) in BODIES.into_iter().zip([whole, streamed]) {
             for (case, script) in scripts.iter().enumerate() {
@@ -109,7 +168,11 @@ fn a_refusal_goes_to_a_milder_model() {
                 a.push(script.clone());
                 let answer = gateway.post(&body("m")).await;
                 served(&answer, "mild");
-                assert!(!answer.text().contains("I will not"), "the caller sees one answer only: {}", answer.text());
+                assert!(
+                    !answer.text().contains("I will not"),
+                    "the caller sees one answer only: {}",
+                    answer.text()
+                );
                 assert_eq!(a.count(), before + 1);
                 let line = gateway.line_of(&answer).await;
                 let first = &line["attempts"][0];
@@ -118,23 +181,30 @@ fn a_refusal_goes_to_a_milder_model() {
                     // A stream is left as soon as it is known for one, before it says what it cost.
                     let told = body("m")["stream"] != true;
                     assert!(
-                        first["prompt_tokens"].as_u64().is_some_and(|tokens| if told {
-                            tokens == 9
-                        } else {
-                            tokens > 0
-                        }),
+                        first["prompt_tokens"]
+                            .as_u64()
+                            .is_some_and(|tokens| if told { tokens == 9 } else { tokens > 0 }),
                         "{line}"
                     );
-                    assert!(first["completion_tokens"].is_u64() && first["status"] == 200, "{line}");
+                    assert!(
+                        first["completion_tokens"].is_u64() && first["status"] == 200,
+                        "{line}"
+                    );
                 } else {
                     assert!(trail(&line).ends_with(" mild:ok"), "{line}");
                 }
-                assert_eq!(line["prompt_tokens"], 9, "the first answer's are not the caller's: {line}");
+                assert_eq!(
+                    line["prompt_tokens"], 9,
+                    "the first answer's are not the caller's: {line}"
+                );
             }
         }
         assert_eq!(large.count(), 0);
         let unused = |kind| {
-            gateway.metrics().sum("portcullis_unused_tokens_total", &[("model", "m"), ("account", "a"), ("kind", kind)])
+            gateway.metrics().sum(
+                "portcullis_unused_tokens_total",
+                &[("model", "m"), ("account", "a"), ("kind", kind)],
+            )
         };
         assert!(unused("prompt") > 2.0 * 9.0, "{}", unused("prompt"));
         assert!(super::target(&gateway, "a", "x")["breaker"] == "closed");
@@ -146,15 +216,36 @@ fn a_refusal_goes_to_a_milder_model() {
 #[test]
 fn a_refused_stream_is_left_when_another_model_answers() {
     run(async {
-        let [a, large, mild] = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let [a, large, mild] = [
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        ];
         let gate = Gate::new();
         let gateway = Gateway::start(catalog(&a, &large, &mild, "")).await;
-        a.push(Script::sse().event(chunk(&json!({"role": "assistant", "refusal": "I will not."}), None)).stall());
-        mild.push(Script::sse().words(0..1).wait(&gate).event(finish("stop")).event(usage(1)).done());
+        a.push(
+            Script::sse()
+                .event(chunk(
+                    &json!({"role": "assistant", "refusal": "I will not."}),
+                    None,
+                ))
+                .stall(),
+        );
+        mild.push(
+            Script::sse()
+                .words(0..1)
+                .wait(&gate)
+                .event(finish("stop"))
+                .event(usage(1))
+                .done(),
+        );
         let (mut caller, mut answer) = gateway.open(&chat_stream("m")).await;
         served(&answer, "mild");
         a.left(0).await;
-        eventually("its place is free", || (super::account(&gateway, "a")["in_flight"] == 0).then_some(())).await;
+        eventually("its place is free", || {
+            (super::account(&gateway, "a")["in_flight"] == 0).then_some(())
+        })
+        .await;
         gate.open();
         caller.rest(&mut answer).await;
         assert_eq!(answer.content(), "w0 ");
@@ -165,12 +256,26 @@ fn a_refused_stream_is_left_when_another_model_answers() {
 #[test]
 fn a_refusal_after_words_is_an_answer() {
     run(async {
-        let [a, large, mild] = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let [a, large, mild] = [
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        ];
         let gateway = Gateway::start(catalog(&a, &large, &mild, "")).await;
-        a.push(Script::sse().event(delta("Some words")).event(finish("content_filter")).event(usage(2)).done());
+        a.push(
+            Script::sse()
+                .event(delta("Some words"))
+                .event(finish("content_filter"))
+                .event(usage(2))
+                .done(),
+        );
         let answer = gateway.post(&chat_stream("m")).await;
         assert_eq!(
-            (answer.content().as_str(), answer.field("x-portcullis-model"), mild.count()),
+            (
+                answer.content().as_str(),
+                answer.field("x-portcullis-model"),
+                mild.count()
+            ),
             ("Some words", None, 0)
         );
         gateway.line().await;
@@ -180,7 +285,11 @@ fn a_refusal_after_words_is_an_answer() {
 #[test]
 fn where_the_milder_model_fails_too_the_first_answer_is_given_after_all() {
     run(async {
-        let [a, large, mild] = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let [a, large, mild] = [
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        ];
         mild.always(Script::error(500, "out of order"));
         let gateway = Gateway::start(catalog(&a, &large, &mild, "")).await;
         let choice = json!({"index": 0, "message": {"role": "assistant", "content": null, "refusal": "I will not."}, "finish_reason": "stop"});
@@ -190,22 +299,45 @@ fn where_the_milder_model_fails_too_the_first_answer_is_given_after_all() {
             "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}}),
         ));
         let whole = gateway.post(&chat("m")).await;
-        assert_eq!((whole.status, whole.field("x-portcullis-model")), (200, None), "{}", whole.text());
-        assert_eq!(whole.json()["choices"][0]["message"]["refusal"], "I will not.");
+        assert_eq!(
+            (whole.status, whole.field("x-portcullis-model")),
+            (200, None),
+            "{}",
+            whole.text()
+        );
+        assert_eq!(
+            whole.json()["choices"][0]["message"]["refusal"],
+            "I will not."
+        );
         a.push(
             Script::sse()
-                .event(chunk(&json!({"role": "assistant", "refusal": "I will not."}), None))
+                .event(chunk(
+                    &json!({"role": "assistant", "refusal": "I will not."}),
+                    None,
+                ))
                 .event(finish("stop"))
                 .event(usage(2))
                 .done(),
         );
         let streamed = gateway.post(&chat_stream("m")).await;
         assert_eq!(streamed.status, 200);
-        assert_eq!(streamed.events().last().map(String::as_str), Some("[DONE]"), "{}", streamed.text());
+        assert_eq!(
+            streamed.events().last().map(String::as_str),
+            Some("[DONE]"),
+            "{}",
+            streamed.text()
+        );
         let refusal = |event: &String| {
-            serde_json::from_str::<Value>(event).ok().map(|chunk| chunk["choices"][0]["delta"]["refusal"].clone())
+            serde_json::from_str::<Value>(event)
+                .ok()
+                .map(|chunk| chunk["choices"][0]["delta"]["refusal"].clone())
         };
-        let refusals: Vec<Value> = streamed.events().iter().filter_map(refusal).filter(Value::is_string).collect();
+        let refusals: Vec<Value> = streamed
+            .events()
+            .iter()
+            .filter_map(refusal)
+            .filter(Value::is_string)
+            .collect();
         assert_eq!(refusals, [json!("I will not.")], "{}", streamed.text());
         for answer in [whole, streamed] {
             let line = gateway.line_of(&answer).await;
@@ -231,12 +363,22 @@ fn where_the_milder_model_fails_too_the_first_answer_is_given_after_all() {
 #[test]
 fn a_larger_model_that_cannot_be_asked_leaves_the_first_word_standing() {
     run(async {
-        let [a, large, mild] = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let [a, large, mild] = [
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        ];
         large.always(Script::error(401, "who are you?"));
         let gateway = Gateway::start(catalog(&a, &large, &mild, "")).await;
-        gateway.post(&chat("large")).await.is_error(503, "upstream_unavailable");
+        gateway
+            .post(&chat("large"))
+            .await
+            .is_error(503, "upstream_unavailable");
         a.push(Script::json(400, &coded("context_length_exceeded")));
-        gateway.post(&chat("m")).await.is_error(400, "context_length_exceeded");
+        gateway
+            .post(&chat("m"))
+            .await
+            .is_error(400, "context_length_exceeded");
         assert_eq!((a.count(), large.count()), (1, 1));
         gateway.access_lines(2).await;
     });
@@ -245,13 +387,20 @@ fn a_larger_model_that_cannot_be_asked_leaves_the_first_word_standing() {
 #[test]
 fn for_no_other_fault_of_the_callers_and_for_no_one_who_may_not() {
     run(async {
-        let [a, large, mild] = [Mock::start().await, Mock::start().await, Mock::start().await];
+        let [a, large, mild] = [
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+        ];
         let catalog = catalog(&a, &large, &mild, "").caller("other", OTHER_KEY, "models: [m]");
         let gateway = Gateway::start(catalog).await;
         let mut lines = 0;
-        for (status, code) in
-            [(400, "invalid_value"), (422, "invalid_value"), (413, "too_large"), (400, "string_above_max_length")]
-        {
+        for (status, code) in [
+            (400, "invalid_value"),
+            (422, "invalid_value"),
+            (413, "too_large"),
+            (400, "string_above_max_length"),
+        ] {
             for body in BODIES {
                 a.push(Script::json(status, &coded(code)));
                 gateway.post(&body("m")).await.is_error(status, code);
@@ -260,12 +409,19 @@ fn for_no_other_fault_of_the_callers_and_for_no_one_who_may_not() {
         }
         for code in ["context_length_exceeded", "content_filter"] {
             a.push(Script::json(400, &coded(code)));
-            gateway.raw(post_as(OTHER_KEY, &chat("m"))).await.is_error(400, code);
+            gateway
+                .raw(post_as(OTHER_KEY, &chat("m")))
+                .await
+                .is_error(400, code);
             lines += 1;
         }
         // Nor where the account is out of order: they are no fallbacks for that.
-        a.push(Script::error(500, "out of order")).push(Script::error(500, "out of order"));
-        gateway.post(&chat("m")).await.is_error(502, "bad_upstream_response");
+        a.push(Script::error(500, "out of order"))
+            .push(Script::error(500, "out of order"));
+        gateway
+            .post(&chat("m"))
+            .await
+            .is_error(502, "bad_upstream_response");
         assert_eq!((large.count(), mild.count()), (0, 0));
         gateway.access_lines(lines + 1).await;
     });

@@ -15,8 +15,12 @@ const ENOUGH: usize = 20;
 
 /// Model `m` on `a` and `b`, where it is known how fast `a` is as a rule.
 async fn warm(a: &Mock, b: &Mock, more: &str, body: fn(&str) -> Value) -> Gateway {
-    let gateway =
-        Gateway::start(Catalog::new().account("a", a).account("b", b).model_with("m", &["a", "b"], more)).await;
+    let gateway = Gateway::start(Catalog::new().account("a", a).account("b", b).model_with(
+        "m",
+        &["a", "b"],
+        more,
+    ))
+    .await;
     warm_up(&gateway, body).await;
     assert_eq!((a.count(), b.count()), (ENOUGH, 0));
     gateway
@@ -33,8 +37,12 @@ async fn warm_up(gateway: &Gateway, body: fn(&str) -> Value) {
 }
 
 fn hedges(gateway: &Gateway) -> [f64; 2] {
-    ["won", "lost"]
-        .map(|outcome| gateway.metrics().sum("portcullis_hedges_total", &[("model", "m"), ("outcome", outcome)]))
+    ["won", "lost"].map(|outcome| {
+        gateway.metrics().sum(
+            "portcullis_hedges_total",
+            &[("model", "m"), ("outcome", outcome)],
+        )
+    })
 }
 
 #[test]
@@ -44,35 +52,62 @@ fn the_second_wins_and_the_first_is_left_at_once() {
             let (a, b) = (Mock::start().await, Mock::start().await);
             let gateway = warm(&a, &b, "hedge: {}", body).await;
             let role = chunk(&json!({"role": "assistant", "content": ""}), None);
-            a.always(if body("m")["stream"] == true { Script::sse().event(role).stall() } else { Script::silent() });
+            a.always(if body("m")["stream"] == true {
+                Script::sse().event(role).stall()
+            } else {
+                Script::silent()
+            });
             b.by(|request| match request.json()["stream"] == true {
-                true => Script::sse().words(0..2).event(finish("stop")).event(usage(2)).done(),
+                true => Script::sse()
+                    .words(0..2)
+                    .event(finish("stop"))
+                    .event(usage(2))
+                    .done(),
                 false => Script::answer("w0 w1 "),
             });
             let answer = gateway.post(&body("m")).await;
-            assert_eq!((answer.status, answer.content().as_str()), (200, "w0 w1 "), "{}", answer.text());
+            assert_eq!(
+                (answer.status, answer.content().as_str()),
+                (200, "w0 w1 "),
+                "{}",
+                answer.text()
+            );
             a.left(ENOUGH).await;
             assert_eq!((a.count(), b.count()), (ENOUGH + 1, 1));
             let line = gateway.line_of(&answer).await;
             // The faster one decides; the trail is in the order in which they ended.
             let mut attempts = line["attempts"].as_array().unwrap().clone();
             attempts.sort_by_key(|attempt| attempt["account"].to_string());
-            assert_eq!((&attempts[0]["outcome"], &attempts[1]["outcome"]), (&json!("slower"), &json!("ok")), "{line}");
+            assert_eq!(
+                (&attempts[0]["outcome"], &attempts[1]["outcome"]),
+                (&json!("slower"), &json!("ok")),
+                "{line}"
+            );
             assert_eq!(
                 (&line["account"], &line["outcome"], &line["maybe_billed"]),
                 (&json!("b"), &json!("ok"), &json!(true)),
                 "{line}"
             );
-            assert!(attempts[0]["prompt_tokens"].as_u64().is_some_and(|tokens| tokens > 0), "{line}");
+            assert!(
+                attempts[0]["prompt_tokens"]
+                    .as_u64()
+                    .is_some_and(|tokens| tokens > 0),
+                "{line}"
+            );
             assert!(attempts[1]["prompt_tokens"].is_null(), "{line}");
-            let unused = gateway
-                .metrics()
-                .sum("portcullis_unused_tokens_total", &[("model", "m"), ("account", "a"), ("kind", "prompt")]);
+            let unused = gateway.metrics().sum(
+                "portcullis_unused_tokens_total",
+                &[("model", "m"), ("account", "a"), ("kind", "prompt")],
+            );
             assert_eq!(attempts[0]["prompt_tokens"], json!(unused as u64));
             assert_eq!(hedges(&gateway), [1.0, 0.0]);
             gateway.idle().await;
             let shown = super::target(&gateway, "a", "m");
-            assert_eq!((&shown["failed"], &shown["awaited"]), (&json!(0), &json!(0)), "slow is not broken: {shown}");
+            assert_eq!(
+                (&shown["failed"], &shown["awaited"]),
+                (&json!(0), &json!(0)),
+                "slow is not broken: {shown}"
+            );
         }
     });
 }
@@ -92,8 +127,15 @@ fn the_first_may_still_win() {
         assert_eq!(answer.content(), "a");
         b.left(0).await;
         let line = gateway.line_of(&answer).await;
-        assert_eq!((&line["account"], line["attempts"].as_array().unwrap().len()), (&json!("a"), 2), "{line}");
-        assert!(trail(&line).contains("a:ok") && trail(&line).contains("b:slower"), "{line}");
+        assert_eq!(
+            (&line["account"], line["attempts"].as_array().unwrap().len()),
+            (&json!("a"), 2),
+            "{line}"
+        );
+        assert!(
+            trail(&line).contains("a:ok") && trail(&line).contains("b:slower"),
+            "{line}"
+        );
         assert_eq!(hedges(&gateway), [0.0, 1.0]);
     });
 }
@@ -103,7 +145,13 @@ fn a_second_that_fails_takes_nothing_from_the_first_and_neither_does_a_first_fro
     run(async {
         let (a, b, gate) = (Mock::start().await, Mock::start().await, Gate::new());
         let gateway = warm(&a, &b, "hedge: { at_most: 100% }", chat).await;
-        let b_has_failed = || (gateway.metrics().sum("portcullis_in_flight", &[("account", "b")]) == 0.0).then_some(());
+        let b_has_failed = || {
+            (gateway
+                .metrics()
+                .sum("portcullis_in_flight", &[("account", "b")])
+                == 0.0)
+                .then_some(())
+        };
         a.always(Script::new().wait(&gate).then_answer("a"));
         b.push(Script::error(500, "out of order"));
         let body = chat("m");
@@ -116,13 +164,21 @@ fn a_second_that_fails_takes_nothing_from_the_first_and_neither_does_a_first_fro
         assert_eq!(trail(&gateway.line_of(&answer).await), "b:status a:ok");
         // The other way round.
         let (fails, answers) = (Gate::new(), Gate::new());
-        a.always(Script::new().wait(&fails).and(Script::error(500, "out of order")));
+        a.always(
+            Script::new()
+                .wait(&fails)
+                .and(Script::error(500, "out of order")),
+        );
         b.always(Script::new().wait(&answers).then_answer("b"));
         let (answer, _) = tokio::join!(gateway.post(&body), async {
             b.request(1).await;
             fails.open();
             eventually("a has failed", || {
-                (gateway.metrics().sum("portcullis_in_flight", &[("account", "a")]) == 0.0).then_some(())
+                (gateway
+                    .metrics()
+                    .sum("portcullis_in_flight", &[("account", "a")])
+                    == 0.0)
+                    .then_some(())
             })
             .await;
             answers.open();
@@ -139,11 +195,19 @@ fn no_more_than_a_share_is_asked_twice() {
         let (a, b, gate) = (Mock::start().await, Mock::start().await, Gate::new());
         let gateway = warm(&a, &b, "hedge: { after: p95, at_most: 10% }", chat).await;
         // Slow for all, so that each is due long before the first is let go.
-        a.always(Script::new().delay(Duration::from_millis(400)).wait(&gate).then_answer("a"));
+        a.always(
+            Script::new()
+                .delay(Duration::from_millis(400))
+                .wait(&gate)
+                .then_answer("a"),
+        );
         b.always(Script::new().wait(&gate).then_answer("b"));
         let body = chat("m");
         let (answers, _) = tokio::join!(join_all((0..20).map(|_| gateway.post(&body))), async {
-            eventually("all are asked", || (a.count() == ENOUGH + 20 && b.count() > 0).then_some(())).await;
+            eventually("all are asked", || {
+                (a.count() == ENOUGH + 20 && b.count() > 0).then_some(())
+            })
+            .await;
             gate.open();
         });
         assert!(answers.iter().all(|answer| answer.status == 200));
@@ -163,17 +227,30 @@ fn never_at_the_same_account_nor_where_too_little_is_known_nor_unasked() {
             (["a=m", "b=m"], "", ENOUGH),
         ] {
             let (a, b) = (Mock::start().await, Mock::start().await);
-            let gateway =
-                Gateway::start(Catalog::new().account("a", &a).account("b", &b).model_with("m", &targets, more)).await;
+            let gateway = Gateway::start(
+                Catalog::new()
+                    .account("a", &a)
+                    .account("b", &b)
+                    .model_with("m", &targets, more),
+            )
+            .await;
             let mut connection = gateway.connect().await;
             for _ in 0..feed {
                 connection.send(post(&chat("m"))).await;
                 assert_eq!(connection.response().await.status, 200);
             }
             drop(connection);
-            a.always(Script::new().delay(Duration::from_millis(500)).then_answer("a"));
+            a.always(
+                Script::new()
+                    .delay(Duration::from_millis(500))
+                    .then_answer("a"),
+            );
             assert_eq!(gateway.post(&chat("m")).await.content(), "a");
-            assert_eq!((a.count(), b.count()), (feed + 1, 0), "{targets:?} {more} {feed}");
+            assert_eq!(
+                (a.count(), b.count()),
+                (feed + 1, 0),
+                "{targets:?} {more} {feed}"
+            );
             gateway.access_lines(feed + 1).await;
             assert_eq!(hedges(&gateway), [0.0, 0.0]);
         }
@@ -184,16 +261,33 @@ fn never_at_the_same_account_nor_where_too_little_is_known_nor_unasked() {
 fn one_that_could_not_end_in_time_is_not_begun_and_that_is_no_failure() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
-        let catalog = Catalog::new().account("a", &a).account("b", &b).model("slow", &["b=m"]);
-        let gateway = Gateway::start(catalog.model_with("m", &["a", "b"], "hedge: { at_most: 100% }")).await;
+        let catalog = Catalog::new()
+            .account("a", &a)
+            .account("b", &b)
+            .model("slow", &["b=m"]);
+        let gateway =
+            Gateway::start(catalog.model_with("m", &["a", "b"], "hedge: { at_most: 100% }")).await;
         warm_up(&gateway, chat).await;
         b.always(Script::new().delay(Duration::from_secs(8)).then_answer("b"));
         gateway.post(&chat("slow")).await;
-        a.always(Script::new().delay(Duration::from_millis(400)).then_answer("a"));
-        let answer = gateway.raw(super::post_with(&chat("m"), &[("x-portcullis-timeout", "5s")])).await;
+        a.always(
+            Script::new()
+                .delay(Duration::from_millis(400))
+                .then_answer("a"),
+        );
+        let answer = gateway
+            .raw(super::post_with(
+                &chat("m"),
+                &[("x-portcullis-timeout", "5s")],
+            ))
+            .await;
         assert_eq!((answer.content().as_str(), b.count()), ("a", 1));
         let line = gateway.line_of(&answer).await;
-        assert_eq!((trail(&line).as_str(), &line["not_retried"]), ("a:ok", &Value::Null), "{line}");
+        assert_eq!(
+            (trail(&line).as_str(), &line["not_retried"]),
+            ("a:ok", &Value::Null),
+            "{line}"
+        );
         assert_eq!(hedges(&gateway), [0.0, 0.0]);
     });
 }
@@ -219,9 +313,17 @@ fn a_caller_who_leaves_ends_both() {
             "{line}"
         );
         // Who left pays for one of them, as an estimate; what the other may cost is told with it.
-        let unused: Vec<bool> =
-            line["attempts"].as_array().unwrap().iter().map(|attempt| attempt["prompt_tokens"].is_u64()).collect();
-        assert_eq!((unused.as_slice(), &line["usage"]), ([false, true].as_slice(), &json!("estimated")), "{line}");
+        let unused: Vec<bool> = line["attempts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|attempt| attempt["prompt_tokens"].is_u64())
+            .collect();
+        assert_eq!(
+            (unused.as_slice(), &line["usage"]),
+            ([false, true].as_slice(), &json!("estimated")),
+            "{line}"
+        );
         assert!(line["prompt_tokens"].as_u64() > Some(0), "{line}");
     });
 }

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 
 use super::{account, join_all, model, retry_after};
 use crate::support::client::{Connection, End, Response, post, request};
-use crate::support::{Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run, script};
+use crate::support::{
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run, script,
+};
 
 const PLACES: usize = 16;
 
@@ -28,10 +30,23 @@ async fn others(gateway: &Gateway) -> Vec<(&'static str, Duration)> {
         for (name, took) in names.iter().zip(&mut took) {
             let began = Instant::now();
             match *name {
-                "another account" => assert_eq!(gateway.post(&chat("other")).await.content(), "other"),
-                "the same account's other model" => assert_eq!(gateway.post(&chat("quick")).await.content(), "quick"),
-                "its stream" => assert_eq!(gateway.post(&chat_stream("brief")).await.content(), "w0 w1 "),
-                "/v1/models" => assert_eq!(gateway.get("/v1/models").await.json()["data"].as_array().unwrap().len(), 6),
+                "another account" => {
+                    assert_eq!(gateway.post(&chat("other")).await.content(), "other")
+                }
+                "the same account's other model" => {
+                    assert_eq!(gateway.post(&chat("quick")).await.content(), "quick")
+                }
+                "its stream" => assert_eq!(
+                    gateway.post(&chat_stream("brief")).await.content(),
+                    "w0 w1 "
+                ),
+                "/v1/models" => assert_eq!(
+                    gateway.get("/v1/models").await.json()["data"]
+                        .as_array()
+                        .unwrap()
+                        .len(),
+                    6
+                ),
                 "/livez" => assert_eq!(live(gateway).await, 200),
                 "the admin's /livez" => assert_eq!(gateway.admin("/livez").0, 200),
                 _ => assert_eq!(account(gateway, "free")["concurrency"], Value::Null),
@@ -43,7 +58,10 @@ async fn others(gateway: &Gateway) -> Vec<(&'static str, Duration)> {
         took.sort_unstable();
         took[ROUNDS / 2]
     };
-    names.into_iter().zip(took.into_iter().map(median)).collect()
+    names
+        .into_iter()
+        .zip(took.into_iter().map(median))
+        .collect()
 }
 
 /// Of the callers' listener, unrecorded, since probes have no access line.
@@ -56,13 +74,28 @@ async fn live(gateway: &Gateway) -> u16 {
 #[test]
 fn l06_slow_streams_on_all_places_slow_nobody_else_down() {
     run(async {
-        let (full, free, other, gate) = (Mock::start().await, Mock::start().await, Mock::start().await, Gate::new());
-        let slow = Script::sse().words(0..1).wait(&gate).words(1..2).event(script::finish("stop")).done();
+        let (full, free, other, gate) = (
+            Mock::start().await,
+            Mock::start().await,
+            Mock::start().await,
+            Gate::new(),
+        );
+        let slow = Script::sse()
+            .words(0..1)
+            .wait(&gate)
+            .words(1..2)
+            .event(script::finish("stop"))
+            .done();
         full.on("m", slow.clone()).on("q", Script::answer("waited"));
-        free.on("slow", slow).on("quick", Script::answer("quick")).on("brief", Script::stream(2));
+        free.on("slow", slow)
+            .on("quick", Script::answer("quick"))
+            .on("brief", Script::stream(2));
         other.always(Script::answer("other"));
         let catalog = Catalog::new().account_with("full", &full, &format!("concurrency: {PLACES}"));
-        let catalog = catalog.account("free", &free).account("other", &other).model("m", &["full"]);
+        let catalog = catalog
+            .account("free", &free)
+            .account("other", &other)
+            .model("m", &["full"]);
         let catalog = catalog.model_with("q", &["full"], "queue: { length: 1, wait: 40s }");
         let catalog = catalog
             .model("slow", &["free"])
@@ -81,32 +114,51 @@ fn l06_slow_streams_on_all_places_slow_nobody_else_down() {
             held.push((caller, answer));
         }
         assert_eq!(
-            [account(&gateway, "full")["in_flight"].clone(), account(&gateway, "free")["in_flight"].clone()],
+            [
+                account(&gateway, "full")["in_flight"].clone(),
+                account(&gateway, "free")["in_flight"].clone()
+            ],
             [PLACES, PLACES]
         );
 
         // Its own models are refused, or wait, at once.
         let mut waits = gateway.connect().await;
         waits.send(post(&chat("q"))).await;
-        eventually("one waits", || (model(&gateway, "q")["waiting"] == 1).then_some(())).await;
+        eventually("one waits", || {
+            (model(&gateway, "q")["waiting"] == 1).then_some(())
+        })
+        .await;
         let began = Instant::now();
         for refused in [chat("m"), chat_stream("m"), chat("q")] {
             let refused = gateway.post(&refused).await;
             refused.is_error(503, "no_capacity");
             assert!(retry_after(&refused) >= 1);
         }
-        assert!(began.elapsed() < PATIENCE, "three were refused after {:?}", began.elapsed());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "three were refused after {:?}",
+            began.elapsed()
+        );
 
         // The rest is as quick as it was, but for what a busy machine does.
         for ((name, before), (_, now)) in before.into_iter().zip(others(&gateway).await) {
-            assert!(now < before * 4 + Duration::from_millis(500), "{name}: a median of {before:?} became {now:?}");
+            assert!(
+                now < before * 4 + Duration::from_millis(500),
+                "{name}: a median of {before:?} became {now:?}"
+            );
         }
-        assert_eq!((full.count(), &model(&gateway, "q")["waiting"]), (PLACES, &json!(1)));
+        assert_eq!(
+            (full.count(), &model(&gateway, "q")["waiting"]),
+            (PLACES, &json!(1))
+        );
 
         gate.open();
         for (mut caller, mut answer) in held {
             caller.rest(&mut answer).await;
-            assert_eq!((answer.end, answer.content().as_str()), (Some(End::Whole), "w0 w1 "));
+            assert_eq!(
+                (answer.end, answer.content().as_str()),
+                (Some(End::Whole), "w0 w1 ")
+            );
         }
         assert_eq!(waits.response().await.content(), "waited");
         eventually("all places are free", || {
@@ -119,11 +171,12 @@ fn l06_slow_streams_on_all_places_slow_nobody_else_down() {
         let (gate, before) = (Gate::new(), full.count());
         full.on("m", Script::new().wait(&gate).then_answer("again"));
         let body = chat("m");
-        let (again, _): (Vec<Response>, _) = tokio::join!(join_all((0..PLACES).map(|_| gateway.post(&body))), async {
-            full.request(before + PLACES - 1).await;
-            gateway.post(&body).await.is_error(503, "no_capacity");
-            gate.open();
-        });
+        let (again, _): (Vec<Response>, _) =
+            tokio::join!(join_all((0..PLACES).map(|_| gateway.post(&body))), async {
+                full.request(before + PLACES - 1).await;
+                gateway.post(&body).await.is_error(503, "no_capacity");
+                gate.open();
+            });
         assert!(again.iter().all(|answer| answer.content() == "again"));
         gateway.idle().await;
         assert_eq!(account(&gateway, "full")["in_flight"], 0);

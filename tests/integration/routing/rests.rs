@@ -18,15 +18,34 @@ fn a_rate_limit_rests_one_model_of_the_account_in_whatever_form_it_is_said() {
         let date = || httpdate::fmt_http_date(SystemTime::now() + Duration::from_secs(30));
         let rfc3339 = || {
             let date = date();
-            let (clock, day) = (date.split(' ').nth(4).unwrap().to_owned(), date.split(' ').nth(1).unwrap().to_owned());
-            let months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-            let month = months.iter().position(|month| date.contains(month)).unwrap() + 1;
-            format!("{}-{month:02}-{day}T{clock}Z", date.split(' ').nth(3).unwrap())
+            let (clock, day) = (
+                date.split(' ').nth(4).unwrap().to_owned(),
+                date.split(' ').nth(1).unwrap().to_owned(),
+            );
+            let months = [
+                "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+            ];
+            let month = months
+                .iter()
+                .position(|month| date.contains(month))
+                .unwrap()
+                + 1;
+            format!(
+                "{}-{month:02}-{day}T{clock}Z",
+                date.split(' ').nth(3).unwrap()
+            )
         };
         let cases: [(&str, Vec<(&str, String)>, u64); 8] = [
             ("seconds", vec![("retry-after", "30".to_owned())], 30),
             ("date", vec![("retry-after", date())], 30),
-            ("milliseconds", vec![("retry-after-ms", "30000".to_owned()), ("retry-after", "2".to_owned())], 30),
+            (
+                "milliseconds",
+                vec![
+                    ("retry-after-ms", "30000".to_owned()),
+                    ("retry-after", "2".to_owned()),
+                ],
+                30,
+            ),
             (
                 "openai",
                 vec![
@@ -57,21 +76,39 @@ fn a_rate_limit_rests_one_model_of_the_account_in_whatever_form_it_is_said() {
         let mock = Mock::start().await;
         let mut catalog = Catalog::new();
         for (name, fields, _) in &cases {
-            let script = fields.iter().fold(limited(), |script, (field, value)| script.with(field, value));
+            let script = fields.iter().fold(limited(), |script, (field, value)| {
+                script.with(field, value)
+            });
             mock.on(&format!("{name}-m"), script);
-            catalog = catalog.account(name, &mock).model(name, &[&format!("{name}={name}-m")]);
+            catalog = catalog
+                .account(name, &mock)
+                .model(name, &[&format!("{name}={name}-m")]);
             catalog = catalog.model(&format!("{name}-other"), &[name]);
         }
         let gateway = Gateway::start(catalog).await;
         for (name, _, wanted) in &cases {
-            gateway.post(&chat(name)).await.is_error(429, "upstream_rate_limited");
+            gateway
+                .post(&chat(name))
+                .await
+                .is_error(429, "upstream_rate_limited");
             let shown = target(&gateway, name, &format!("{name}-m"));
             assert_eq!(shown["rest"]["why"], "rate", "{name}: {shown}");
             let left = shown["rest"]["for_ms"].as_u64().unwrap();
             // The two dates were written down a while ago.
-            let ago = if ["date", "anthropic"].contains(name) { 20_000 } else { 8_000 };
-            assert!(left <= wanted * 1000 && left + ago > wanted * 1000, "{name}: {shown}");
-            assert_eq!((&shown["breaker"], &shown["calls"]), (&json!("closed"), &json!(0)), "{name}");
+            let ago = if ["date", "anthropic"].contains(name) {
+                20_000
+            } else {
+                8_000
+            };
+            assert!(
+                left <= wanted * 1000 && left + ago > wanted * 1000,
+                "{name}: {shown}"
+            );
+            assert_eq!(
+                (&shown["breaker"], &shown["calls"]),
+                (&json!("closed"), &json!(0)),
+                "{name}"
+            );
             assert_eq!(account(&gateway, name)["state"], "partly");
             assert_eq!(shown["state"], "resting", "{name}");
             gateway.post(&chat(name)).await.is_error(429, "no_capacity");
@@ -109,11 +146,23 @@ fn a_bad_credential_rests_every_model_of_the_account() {
         for model in ["m", "n", "m"] {
             assert_eq!(gateway.post(&chat(model)).await.content(), "b");
         }
-        assert_eq!((a.count(), &account(&gateway, "a")["state"]), (1, &json!("out")));
+        assert_eq!(
+            (a.count(), &account(&gateway, "a")["state"]),
+            (1, &json!("out"))
+        );
         for model in ["m", "n"] {
             let shown = target(&gateway, "a", model);
-            assert_eq!((&shown["rest"]["why"], &shown["breaker"]), (&json!("credential"), &json!("closed")), "{shown}");
-            assert!(shown["rest"]["for_ms"].as_u64().is_some_and(|ms| ms > 50_000 && ms <= 60_000), "{shown}");
+            assert_eq!(
+                (&shown["rest"]["why"], &shown["breaker"]),
+                (&json!("credential"), &json!("closed")),
+                "{shown}"
+            );
+            assert!(
+                shown["rest"]["for_ms"]
+                    .as_u64()
+                    .is_some_and(|ms| ms > 50_000 && ms <= 60_000),
+                "{shown}"
+            );
         }
         gateway.reset("a");
         assert_eq!(gateway.post(&chat("n")).await.status, 200);
@@ -128,15 +177,22 @@ fn openai(left: u32) -> Script {
         .with("x-ratelimit-limit-requests", "100")
         .with("x-ratelimit-remaining-requests", &left.to_string());
     // What is tighter counts, and what is not does not.
-    let script = script.with("x-ratelimit-limit-tokens", "1000").with("x-ratelimit-remaining-tokens", "900");
-    script.with("x-ratelimit-reset-requests", "40m0s").with("x-ratelimit-reset-tokens", "40m0s")
+    let script = script
+        .with("x-ratelimit-limit-tokens", "1000")
+        .with("x-ratelimit-remaining-tokens", "900");
+    script
+        .with("x-ratelimit-reset-requests", "40m0s")
+        .with("x-ratelimit-reset-tokens", "40m0s")
 }
 
 fn anthropic(left: u32) -> Script {
     let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": [{"type": "text", "text": "anthropic"}],
         "stop_reason": "end_turn", "stop_sequence": null, "usage": {"input_tokens": 1, "output_tokens": 1}});
     let script = Script::json(200, &body).with("anthropic-ratelimit-tokens-limit", "100000");
-    let script = script.with("anthropic-ratelimit-tokens-remaining", &(left * 1000).to_string());
+    let script = script.with(
+        "anthropic-ratelimit-tokens-remaining",
+        &(left * 1000).to_string(),
+    );
     script.with("anthropic-ratelimit-tokens-reset", "2099-01-01T00:00:00Z")
 }
 
@@ -146,16 +202,23 @@ fn what_is_left_of_a_quota_is_shown_and_the_last_of_it_spared() {
         let (a, c) = (Mock::start().await, Mock::start().await);
         a.always(openai(50));
         c.always(anthropic(40));
-        let catalog = Catalog::new().account("a", &a).account_with("c", &c, "dialect: anthropic");
+        let catalog = Catalog::new()
+            .account("a", &a)
+            .account_with("c", &c, "dialect: anthropic");
         let catalog = catalog.model_with("m", &["a=x", "c=claude"], "strategy: weighted");
         let gateway = Gateway::start(catalog).await;
-        let both: Vec<String> =
-            [gateway.post(&chat("m")).await.content(), gateway.post(&chat("m")).await.content()].into();
+        let both: Vec<String> = [
+            gateway.post(&chat("m")).await.content(),
+            gateway.post(&chat("m")).await.content(),
+        ]
+        .into();
         assert_eq!(both, ["openai", "anthropic"]);
         let about = |shown: &Value, wanted: f64| {
             // A quota fills up again while the test runs.
             assert!(
-                shown.as_f64().is_some_and(|share| share >= wanted && share < wanted + 0.03),
+                shown
+                    .as_f64()
+                    .is_some_and(|share| share >= wanted && share < wanted + 0.03),
                 "{shown} instead of {wanted}"
             );
         };
@@ -163,7 +226,9 @@ fn what_is_left_of_a_quota_is_shown_and_the_last_of_it_spared() {
         about(&target(&gateway, "a", "x")["headroom"], 0.5);
         about(&account(&gateway, "c")["headroom"], 0.4);
         for (name, share) in [("a", 0.5), ("c", 0.4)] {
-            let shown = gateway.metrics().sum("portcullis_headroom_ratio", &[("account", name)]);
+            let shown = gateway
+                .metrics()
+                .sum("portcullis_headroom_ratio", &[("account", name)]);
             assert!(shown >= share && shown < share + 0.03, "{name}: {shown}");
         }
         // Less than a twentieth is left of one: the other has all of it.
@@ -176,8 +241,11 @@ fn what_is_left_of_a_quota_is_shown_and_the_last_of_it_spared() {
         // Where nobody else is left it is asked all the same, and so it is where nobody has more.
         c.always(anthropic(0));
         assert_eq!(gateway.post(&chat("m")).await.content(), "anthropic");
-        let more: Vec<String> =
-            [gateway.post(&chat("m")).await.content(), gateway.post(&chat("m")).await.content()].into();
+        let more: Vec<String> = [
+            gateway.post(&chat("m")).await.content(),
+            gateway.post(&chat("m")).await.content(),
+        ]
+        .into();
         assert!(more.contains(&"openai".to_owned()), "{more:?}");
         gateway.access_lines(12).await;
     });
@@ -189,10 +257,16 @@ fn a_quota_nearly_used_up_goes_before_weights_and_before_tiers() {
         let (a, b) = (Mock::start().await, Mock::start().await);
         a.always(openai(1));
         b.always(Script::answer("b"));
-        let catalog =
-            Catalog::new().account("a", &a).account("b", &b).model_with("one", &["a, tier: 1", "b, tier: 1"], "");
+        let catalog = Catalog::new().account("a", &a).account("b", &b).model_with(
+            "one",
+            &["a, tier: 1", "b, tier: 1"],
+            "",
+        );
         let gateway = Gateway::start(catalog.model("two", &["a=one", "b"])).await;
-        let answers = [gateway.post(&say("one", "?")).await.content(), gateway.post(&say("one", "?")).await.content()];
+        let answers = [
+            gateway.post(&say("one", "?")).await.content(),
+            gateway.post(&say("one", "?")).await.content(),
+        ];
         assert!(answers.contains(&"b".to_owned()), "{answers:?}");
         for _ in 0..4 {
             assert_eq!(gateway.post(&say("one", "?")).await.content(), "b");

@@ -76,7 +76,9 @@ impl Books {
     }
 
     pub fn took(&self, time: Duration) {
-        self.pages().took.push(u32::try_from(time.as_micros()).unwrap_or(u32::MAX));
+        self.pages()
+            .took
+            .push(u32::try_from(time.as_micros()).unwrap_or(u32::MAX));
     }
 
     pub fn fail(&self, why: String) {
@@ -85,25 +87,45 @@ impl Books {
 
     pub fn failed(&self) -> Option<String> {
         let pages = self.pages();
-        let first = pages.failures.iter().take(5).cloned().collect::<Vec<_>>().join("\n\n");
-        (!first.is_empty()).then(|| format!("{} failures, the first of them:\n{first}", pages.failures.len()))
+        let first = pages
+            .failures
+            .iter()
+            .take(5)
+            .cloned()
+            .collect::<Vec<_>>()
+            .join("\n\n");
+        (!first.is_empty()).then(|| {
+            format!(
+                "{} failures, the first of them:\n{first}",
+                pages.failures.len()
+            )
+        })
     }
 
     /// Reads what has been added to the access log.
     pub fn follow(&self, log: &Path) {
         let mut file = std::fs::File::open(log).expect("the access log");
         let mut pages = self.pages();
-        file.seek(SeekFrom::Start(pages.offset)).expect("a place in the log");
+        file.seek(SeekFrom::Start(pages.offset))
+            .expect("a place in the log");
         let mut text = std::mem::take(&mut pages.rest);
         pages.offset += file.read_to_end(&mut text).expect("the log") as u64;
-        let whole = text.iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
+        let whole = text
+            .iter()
+            .rposition(|b| *b == b'\n')
+            .map_or(0, |at| at + 1);
         pages.rest = text.split_off(whole);
         if memchr::memmem::find(&text, canary::MARK.as_bytes()).is_some() {
-            pages.failures.push("a secret is in the access log".to_owned());
+            pages
+                .failures
+                .push("a secret is in the access log".to_owned());
         }
         for line in text.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
             if let Err(why) = pages.line(line) {
-                pages.failures.push(format!("{why} in access line {}", String::from_utf8_lossy(line)));
+                pages.failures.push(format!(
+                    "{why} in access line {}",
+                    String::from_utf8_lossy(line)
+                ));
             }
         }
     }
@@ -114,11 +136,19 @@ impl Books {
         for (number, seen) in &pages.seen {
             let wanted = !matches!(seen, Seen::Nothing | Seen::Perhaps);
             if wanted && !pages.said.contains_key(number) {
-                return Err(format!("request {number}, whose caller saw {seen:?}, has no access line"));
+                return Err(format!(
+                    "request {number}, whose caller saw {seen:?}, has no access line"
+                ));
             }
         }
-        match pages.said.iter().find(|(number, _)| !pages.seen.contains_key(number)) {
-            Some((number, said)) => Err(format!("an access line of request {number}, which nobody made: {said:?}")),
+        match pages
+            .said
+            .iter()
+            .find(|(number, _)| !pages.seen.contains_key(number))
+        {
+            Some((number, said)) => Err(format!(
+                "an access line of request {number}, which nobody made: {said:?}"
+            )),
             None => Ok(()),
         }
     }
@@ -128,7 +158,10 @@ impl Books {
         pages.took.sort_unstable();
         let count = pages.took.len();
         let share = |per_mille: usize| {
-            pages.took.get((count * per_mille / 1000).min(count.saturating_sub(1))).map_or(0, |us| us / 1000)
+            pages
+                .took
+                .get((count * per_mille / 1000).min(count.saturating_sub(1)))
+                .map_or(0, |us| us / 1000)
         };
         let mut out = String::new();
         let (lines, extra) = (pages.lines, pages.extra);
@@ -138,9 +171,18 @@ impl Books {
             "access lines          {lines} ({extra} of streams beyond one a caller), {each:.2} attempts a line"
         )
         .expect("text");
-        writeln!(out, "well-behaved callers  p50 {} ms, p99 {} ms, longest {} ms", share(500), share(990), share(1000))
-            .expect("text");
-        for (title, counts) in [("callers", &pages.whats), ("outcomes in access lines", &pages.outcomes)] {
+        writeln!(
+            out,
+            "well-behaved callers  p50 {} ms, p99 {} ms, longest {} ms",
+            share(500),
+            share(990),
+            share(1000)
+        )
+        .expect("text");
+        for (title, counts) in [
+            ("callers", &pages.whats),
+            ("outcomes in access lines", &pages.outcomes),
+        ] {
             writeln!(out, "{title}").expect("text");
             for (what, count) in counts {
                 writeln!(out, "  {count:>8}  {what}").expect("text");
@@ -161,13 +203,28 @@ impl Pages {
             return Err("an internal error".to_owned());
         }
         let id = line["request_id"].as_str().unwrap_or_default();
-        let id = id.strip_prefix("soak-").ok_or("a request that is none of ours")?;
+        let id = id
+            .strip_prefix("soak-")
+            .ok_or("a request that is none of ours")?;
         let Ok(number) = id.parse() else {
             self.extra += 1;
             return Ok(());
         };
-        let status = line["status"].as_u64().and_then(|status| u16::try_from(status).ok()).ok_or("no status")?;
-        if self.said.insert(number, Said { ok: outcome == "ok", status }).is_some() {
+        let status = line["status"]
+            .as_u64()
+            .and_then(|status| u16::try_from(status).ok())
+            .ok_or("no status")?;
+        if self
+            .said
+            .insert(
+                number,
+                Said {
+                    ok: outcome == "ok",
+                    status,
+                },
+            )
+            .is_some()
+        {
             return Err("a second line".to_owned());
         }
         self.settle(number);
@@ -176,18 +233,33 @@ impl Pages {
 
     /// Holds both sides of one request against each other once both are there.
     fn settle(&mut self, number: u64) {
-        let (Some(seen), Some(said)) = (self.seen.get(&number).copied(), self.said.get(&number).copied()) else {
+        let (Some(seen), Some(said)) = (
+            self.seen.get(&number).copied(),
+            self.said.get(&number).copied(),
+        ) else {
             return;
         };
         let agree = match seen {
-            Seen::Whole => said == Said { ok: true, status: 200 },
-            Seen::ErrorEvent => said == Said { ok: false, status: 200 },
+            Seen::Whole => {
+                said == Said {
+                    ok: true,
+                    status: 200,
+                }
+            }
+            Seen::ErrorEvent => {
+                said == Said {
+                    ok: false,
+                    status: 200,
+                }
+            }
             Seen::Status(status) => said == Said { ok: false, status },
             Seen::Left | Seen::Perhaps => true,
             Seen::Nothing => false,
         };
         if !agree {
-            self.failures.push(format!("request {number}: its caller saw {seen:?}, its access line says {said:?}"));
+            self.failures.push(format!(
+                "request {number}: its caller saw {seen:?}, its access line says {said:?}"
+            ));
         }
     }
 }

@@ -50,8 +50,13 @@ const RUDE: &[&str] = &[
     "many streams of HTTP/2 reset",
 ];
 /// What is refused, and how.
-const REFUSED: &[(&str, u16)] =
-    &[("no such model", 404), ("a wrong key", 401), ("no JSON", 400), ("too large", 413), ("no such path", 404)];
+const REFUSED: &[(&str, u16)] = &[
+    ("no such model", 404),
+    ("a wrong key", 401),
+    ("no JSON", 400),
+    ("too large", 413),
+    ("no such path", 404),
+];
 /// What an upstream's trouble may be shown as.
 const ALLOWED: &[u16] = &[400, 413, 422, 429, 502, 503, 504];
 
@@ -81,7 +86,15 @@ impl Callers {
         models: &'static [&'static str],
         books: Arc<Books>,
     ) -> Callers {
-        Callers { http1, h2c, seed, models, books, idle: Mutex::default(), shared: Mutex::default() }
+        Callers {
+            http1,
+            h2c,
+            seed,
+            models,
+            books,
+            idle: Mutex::default(),
+            shared: Mutex::default(),
+        }
     }
 
     /// Leaves no connection open.
@@ -94,27 +107,51 @@ impl Callers {
     pub async fn call(&self, number: u64) {
         let mut rng = draw(self.seed, "caller", number);
         let (what, done) = match rng.u64(0..100) {
-            0..75 => ("well behaved", tokio::time::timeout(BOUND, self.ask(number, &mut rng)).await),
-            75..79 => ("refused", tokio::time::timeout(BOUND, self.refused(number, &mut rng)).await),
+            0..75 => (
+                "well behaved",
+                tokio::time::timeout(BOUND, self.ask(number, &mut rng)).await,
+            ),
+            75..79 => (
+                "refused",
+                tokio::time::timeout(BOUND, self.refused(number, &mut rng)).await,
+            ),
             _ => {
                 let what = RUDE[rng.usize(0..RUDE.len())];
-                (what, tokio::time::timeout(BOUND, self.misbehave(number, what, &mut rng)).await)
+                (
+                    what,
+                    tokio::time::timeout(BOUND, self.misbehave(number, what, &mut rng)).await,
+                )
             }
         };
         match done {
             Ok(Ok(seen)) => self.books.saw(number, what, seen),
             Ok(Err(why)) => self.books.fail(format!("request {number}, {what}: {why}")),
-            Err(_) => self.books.fail(format!("request {number}, {what}: it hung for {BOUND:?}")),
+            Err(_) => self
+                .books
+                .fail(format!("request {number}, {what}: it hung for {BOUND:?}")),
         }
     }
 
     fn draw_ask(&self, number: u64, rng: &mut fastrand::Rng) -> Ask {
         let model = self.models[rng.usize(0..self.models.len())];
         let stream = rng.u8(0..10) < 6;
-        let pad = if rng.u8(0..40) == 0 { rng.usize(10_000..200_000) } else { rng.usize(0..200) };
-        let usage = if stream && rng.bool() { ",\"stream_options\":{\"include_usage\":true}" } else { "" };
+        let pad = if rng.u8(0..40) == 0 {
+            rng.usize(10_000..200_000)
+        } else {
+            rng.usize(0..200)
+        };
+        let usage = if stream && rng.bool() {
+            ",\"stream_options\":{\"include_usage\":true}"
+        } else {
+            ""
+        };
         let body = ask_body(model, number, &"p".repeat(pad), stream, usage);
-        Ask { number, model, stream, body }
+        Ask {
+            number,
+            model,
+            stream,
+            body,
+        }
     }
 
     async fn ask(&self, number: u64, rng: &mut fastrand::Rng) -> Result<Seen, String> {
@@ -149,20 +186,29 @@ impl Callers {
                     Some(connection) => connection,
                     None => Connection::plain(self.http1, None).await,
                 };
-                connection.send(request("POST", PATH, &fields, ask.body.as_bytes())).await;
-                let answer =
-                    connection.try_response("POST").await.ok_or_else(|| format!("no answer (reused: {is_reused})"))?;
+                connection
+                    .send(request("POST", PATH, &fields, ask.body.as_bytes()))
+                    .await;
+                let answer = connection
+                    .try_response("POST")
+                    .await
+                    .ok_or_else(|| format!("no answer (reused: {is_reused})"))?;
                 if answer.end == Some(End::Whole)
-                    && !answer.field("connection").is_some_and(|v| v.eq_ignore_ascii_case("close"))
+                    && !answer
+                        .field("connection")
+                        .is_some_and(|v| v.eq_ignore_ascii_case("close"))
                 {
-                    self.idle.lock().expect("idle").push((connection, Instant::now()));
+                    self.idle
+                        .lock()
+                        .expect("idle")
+                        .push((connection, Instant::now()));
                 }
                 answer
             }
         };
         let took = began.elapsed();
-        let seen =
-            judge(&ask, &answer).map_err(|why| format!("{why}\n{:?}\n{}", answer.fields, cut_short(&answer.text())))?;
+        let seen = judge(&ask, &answer)
+            .map_err(|why| format!("{why}\n{:?}\n{}", answer.fields, cut_short(&answer.text())))?;
         self.books.took(took);
         Ok(seen)
     }
@@ -171,27 +217,52 @@ impl Callers {
         let (what, status) = REFUSED[rng.usize(0..REFUSED.len())];
         let ask = self.draw_ask(number, rng);
         let id = format!("soak-{number}");
-        let key = if what == "a wrong key" { "Bearer sk-none-of-ours".to_owned() } else { format!("Bearer {KEY}") };
+        let key = if what == "a wrong key" {
+            "Bearer sk-none-of-ours".to_owned()
+        } else {
+            format!("Bearer {KEY}")
+        };
         let body = match what {
             "no such model" => ask_body("none", number, "", ask.stream, ""),
             "no JSON" => ask.body[..ask.body.len() / 2].to_owned(),
             "too large" => ask_body(ask.model, number, &"p".repeat(REQUEST_BODY), ask.stream, ""),
             _ => ask.body,
         };
-        let path = if what == "no such path" { "/v1/soak" } else { PATH };
-        let fields =
-            [("authorization", key.as_str()), ("content-type", "application/json"), ("x-request-id", id.as_str())];
+        let path = if what == "no such path" {
+            "/v1/soak"
+        } else {
+            PATH
+        };
+        let fields = [
+            ("authorization", key.as_str()),
+            ("content-type", "application/json"),
+            ("x-request-id", id.as_str()),
+        ];
         let mut connection = Connection::plain(self.http1, None).await;
-        connection.send(request("POST", path, &fields, body.as_bytes())).await;
-        let answer = connection.try_response("POST").await.ok_or_else(|| format!("{what}: no answer"))?;
+        connection
+            .send(request("POST", path, &fields, body.as_bytes()))
+            .await;
+        let answer = connection
+            .try_response("POST")
+            .await
+            .ok_or_else(|| format!("{what}: no answer"))?;
         if answer.status != status {
-            return Err(format!("{what}: {} instead of {status}: {}", answer.status, cut_short(&answer.text())));
+            return Err(format!(
+                "{what}: {} instead of {status}: {}",
+                answer.status,
+                cut_short(&answer.text())
+            ));
         }
         standard_error(&answer).map_err(|why| format!("{what}: {why}"))?;
         Ok(Seen::Status(status))
     }
 
-    async fn misbehave(&self, number: u64, what: &'static str, rng: &mut fastrand::Rng) -> Result<Seen, String> {
+    async fn misbehave(
+        &self,
+        number: u64,
+        what: &'static str,
+        rng: &mut fastrand::Rng,
+    ) -> Result<Seen, String> {
         let pause = Duration::from_millis(rng.u64(0..300));
         let mut ask = self.draw_ask(number, rng);
         let bytes = post(&ask);
@@ -208,7 +279,9 @@ impl Callers {
                 return Ok(Seen::Nothing);
             }
             "a stream of HTTP/2 reset" | "many streams of HTTP/2 reset" => {
-                return self.reset_streams(&ask, what.starts_with("many"), pause).await;
+                return self
+                    .reset_streams(&ask, what.starts_with("many"), pause)
+                    .await;
             }
             "reads slowly" | "stops reading" => {
                 ask.stream = true;
@@ -219,7 +292,9 @@ impl Callers {
         }
         let mut connection = Connection::plain(self.http1, None).await;
         let is_half = what.starts_with("half a body");
-        connection.send(if is_half { &bytes[..half] } else { &bytes }).await;
+        connection
+            .send(if is_half { &bytes[..half] } else { &bytes })
+            .await;
         match what {
             "half a body, then silence" => {
                 let answer = connection.try_response("POST").await.ok_or("no answer")?;
@@ -245,7 +320,11 @@ impl Callers {
             connection.reset();
         }
         // What a reset overtakes on its way was never there, for the gateway.
-        Ok(if resets && !what.contains("middle") { Seen::Perhaps } else { Seen::Left })
+        Ok(if resets && !what.contains("middle") {
+            Seen::Perhaps
+        } else {
+            Seen::Left
+        })
     }
 
     /// On a connection of its own, since those who reset much are sent away.
@@ -263,8 +342,11 @@ impl Callers {
             drop(tokio::time::timeout(Duration::from_millis(1), opened).await);
         }
         let id = format!("soak-{}", ask.number);
-        let fields =
-            [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-request-id", id.as_str())];
+        let fields = [
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("x-request-id", id.as_str()),
+        ];
         let opened = h2.open("POST", PATH, &fields, ask.body.as_bytes());
         if let Ok(Ok((mut head, mut body))) = tokio::time::timeout(pause, opened).await {
             h2.piece(&mut head, &mut body).await;
@@ -275,15 +357,23 @@ impl Callers {
 
     async fn read_slowly(&self, ask: &Ask, stops: bool) -> Result<Seen, String> {
         let socket = TcpSocket::new_v4().map_err(|e| e.to_string())?;
-        socket.set_recv_buffer_size(4096).map_err(|e| e.to_string())?;
-        let tcp = socket.connect(self.http1).await.map_err(|e| e.to_string())?;
+        socket
+            .set_recv_buffer_size(4096)
+            .map_err(|e| e.to_string())?;
+        let tcp = socket
+            .connect(self.http1)
+            .await
+            .map_err(|e| e.to_string())?;
         let mut connection = Connection::over(Io::Tcp(tcp), None);
         connection.send(post(ask)).await;
         let mut head = connection.head().await.ok_or("no head")?;
         // Longer than the gateway waits for a caller to read on; or slowly, until it has enough of
         // it.
         let (pause, until) = if stops { (12_000, 12) } else { (50, 4) };
-        let (pause, until) = (Duration::from_millis(pause), Instant::now() + Duration::from_secs(until));
+        let (pause, until) = (
+            Duration::from_millis(pause),
+            Instant::now() + Duration::from_secs(until),
+        );
         while Instant::now() < until && connection.piece(&mut head).await.is_some() {
             tokio::time::sleep(pause).await;
         }
@@ -321,15 +411,21 @@ fn ask_body(model: &str, number: u64, pad: &str, stream: bool, more: &str) -> St
 
 fn post(ask: &Ask) -> Vec<u8> {
     let (bearer, id) = (format!("Bearer {KEY}"), format!("soak-{}", ask.number));
-    let fields =
-        [("authorization", bearer.as_str()), ("content-type", "application/json"), ("x-request-id", id.as_str())];
+    let fields = [
+        ("authorization", bearer.as_str()),
+        ("content-type", "application/json"),
+        ("x-request-id", id.as_str()),
+    ];
     request("POST", PATH, &fields, ask.body.as_bytes())
 }
 
 /// What a caller who read it all has seen, or why nobody should ever see that.
 pub fn judge(ask: &Ask, answer: &Response) -> Result<Seen, String> {
     if answer.end != Some(End::Whole) {
-        return Err(format!("the body ended with {:?}, status {}", answer.end, answer.status));
+        return Err(format!(
+            "the body ended with {:?}, status {}",
+            answer.end, answer.status
+        ));
     }
     let id = format!("soak-{}", ask.number);
     if answer.field("x-request-id") != Some(&id) {
@@ -346,12 +442,20 @@ pub fn judge(ask: &Ask, answer: &Response) -> Result<Seen, String> {
             {
                 return Err("not a whole answer of that model".to_owned());
             }
-            is_own(ask, choice["message"]["content"].as_str().unwrap_or_default(), true)?;
+            is_own(
+                ask,
+                choice["message"]["content"].as_str().unwrap_or_default(),
+                true,
+            )?;
             Ok(Seen::Whole)
         }
         status if ALLOWED.contains(&status) => {
             let error = standard_error(answer)?;
-            if status < 429 && !error["message"].as_str().is_some_and(|text| text.contains("injected")) {
+            if status < 429
+                && !error["message"]
+                    .as_str()
+                    .is_some_and(|text| text.contains("injected"))
+            {
                 return Err(format!("{status}, which no upstream said"));
             }
             if matches!(status, 429 | 503)
@@ -373,7 +477,9 @@ fn judge_stream(ask: &Ask, answer: &Response) -> Result<Seen, String> {
         if block.starts_with(':') {
             continue;
         }
-        let data = block.strip_prefix("data: ").ok_or_else(|| format!("no event: {block:?}"))?;
+        let data = block
+            .strip_prefix("data: ")
+            .ok_or_else(|| format!("no event: {block:?}"))?;
         match last {
             Some(Seen::Whole) => return Err("an event after [DONE]".to_owned()),
             Some(_) => return Err("an event after the error".to_owned()),
@@ -398,7 +504,9 @@ fn judge_stream(ask: &Ask, answer: &Response) -> Result<Seen, String> {
     match (last, finishes) {
         (Some(Seen::Whole), 1) => is_own(ask, &content, true).map(|()| Seen::Whole),
         (Some(Seen::ErrorEvent), 0) => is_own(ask, &content, false).map(|()| Seen::ErrorEvent),
-        (last, finishes) => Err(format!("the stream ended with {last:?} and {finishes} finishes")),
+        (last, finishes) => Err(format!(
+            "the stream ended with {last:?} and {finishes} finishes"
+        )),
     }
 }
 
@@ -412,9 +520,16 @@ fn is_own(ask: &Ask, content: &str, whole: bool) -> Result<(), String> {
     if text.request != ask.number {
         return Err(format!("the answer to request {}", text.request));
     }
-    match if whole { content == wanted } else { wanted.starts_with(content) } {
+    match if whole {
+        content == wanted
+    } else {
+        wanted.starts_with(content)
+    } {
         true => Ok(()),
-        false => Err(format!("the text is not what {} said: {content:?}", text.upstream)),
+        false => Err(format!(
+            "the text is not what {} said: {content:?}",
+            text.upstream
+        )),
     }
 }
 
@@ -431,7 +546,9 @@ fn standard_error(answer: &Response) -> Result<Value, String> {
 
 fn is_error(body: &Value) -> Result<Value, String> {
     let error = &body["error"];
-    let has_all = ["message", "type", "param", "code"].iter().all(|key| error.get(key).is_some());
+    let has_all = ["message", "type", "param", "code"]
+        .iter()
+        .all(|key| error.get(key).is_some());
     if has_all && error["message"].is_string() && error["type"].is_string() {
         Ok(error.clone())
     } else {

@@ -22,8 +22,17 @@ pub struct Text {
 
 impl Text {
     pub fn piece(&self, place: usize) -> String {
-        let Text { request, upstream, serial, pieces, pad } = self;
-        format!("<{request}.{upstream}.{serial}.{place}/{pieces}+{pad}:{}>", "x".repeat(*pad))
+        let Text {
+            request,
+            upstream,
+            serial,
+            pieces,
+            pad,
+        } = self;
+        format!(
+            "<{request}.{upstream}.{serial}.{place}/{pieces}+{pad}:{}>",
+            "x".repeat(*pad)
+        )
     }
 
     pub fn whole(&self) -> String {
@@ -39,7 +48,13 @@ impl Text {
         let request = words.next()?.parse().ok()?;
         let upstream = words.next()?.to_owned();
         let serial = words.next()?.parse().ok()?;
-        Some(Text { request, upstream, serial, pieces: pieces.parse().ok()?, pad: pad.parse().ok()? })
+        Some(Text {
+            request,
+            upstream,
+            serial,
+            pieces: pieces.parse().ok()?,
+            pad: pad.parse().ok()?,
+        })
     }
 }
 
@@ -75,7 +90,9 @@ impl Speech {
 
     pub fn wants_stream(self, target: &str, body: &[u8]) -> bool {
         match self {
-            Speech::OpenAi | Speech::Anthropic => memchr::memmem::find(body, b"\"stream\":true").is_some(),
+            Speech::OpenAi | Speech::Anthropic => {
+                memchr::memmem::find(body, b"\"stream\":true").is_some()
+            }
             Speech::Gemini => target.contains(":streamGenerateContent"),
             Speech::Bedrock => target.ends_with("/converse-stream"),
         }
@@ -183,9 +200,16 @@ impl Speech {
     /// An error inside a stream.
     pub fn error_event(self) -> Vec<u8> {
         match self {
-            Speech::OpenAi | Speech::Gemini => format!("data: {}\n\n", self.error(500)).into_bytes(),
-            Speech::Anthropic => format!("event: error\ndata: {}\n\n", self.error(500)).into_bytes(),
-            Speech::Bedrock => frames::exception("modelStreamErrorException", r#"{"message":"injected: it broke"}"#),
+            Speech::OpenAi | Speech::Gemini => {
+                format!("data: {}\n\n", self.error(500)).into_bytes()
+            }
+            Speech::Anthropic => {
+                format!("event: error\ndata: {}\n\n", self.error(500)).into_bytes()
+            }
+            Speech::Bedrock => frames::exception(
+                "modelStreamErrorException",
+                r#"{"message":"injected: it broke"}"#,
+            ),
         }
     }
 
@@ -207,7 +231,9 @@ impl Speech {
     pub fn error(self, status: u16) -> String {
         match self {
             Speech::OpenAi => {
-                format!(r#"{{"error":{{"message":"injected {status}","type":"mock_error","param":null,"code":null}}}}"#)
+                format!(
+                    r#"{{"error":{{"message":"injected {status}","type":"mock_error","param":null,"code":null}}}}"#
+                )
             }
             Speech::Anthropic => {
                 let kind = match status {
@@ -220,7 +246,9 @@ impl Speech {
                     529 => "overloaded_error",
                     _ => "api_error",
                 };
-                format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"injected {status}"}}}}"#)
+                format!(
+                    r#"{{"type":"error","error":{{"type":"{kind}","message":"injected {status}"}}}}"#
+                )
             }
             Speech::Gemini => {
                 let word = match status {
@@ -231,7 +259,9 @@ impl Speech {
                     429 => "RESOURCE_EXHAUSTED",
                     _ => "INTERNAL",
                 };
-                format!(r#"{{"error":{{"code":{status},"message":"injected {status}","status":"{word}"}}}}"#)
+                format!(
+                    r#"{{"error":{{"code":{status},"message":"injected {status}","status":"{word}"}}}}"#
+                )
             }
             Speech::Bedrock => format!(r#"{{"message":"injected {status}"}}"#),
         }

@@ -90,7 +90,15 @@ const ODD: &[&str] = &[
     "slow",
 ];
 /// What all requests meet for a while.
-const OUTAGES: &[&str] = &["500", "reset", "silence", "503", "429 seconds", "close", "empty"];
+const OUTAGES: &[&str] = &[
+    "500",
+    "reset",
+    "silence",
+    "503",
+    "429 seconds",
+    "close",
+    "empty",
+];
 /// Makes it rest for as long as anything does.
 const HARSH: &[&str] = &["429 absurd", "401", "402", "403", "404", "403", "404"];
 
@@ -132,8 +140,21 @@ impl Upstream {
     }
 
     /// HTTP/2, over TLS.
-    pub async fn h2(name: &'static str, speech: Speech, temper: Temper, seed: u64, leaf: &Leaf) -> Upstream {
-        Upstream::listen(name, speech, temper, seed, Some(tls::acceptor(leaf, &["h2"]))).await
+    pub async fn h2(
+        name: &'static str,
+        speech: Speech,
+        temper: Temper,
+        seed: u64,
+        leaf: &Leaf,
+    ) -> Upstream {
+        Upstream::listen(
+            name,
+            speech,
+            temper,
+            seed,
+            Some(tls::acceptor(leaf, &["h2"])),
+        )
+        .await
     }
 
     async fn listen(
@@ -159,7 +180,14 @@ impl Upstream {
         });
         let is_tls = tls.is_some();
         let acceptor = spawn(accept(listener, tls, state.clone())).abort_handle();
-        Upstream { name, speech, address, tls: is_tls, state, acceptor }
+        Upstream {
+            name,
+            speech,
+            address,
+            tls: is_tls,
+            state,
+            acceptor,
+        }
     }
 
     pub fn base_url(&self) -> String {
@@ -168,7 +196,11 @@ impl Upstream {
             Speech::Gemini => "/v1beta",
             Speech::Anthropic | Speech::Bedrock => "",
         };
-        let scheme = if self.tls { "https://localhost" } else { "http://127.0.0.1" };
+        let scheme = if self.tls {
+            "https://localhost"
+        } else {
+            "http://127.0.0.1"
+        };
         format!("{scheme}:{}{path}", self.address.port())
     }
 
@@ -210,7 +242,9 @@ impl Drop for Busy<'_> {
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, state: Arc<State>) {
     let mut connections = JoinSet::new();
     loop {
-        let Ok((tcp, _)) = listener.accept().await else { continue };
+        let Ok((tcp, _)) = listener.accept().await else {
+            continue;
+        };
         while connections.try_join_next().is_some() {}
         let _ = tcp.set_nodelay(true);
         let (tls, state) = (tls.clone(), state.clone());
@@ -218,7 +252,9 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, state: Arc<Stat
             match tls {
                 None => http1(Wire::new(Io::Tcp(tcp)), &state).await,
                 Some(tls) => {
-                    let Ok(tls) = tls.accept(tcp).await else { return };
+                    let Ok(tls) = tls.accept(tcp).await else {
+                        return;
+                    };
                     http2(Io::Tls(Box::new(tls.into())), &state).await;
                 }
             }
@@ -228,8 +264,12 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, state: Arc<Stat
 
 async fn http1(mut wire: Wire, state: &State) {
     loop {
-        let Some(head) = wire.head().await else { return };
-        let (body, true) = wire.body(head.framing()).await else { return };
+        let Some(head) = wire.head().await else {
+            return;
+        };
+        let (body, true) = wire.body(head.framing()).await else {
+            return;
+        };
         let target = head.start.split(' ').nth(1).unwrap_or_default();
         let (script, _busy) = state.choose(target, &head.raw, &body);
         match play::http1(&mut wire, &script).await {
@@ -241,7 +281,9 @@ async fn http1(mut wire: Wire, state: &State) {
 }
 
 async fn http2(io: Io, state: &Arc<State>) {
-    let Ok(mut server) = h2::server::handshake(io).await else { return };
+    let Ok(mut server) = h2::server::handshake(io).await else {
+        return;
+    };
     let (kill, mut killed) = tokio::sync::mpsc::channel::<()>(1);
     let mut streams = JoinSet::new();
     loop {
@@ -251,7 +293,9 @@ async fn http2(io: Io, state: &Arc<State>) {
             _ = killed.recv() => return drop(server),
         };
         while streams.try_join_next().is_some() {}
-        let Some(Ok((request, mut respond))) = next else { return };
+        let Some(Ok((request, mut respond))) = next else {
+            return;
+        };
         let (state, kill) = (state.clone(), kill.clone());
         streams.spawn(async move {
             let (parts, mut incoming) = request.into_parts();
@@ -280,8 +324,14 @@ impl State {
         self.busy.fetch_add(1, Ordering::Relaxed);
         let busy = Busy(self);
         let mark = canary::CALLER_MARK.as_bytes();
-        if [head, body].iter().any(|text| memchr::memmem::find(text, mark).is_some()) {
-            self.leaks.lock().expect("leaks").push(String::from_utf8_lossy(head).into_owned());
+        if [head, body]
+            .iter()
+            .any(|text| memchr::memmem::find(text, mark).is_some())
+        {
+            self.leaks
+                .lock()
+                .expect("leaks")
+                .push(String::from_utf8_lossy(head).into_owned());
         }
         let Some(request) = number(body) else {
             // What asks whether we are well is no caller.
@@ -292,14 +342,28 @@ impl State {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let big = memchr::memmem::find(body, b"soak-big").is_some();
         // What is big is more than the buffers of sockets hold.
-        let (pieces, pad) = if big && stream { (150, 8000) } else { (rng.usize(1..10), rng.usize(0..60)) };
-        let text = Text { request, upstream: self.name.to_owned(), serial, pieces, pad };
+        let (pieces, pad) = if big && stream {
+            (150, 8000)
+        } else {
+            (rng.usize(1..10), rng.usize(0..60))
+        };
+        let text = Text {
+            request,
+            upstream: self.name.to_owned(),
+            serial,
+            pieces,
+            pad,
+        };
         let second = self.began.elapsed().as_secs();
         let mut outage = draw(self.seed ^ 0xBAD, self.name, second);
         let (kind, fault) = if outage.u64(0..100) < self.temper.outages {
             ("outage", pick(&mut outage, OUTAGES))
         } else if rng.u64(0..100) >= self.temper.faults {
-            if rng.u8(0..4) == 0 { ("odd", pick(&mut rng, ODD)) } else { ("sound", "sound") }
+            if rng.u8(0..4) == 0 {
+                ("odd", pick(&mut rng, ODD))
+            } else {
+                ("sound", "sound")
+            }
         } else if self.temper.harsh {
             ("harsh", pick(&mut rng, HARSH))
         } else {
@@ -309,7 +373,12 @@ impl State {
                 (false, false) => ("half", pick(&mut rng, HALVES)),
             }
         };
-        *self.played.lock().expect("counts").entry(format!("{kind}: {fault}")).or_default() += 1;
+        *self
+            .played
+            .lock()
+            .expect("counts")
+            .entry(format!("{kind}: {fault}"))
+            .or_default() += 1;
         let script = match (kind, stream) {
             ("sound" | "odd", true) => self.stream(&text, fault, &mut rng),
             ("sound" | "odd", false) => self.buffered(&text, fault, &mut rng),
@@ -329,14 +398,26 @@ impl State {
     }
 
     fn stream_head(&self) -> Script {
-        Script::new().head(200, &[("content-type", self.speech.stream_type()), ("transfer-encoding", "chunked")])
+        Script::new().head(
+            200,
+            &[
+                ("content-type", self.speech.stream_type()),
+                ("transfer-encoding", "chunked"),
+            ],
+        )
     }
 
     fn head_of(&self, stream: bool) -> Script {
         if stream {
             self.stream_head()
         } else {
-            Script::new().head(200, &[("content-type", "application/json"), ("content-length", "900")])
+            Script::new().head(
+                200,
+                &[
+                    ("content-type", "application/json"),
+                    ("content-length", "900"),
+                ],
+            )
         }
     }
 
@@ -346,10 +427,17 @@ impl State {
             return self.plain(&text.whole());
         }
         let is_sse = speech != Speech::Bedrock;
-        let script =
-            if how == "103 first" { Script::new().informational(103, &[("link", "</x>")]) } else { Script::new() };
+        let script = if how == "103 first" {
+            Script::new().informational(103, &[("link", "</x>")])
+        } else {
+            Script::new()
+        };
         let script = script.and(self.stream_head());
-        let script = if how == "late" { script.delay(ms(rng.u64(50..400))) } else { script };
+        let script = if how == "late" {
+            script.delay(ms(rng.u64(50..400)))
+        } else {
+            script
+        };
         let mut script = script.body(speech.opening());
         for place in 0..text.pieces {
             let piece = speech.piece(&text.piece(place));
@@ -361,20 +449,42 @@ impl State {
             };
         }
         let script = script.body(speech.closing(how != "no usage", how == "finish twice"));
-        let script = if how == "no [DONE]" || speech.done().is_empty() { script } else { script.body(speech.done()) };
-        if how == "then close" { script.end().close() } else { script.end() }
+        let script = if how == "no [DONE]" || speech.done().is_empty() {
+            script
+        } else {
+            script.body(speech.done())
+        };
+        if how == "then close" {
+            script.end().close()
+        } else {
+            script.end()
+        }
     }
 
     fn buffered(&self, text: &Text, how: &str, rng: &mut fastrand::Rng) -> Script {
         let whole = self.speech.answer(&text.whole());
         let length = whole.len().to_string();
-        let head = Script::new().head(200, &[("content-type", "application/json"), ("content-length", &length)]);
+        let head = Script::new().head(
+            200,
+            &[
+                ("content-type", "application/json"),
+                ("content-length", &length),
+            ],
+        );
         match how {
-            "late" | "slow" => Script::new().delay(ms(rng.u64(50..400))).and(head).body(whole).end(),
+            "late" | "slow" => Script::new()
+                .delay(ms(rng.u64(50..400)))
+                .and(head)
+                .body(whole)
+                .end(),
             "in slices" => head.slices(whole, 97, Duration::ZERO).end(),
             // Without a word: the next request on this connection finds it stale.
             "then close" => head.body(whole).end().close(),
-            "103 first" => Script::new().informational(103, &[("link", "</x>")]).and(head).body(whole).end(),
+            "103 first" => Script::new()
+                .informational(103, &[("link", "</x>")])
+                .and(head)
+                .body(whole)
+                .end(),
             _ => head.body(whole).end(),
         }
     }
@@ -411,7 +521,13 @@ impl State {
     fn half(&self, text: &Text, how: &str) -> Script {
         let whole = self.speech.answer(&text.whole());
         let length = whole.len().to_string();
-        let script = Script::new().head(200, &[("content-type", "application/json"), ("content-length", &length)]);
+        let script = Script::new().head(
+            200,
+            &[
+                ("content-type", "application/json"),
+                ("content-length", &length),
+            ],
+        );
         let script = script.body(&whole[..whole.len() / 2]);
         match how {
             "half, then reset" => script.reset(),
@@ -425,9 +541,13 @@ impl State {
         match how {
             "429 seconds" => self.error(429).with("retry-after", "1"),
             "429 milliseconds" => self.error(429).with("retry-after-ms", "300"),
-            "429 date" => self.error(429).with("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT"),
+            "429 date" => self
+                .error(429)
+                .with("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT"),
             "429 absurd" => self.error(429).with("retry-after", "1000000000"),
-            "302" => self.error(302).with("location", "http://127.0.0.1:1/elsewhere"),
+            "302" => self
+                .error(302)
+                .with("location", "http://127.0.0.1:1/elsewhere"),
             "reset" => Script::new().reset(),
             "close" => Script::new().close(),
             "reset after the head" => self.head_of(stream).reset(),
@@ -439,7 +559,8 @@ impl State {
             "null" => Script::text(200, "application/json", "null"),
             "malformed" => Script::text(200, "application/json", "{\"choices\": [{"),
             "error in a 200" => Script::text(200, "application/json", self.speech.error(500)),
-            "gzip" => Script::text(200, "application/json", b"\x1f\x8b\x08\0\0\0\0\0").with("content-encoding", "gzip"),
+            "gzip" => Script::text(200, "application/json", b"\x1f\x8b\x08\0\0\0\0\0")
+                .with("content-encoding", "gzip"),
             "no http" if self.is_h2() => Script::new().reset(),
             "no http" => Script::new().raw("220 smtp ready\r\n\r\n").close(),
             "too large" => {
@@ -468,5 +589,8 @@ fn ms(n: u64) -> Duration {
 fn number(body: &[u8]) -> Option<u64> {
     let at = memchr::memmem::find(body, b"soak#")? + 5;
     let digits = body[at..].iter().take_while(|b| b.is_ascii_digit());
-    std::str::from_utf8(&body[at..at + digits.count()]).ok()?.parse().ok()
+    std::str::from_utf8(&body[at..at + digits.count()])
+        .ok()?
+        .parse()
+        .ok()
 }

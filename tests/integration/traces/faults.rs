@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use super::{end, with};
 use crate::support::gateway::free_port;
 use crate::support::spans::Receiver;
-use crate::support::{Catalog, Gateway, Mock, Script, eventually, eventually_within, join_all, run_within};
+use crate::support::{
+    Catalog, Gateway, Mock, Script, eventually, eventually_within, join_all, run_within,
+};
 
 const LONG: Duration = Duration::from_secs(180);
 
@@ -18,12 +20,18 @@ async fn ask(gateway: &Gateway, times: usize) {
 
 /// Waits until so many requests were answered. The last of them settle after their answers.
 async fn settled(gateway: &Gateway, wanted: f64) {
-    let answered = || gateway.metrics().sum("portcullis_requests_total", &[("outcome", "ok")]);
+    let answered = || {
+        gateway
+            .metrics()
+            .sum("portcullis_requests_total", &[("outcome", "ok")])
+    };
     eventually("all are answered", || (answered() == wanted).then_some(())).await;
 }
 
 fn dropped(gateway: &Gateway, reason: &str) -> f64 {
-    gateway.metrics().sum("portcullis_spans_dropped_total", &[("reason", reason)])
+    gateway
+        .metrics()
+        .sum("portcullis_spans_dropped_total", &[("reason", reason)])
 }
 
 /// Waits until spans were dropped for this reason. This takes up to five seconds and a try.
@@ -42,9 +50,24 @@ fn a_receiver_that_fails_loses_spans_and_nothing_else() {
         let cases = [
             ("500", Script::error(500, "no"), "refused", "it answers 500"),
             ("503", Script::error(503, "no"), "refused", "it answers 503"),
-            ("401", Script::error(401, "no"), "refused", "look at `traces.headers`"),
-            ("404", Script::error(404, "no"), "refused", "look at the path in `traces.endpoint`"),
-            ("nothing", Script::new().close(), "failed", "(it closed the connection without an answer)"),
+            (
+                "401",
+                Script::error(401, "no"),
+                "refused",
+                "look at `traces.headers`",
+            ),
+            (
+                "404",
+                Script::error(404, "no"),
+                "refused",
+                "look at the path in `traces.endpoint`",
+            ),
+            (
+                "nothing",
+                Script::new().close(),
+                "failed",
+                "(it closed the connection without an answer)",
+            ),
             (
                 "nonsense",
                 Script::new().raw("220 smtp.example.com ESMTP\r\n").close(),
@@ -59,17 +82,33 @@ fn a_receiver_that_fails_loses_spans_and_nothing_else() {
 async fn fails(mock: &Mock, (case, script, reason, why): (&str, Script, &str, &str)) {
     let receiver = Receiver::start().await;
     receiver.mock.always(script);
-    let gateway = receiver.of(Gateway::with(Catalog::over(mock)), "").start().await;
+    let gateway = receiver
+        .of(Gateway::with(Catalog::over(mock)), "")
+        .start()
+        .await;
     ask(&gateway, 2).await;
     // The second may wait for the next batch.
     let all = || (dropped(&gateway, reason) == 4.0).then_some(());
     eventually_within(LONG / 4, "both are dropped", all).await;
-    let line = gateway.logged("spans cannot be sent to `traces.endpoint`").await;
+    let line = gateway
+        .logged("spans cannot be sent to `traces.endpoint`")
+        .await;
     assert!(line.contains(why), "{case}: {line}");
-    receiver.mock.always(Script::text(200, "application/json", "{\"partialSuccess\":{}}"));
+    receiver.mock.always(Script::text(
+        200,
+        "application/json",
+        "{\"partialSuccess\":{}}",
+    ));
     ask(&gateway, 1).await;
-    let exported = || gateway.metrics().sum("portcullis_spans_exported_total", &[]);
-    eventually_within(LONG / 4, "the others are taken", || (exported() == 2.0).then_some(())).await;
+    let exported = || {
+        gateway
+            .metrics()
+            .sum("portcullis_spans_exported_total", &[])
+    };
+    eventually_within(LONG / 4, "the others are taken", || {
+        (exported() == 2.0).then_some(())
+    })
+    .await;
     // What was dropped is not sent again.
     assert_eq!(dropped(&gateway, reason), 4.0, "{case}");
     let log = gateway.log();
@@ -83,7 +122,10 @@ fn a_dead_receiver_costs_no_request_and_no_memory() {
     run_within(LONG, async {
         let mock = Mock::start().await;
         let traces = format!("traces: {{ endpoint: 'http://{}' }}", free_port());
-        let gateway = Gateway::with(Catalog::over(&mock)).server(&traces).start().await;
+        let gateway = Gateway::with(Catalog::over(&mock))
+            .server(&traces)
+            .start()
+            .await;
         ask(&gateway, 20).await;
         drops(&gateway, "failed").await;
         let rss = gateway.rss();
@@ -92,12 +134,20 @@ fn a_dead_receiver_costs_no_request_and_no_memory() {
         }
         settled(&gateway, 1_020.0).await;
         let lost = || dropped(&gateway, "failed") + dropped(&gateway, "queue_full");
-        eventually("all spans are dropped", || (lost() == 2_040.0).then_some(())).await;
+        eventually("all spans are dropped", || {
+            (lost() == 2_040.0).then_some(())
+        })
+        .await;
         // The queue holds at most some megabytes.
         let grown = gateway.rss().saturating_sub(rss);
         assert!(grown < 64 << 20, "{grown} bytes");
-        let line = gateway.logged("spans cannot be sent to `traces.endpoint`").await;
-        assert!(line.contains("(it cannot be reached: ") && line.contains("refused"), "{line}");
+        let line = gateway
+            .logged("spans cannot be sent to `traces.endpoint`")
+            .await;
+        assert!(
+            line.contains("(it cannot be reached: ") && line.contains("refused"),
+            "{line}"
+        );
         assert_eq!(gateway.log().matches("spans cannot be sent").count(), 1);
     });
 }
@@ -107,7 +157,10 @@ fn a_queue_that_is_full_drops_and_counts() {
     run_within(LONG, async {
         let (mock, receiver) = (Mock::start().await, Receiver::start().await);
         receiver.mock.always(Script::silent());
-        let gateway = receiver.of(Gateway::with(Catalog::over(&mock)), "").start().await;
+        let gateway = receiver
+            .of(Gateway::with(Catalog::over(&mock)), "")
+            .start()
+            .await;
         // A batch is under way for ten seconds, and 2,048 spans wait behind it.
         let mut asked = 0.0;
         while dropped(&gateway, "queue_full") == 0.0 {
@@ -123,16 +176,28 @@ fn a_queue_that_is_full_drops_and_counts() {
 fn a_receiver_that_names_a_time_gets_the_spans_then() {
     run_within(LONG, async {
         let (mock, receiver) = (Mock::start().await, Receiver::start().await);
-        receiver.mock.push(Script::error(503, "no").with("retry-after", "1"));
-        let gateway = receiver.of(Gateway::with(Catalog::over(&mock)), "").start().await;
+        receiver
+            .mock
+            .push(Script::error(503, "no").with("retry-after", "1"));
+        let gateway = receiver
+            .of(Gateway::with(Catalog::over(&mock)), "")
+            .start()
+            .await;
         ask(&gateway, 1).await;
         let first = receiver.mock.request(0).await;
         let second = receiver.mock.request(1).await;
         assert_eq!(first.body, second.body);
         assert!(second.at.duration_since(first.at) >= Duration::from_millis(900));
-        let exported = || gateway.metrics().sum("portcullis_spans_exported_total", &[]);
+        let exported = || {
+            gateway
+                .metrics()
+                .sum("portcullis_spans_exported_total", &[])
+        };
         eventually("they are counted", || (exported() == 2.0).then_some(())).await;
-        assert!(!gateway.log().contains("spans cannot be sent"), "it was no outage");
+        assert!(
+            !gateway.log().contains("spans cannot be sent"),
+            "it was no outage"
+        );
     });
 }
 
@@ -140,22 +205,45 @@ fn a_receiver_that_names_a_time_gets_the_spans_then() {
 fn what_a_receiver_answers_is_bounded_and_believed_with_care() {
     run_within(LONG, async {
         let (mock, endless) = (Mock::start().await, Receiver::start().await);
-        let head = [("content-type", "application/x-protobuf"), ("transfer-encoding", "chunked")];
-        let body = Script::new().head(200, &head).slices(vec![0xff; 8 << 20], 64 << 10, Duration::ZERO).stall();
+        let head = [
+            ("content-type", "application/x-protobuf"),
+            ("transfer-encoding", "chunked"),
+        ];
+        let body = Script::new()
+            .head(200, &head)
+            .slices(vec![0xff; 8 << 20], 64 << 10, Duration::ZERO)
+            .stall();
         endless.mock.always(body);
         // A partial success: two spans are rejected.
         let partial = Receiver::start().await;
-        partial.mock.always(Script::text(200, "application/x-protobuf", [0x0a, 0x02, 0x08, 0x02]));
-        let start = |receiver: &Receiver| receiver.of(Gateway::with(Catalog::over(&mock)), "").start();
+        partial.mock.always(Script::text(
+            200,
+            "application/x-protobuf",
+            [0x0a, 0x02, 0x08, 0x02],
+        ));
+        let start =
+            |receiver: &Receiver| receiver.of(Gateway::with(Catalog::over(&mock)), "").start();
         let gateways = [start(&endless).await, start(&partial).await];
         for gateway in &gateways {
             ask(gateway, 2).await;
         }
-        let exported = |gateway: &Gateway| gateway.metrics().sum("portcullis_spans_exported_total", &[]);
-        eventually("they are taken", || (exported(&gateways[0]) == 4.0).then_some(())).await;
-        eventually("half are taken", || (exported(&gateways[1]) == 2.0).then_some(())).await;
+        let exported = |gateway: &Gateway| {
+            gateway
+                .metrics()
+                .sum("portcullis_spans_exported_total", &[])
+        };
+        eventually("they are taken", || {
+            (exported(&gateways[0]) == 4.0).then_some(())
+        })
+        .await;
+        eventually("half are taken", || {
+            (exported(&gateways[1]) == 2.0).then_some(())
+        })
+        .await;
         assert_eq!(dropped(&gateways[1], "rejected"), 2.0);
-        gateways[1].logged("takes spans and rejects 2 of 4: these are dropped").await;
+        gateways[1]
+            .logged("takes spans and rejects 2 of 4: these are dropped")
+            .await;
     });
 }
 
@@ -164,16 +252,26 @@ fn a_silent_receiver_does_not_hold_up_the_end() {
     run_within(LONG, async {
         let (mock, receiver) = (Mock::start().await, Receiver::start().await);
         receiver.mock.always(Script::silent());
-        let gateway = receiver.of(Gateway::with(Catalog::over(&mock)), "").start().await;
+        let gateway = receiver
+            .of(Gateway::with(Catalog::over(&mock)), "")
+            .start()
+            .await;
         ask(&gateway, 3).await;
         settled(&gateway, 3.0).await;
         let begun = Instant::now();
         let log = end(gateway);
         // Two seconds are the promise.
-        assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() < Duration::from_secs(8),
+            "{:?}",
+            begun.elapsed()
+        );
         assert!(receiver.mock.count() >= 1, "it was tried");
         // No outage is told: the process did not wait long enough to know of one.
-        assert!(log.contains("6 spans were not sent before the process ended"), "{log}");
+        assert!(
+            log.contains("6 spans were not sent before the process ended"),
+            "{log}"
+        );
         assert!(!log.contains("spans cannot be sent"), "{log}");
     });
 }

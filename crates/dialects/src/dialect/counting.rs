@@ -8,18 +8,28 @@ use crate::wire::json::{self, Cursor};
 impl Dialect {
     /// Returns whether its servers may count the tokens of a request.
     pub fn counts(&self) -> bool {
-        self.protocol.translation.is_some_and(|translation| translation.counting.is_some())
+        self.protocol
+            .translation
+            .is_some_and(|translation| translation.counting.is_some())
             || self.protocol.calls_nobody()
     }
 
     fn counting(&self, model: &str) -> Option<&'static Counting> {
-        self.protocol.for_model(model).translation.as_ref()?.counting.as_ref()
+        self.protocol
+            .for_model(model)
+            .translation
+            .as_ref()?
+            .counting
+            .as_ref()
     }
 
     /// Counts the tokens of a request if the account calls nobody. Returns the answer for the
     /// callers of a front door.
     pub fn count_here(&self, front: &Front, said: &Outbound) -> Option<Vec<u8>> {
-        let form = front.counting.as_ref().filter(|_| self.protocol.calls_nobody())?;
+        let form = front
+            .counting
+            .as_ref()
+            .filter(|_| self.protocol.calls_nobody())?;
         Some(written(form.field, demo::count(&said.body.concat())))
     }
 
@@ -29,7 +39,12 @@ impl Dialect {
         let counting = self.counting(model)?;
         let path = (counting.path)(&said.path)?.into();
         let body = (counting.body)(model, &said.body.concat())?;
-        Some(Outbound { path, copied: body.len(), body: vec![body.into()], ..said })
+        Some(Outbound {
+            path,
+            copied: body.len(),
+            body: vec![body.into()],
+            ..said
+        })
     }
 
     /// Reads the number of tokens in an answer of this model, and returns the answer for the
@@ -43,7 +58,13 @@ impl Dialect {
             }
         });
         // The same field is that of the same format, whose other fields may be of use.
-        number.map(|number| if from == to { answer.to_vec() } else { written(to, number) })
+        number.map(|number| {
+            if from == to {
+                answer.to_vec()
+            } else {
+                written(to, number)
+            }
+        })
     }
 }
 

@@ -51,11 +51,19 @@ impl Decoder {
         bytes: &[u8],
         each: impl FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>,
     ) -> Result<bool, StreamFault> {
-        let mut taker = Taker { each, is_told: false, fault: None };
+        let mut taker = Taker {
+            each,
+            is_told: false,
+            fault: None,
+        };
         let fed = match self {
             Self::Events(decoder) => return decoder.feed(bytes, taker.each),
-            Self::Lines(decoder) => decoder.feed(bytes, |event| taker.take(event)).map_err(|_| TOO_LARGE),
-            Self::Frames(decoder) => decoder.feed(bytes, |event| taker.take(event)).map_err(|broken| broken.0),
+            Self::Lines(decoder) => decoder
+                .feed(bytes, |event| taker.take(event))
+                .map_err(|_| TOO_LARGE),
+            Self::Frames(decoder) => decoder
+                .feed(bytes, |event| taker.take(event))
+                .map_err(|broken| broken.0),
         };
         taker.end(fed)
     }
@@ -67,7 +75,9 @@ impl Decoder {
     ) -> Result<bool, StreamFault> {
         match self {
             Self::Events(decoder) => decoder.finish(each),
-            Self::Lines(decoder) => decoder.finish(|event| each(event.name, event.data)).unwrap_or(Ok(false)),
+            Self::Lines(decoder) => decoder
+                .finish(|event| each(event.name, event.data))
+                .unwrap_or(Ok(false)),
             // Its last checksum is its end: half a frame is a cut.
             Self::Frames(decoder) => {
                 if decoder.is_empty() {
@@ -83,7 +93,10 @@ impl Decoder {
 impl EventDecoder {
     /// Returns the decoder of a stream at its start; no event may be longer than `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
-        Self { events: sse::Decoder::new(limit), strays: Strays::default() }
+        Self {
+            events: sse::Decoder::new(limit),
+            strays: Strays::default(),
+        }
     }
 
     /// Returns how many bytes are kept of an event whose end has not come yet.
@@ -99,7 +112,11 @@ impl EventDecoder {
         each: impl FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>,
     ) -> Result<bool, StreamFault> {
         let Self { events, strays } = self;
-        let mut taker = Taker { each, is_told: false, fault: None };
+        let mut taker = Taker {
+            each,
+            is_told: false,
+            fault: None,
+        };
         let fed = events.pieces(bytes, |piece| match piece {
             Piece::Event(event) => {
                 strays.forget();
@@ -117,7 +134,9 @@ impl EventDecoder {
     ) -> Result<bool, StreamFault> {
         let Self { events, strays } = self;
         let found = events.end_line(|line| strays.line(line)).flatten();
-        let is_told = events.finish(|event| each(event.name, event.data)).unwrap_or(Ok(false))?;
+        let is_told = events
+            .finish(|event| each(event.name, event.data))
+            .unwrap_or(Ok(false))?;
         match found {
             Some(found) if !is_told => Err(StreamFault::Upstream(found)),
             Some(_) | None => Ok(is_told),
@@ -147,7 +166,11 @@ impl<F: FnMut(&[u8], &[u8]) -> Result<bool, StreamFault>> Taker<F> {
     /// Takes the error that stands between the events, if there is one.
     fn fail(&mut self, error: Option<UpstreamError>) -> ControlFlow<()> {
         self.fault = error.map(StreamFault::Upstream);
-        if self.fault.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if self.fault.is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     }
 
     #[inline]

@@ -94,7 +94,9 @@ impl<'a> Translate<'a> {
         let kept = |call: &str| {
             // What is kept is of no account. If the caller's thoughts belong to another one, so do
             // these.
-            opened.find(call).or_else(|| if is_all_here { (self.kept)(call) } else { None })
+            opened
+                .find(call)
+                .or_else(|| if is_all_here { (self.kept)(call) } else { None })
         };
         let target = Target {
             model: self.model,
@@ -105,7 +107,10 @@ impl<'a> Translate<'a> {
             kept: &kept,
         };
         let written = write(&request, &target).map(|mut written| {
-            opened.lost.iter().for_each(|field| written.losses.add(field.clone()));
+            opened
+                .lost
+                .iter()
+                .for_each(|field| written.losses.add(field.clone()));
             written
         });
         let written = names.written(&request, written)?;

@@ -57,24 +57,34 @@ impl PassedBytes {
         let known = self.held.len().saturating_sub(3);
         self.held.extend_from_slice(bytes);
         let end = self.held.get(known..).and_then(end_of_events);
-        let whole = if is_told { self.held.len() } else { end.map_or(0, |end| known + end) };
+        let whole = if is_told {
+            self.held.len()
+        } else {
+            end.map_or(0, |end| known + end)
+        };
         out.extend(self.held.drain(..whole));
         Ok(is_told)
     }
 
     /// Returns what was used so far: nothing, before the answer has begun.
     pub(super) fn usage_so_far(&self) -> Usage {
-        if self.has_begun { self.usage } else { Usage::default() }
+        if self.has_begun {
+            self.usage
+        } else {
+            Usage::default()
+        }
     }
 
     /// Ends the answer.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) -> Result<Usage, StreamFault> {
         if let Some(events) = &mut self.events {
             let mut state = (&mut self.usage, &mut self.has_begun, &mut self.goes_on);
-            events.finish(|_, data| match data.starts_with(b"{") && !json::is_whole(data) {
-                true => Err(StreamFault::Cut),
-                false => event(data, &mut state),
-            })?;
+            events.finish(
+                |_, data| match data.starts_with(b"{") && !json::is_whole(data) {
+                    true => Err(StreamFault::Cut),
+                    false => event(data, &mut state),
+                },
+            )?;
         }
         if self.goes_on {
             return Err(StreamFault::Cut);
@@ -97,7 +107,9 @@ fn event(data: &[u8], state: &mut (&mut Usage, &mut bool, &mut bool)) -> Result<
 /// Returns the place after the last whole event: a line end, and an empty line.
 fn end_of_events(text: &[u8]) -> Option<usize> {
     let ends = [&b"\n\n"[..], b"\r\n\r\n", b"\r\r"];
-    ends.iter().filter_map(|end| Some(memchr::memmem::rfind(text, end)? + end.len())).max()
+    ends.iter()
+        .filter_map(|end| Some(memchr::memmem::rfind(text, end)? + end.len()))
+        .max()
 }
 
 #[cfg(test)]
@@ -118,41 +130,67 @@ mod tests {
             stream.feed(piece, &mut out)?;
         }
         let opened = stream.opened();
-        stream.finish(&mut out, None).map(|usage| (out, usage, opened))
+        stream
+            .finish(&mut out, None)
+            .map(|usage| (out, usage, opened))
     }
 
     #[test]
     fn bytes_pass_however_they_are_cut() {
         let sound: Vec<u8> = (0..=255).cycle().take(5_000).collect();
         for size in [1, 2, 7, 4_096, 5_000] {
-            assert_eq!(pass("audio/mpeg", &sound, size), Ok((sound.clone(), Usage::default(), true)));
-            let (out, usage, opened) = pass("Text/Event-Stream; charset=utf-8", EVENTS.as_bytes(), size).unwrap();
+            assert_eq!(
+                pass("audio/mpeg", &sound, size),
+                Ok((sound.clone(), Usage::default(), true))
+            );
+            let (out, usage, opened) =
+                pass("Text/Event-Stream; charset=utf-8", EVENTS.as_bytes(), size).unwrap();
             assert!(out == EVENTS.as_bytes() && opened);
-            assert_eq!((usage.prompt, usage.completion, usage.source), (14, 5, Source::Reported));
+            assert_eq!(
+                (usage.prompt, usage.completion, usage.source),
+                (14, 5, Source::Reported)
+            );
         }
     }
 
     #[test]
     fn the_length_of_sound_is_said_in_the_last_event() {
-        let asked = Usage { source: Source::Estimated, ..Usage::default() };
+        let asked = Usage {
+            source: Source::Estimated,
+            ..Usage::default()
+        };
         let mut stream = Stream::bytes(b"text/event-stream", asked, 1 << 12);
         assert_eq!(stream.usage_so_far(), Usage::default(), "nothing has come");
         let done = b"data: {\"type\":\"transcript.text.done\",\"usage\":{\"type\":\"duration\",\"seconds\":7}}\n\n";
         stream.feed(done, &mut Vec::new()).unwrap();
         let usage = stream.usage_so_far();
-        assert_eq!((usage.units.millis, usage.source), (7_000, Source::Estimated));
+        assert_eq!(
+            (usage.units.millis, usage.source),
+            (7_000, Source::Estimated)
+        );
     }
 
     #[test]
     fn events_leave_whole() {
         let mut stream = Stream::bytes(b"text/event-stream", Usage::default(), 1 << 12);
-        let (mut out, half) = (Vec::new(), EVENTS.find("data: {\"type\":\"transcript.text.done").unwrap());
-        stream.feed(&EVENTS.as_bytes()[..half + 20], &mut out).unwrap();
+        let (mut out, half) = (
+            Vec::new(),
+            EVENTS
+                .find("data: {\"type\":\"transcript.text.done")
+                .unwrap(),
+        );
+        stream
+            .feed(&EVENTS.as_bytes()[..half + 20], &mut out)
+            .unwrap();
         assert_eq!(out, EVENTS.as_bytes()[..half]);
         assert_eq!(stream.buffered() > 20, stream.buffered() > 0);
-        stream.feed(&EVENTS.as_bytes()[half + 20..], &mut out).unwrap();
+        stream
+            .feed(&EVENTS.as_bytes()[half + 20..], &mut out)
+            .unwrap();
         assert!(out == EVENTS.as_bytes() && !stream.done() && !stream.whole());
-        stream.feed(b"data: [DONE]\n\ndata: more\n\n", &mut out).unwrap();
+        stream
+            .feed(b"data: [DONE]\n\ndata: more\n\n", &mut out)
+            .unwrap();
         assert!(stream.done() && stream.whole());
     }
 
@@ -162,33 +200,61 @@ mod tests {
         let delta = "data: {\"type\":\"speech.audio.delta\",\"audio\":\"AAAA\"}\n\n";
         for size in [1, 7, 4_096] {
             assert_eq!(pass("text/event-stream", delta.as_bytes(), size), cut);
-            assert_eq!(pass("text/event-stream", &EVENTS.as_bytes()[..EVENTS.len() - 20], size), cut, "half an event");
+            assert_eq!(
+                pass(
+                    "text/event-stream",
+                    &EVENTS.as_bytes()[..EVENTS.len() - 20],
+                    size
+                ),
+                cut,
+                "half an event"
+            );
             let told = EVENTS.trim_end().as_bytes();
-            assert_eq!(pass("text/event-stream", told, size).unwrap().0, told, "only its empty line is missing");
+            assert_eq!(
+                pass("text/event-stream", told, size).unwrap().0,
+                told,
+                "only its empty line is missing"
+            );
         }
-        let other = b"data: {\"choices\":[{\"delta\":{\"content\":\"a.delta\"}}]}\n\ndata: a text\n\n";
-        assert!(pass("text/event-stream", other, 9).is_ok(), "servers with events of their own");
+        let other =
+            b"data: {\"choices\":[{\"delta\":{\"content\":\"a.delta\"}}]}\n\ndata: a text\n\n";
+        assert!(
+            pass("text/event-stream", other, 9).is_ok(),
+            "servers with events of their own"
+        );
     }
 
     #[test]
     fn no_event_is_slow() {
-        let event =
-            format!("data: {{\"type\":\"image_edit.completed\",\"b64_json\":\"{}\"}}\r\n\r\n", "A".repeat(2 << 20));
+        let event = format!(
+            "data: {{\"type\":\"image_edit.completed\",\"b64_json\":\"{}\"}}\r\n\r\n",
+            "A".repeat(2 << 20)
+        );
         let mut stream = Stream::bytes(b"text/event-stream", Usage::default(), 8 << 20);
         let (mut out, start) = (Vec::new(), std::time::Instant::now());
         for piece in event.as_bytes().chunks(64) {
             stream.feed(piece, &mut out).unwrap();
         }
-        assert!(out == event.as_bytes() && start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
+        assert!(
+            out == event.as_bytes() && start.elapsed().as_secs() < 60,
+            "{:?}",
+            start.elapsed()
+        );
     }
 
     #[test]
     fn an_error_and_nothing_at_all_are_no_answer() {
         let error = "data: {\"error\":{\"message\":\"no\",\"code\":\"x\"}}\n\n";
-        assert!(matches!(pass("text/event-stream", error.as_bytes(), 9), Err(StreamFault::Upstream(_))));
+        assert!(matches!(
+            pass("text/event-stream", error.as_bytes(), 9),
+            Err(StreamFault::Upstream(_))
+        ));
         assert!(pass("text/event-stream", b": comment\n\n", 9).is_err());
         assert!(pass("audio/wav", b"", 9).is_err());
-        assert_eq!(pass("text/plain; charset=utf-8", b"", 9), Ok((Vec::new(), Usage::default(), false)));
+        assert_eq!(
+            pass("text/plain; charset=utf-8", b"", 9),
+            Ok((Vec::new(), Usage::default(), false))
+        );
         let long = format!("data: {}\n\n", "x".repeat(1 << 13));
         assert!(pass("text/event-stream", long.as_bytes(), 100).is_err());
     }

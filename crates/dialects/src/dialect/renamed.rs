@@ -11,23 +11,41 @@ use crate::wire::splice::Edits;
 impl Dialect {
     /// Refuses what [`rename`](Self::rename) does. Returns the request with the account's names, if
     /// it has others.
-    pub(super) fn renamed(&self, job: &Translate<'_>) -> Result<Option<(Bytes, Envelope)>, Refused> {
+    pub(super) fn renamed(
+        &self,
+        job: &Translate<'_>,
+    ) -> Result<Option<(Bytes, Envelope)>, Refused> {
         // The texts of a form are no JSON, and are written where the form passes.
         if job.envelope.front.is_form() {
             return Ok(None);
         }
-        let Some(body) = self.rename(job)?.map(Bytes::from) else { return Ok(None) };
-        let Envelope { front, model, stream, headers, .. } = job.envelope;
+        let Some(body) = self.rename(job)?.map(Bytes::from) else {
+            return Ok(None);
+        };
+        let Envelope {
+            front,
+            model,
+            stream,
+            headers,
+            ..
+        } = job.envelope;
         // A request whose tokens are counted may lack what one that is answered needs.
         let to_count = |fault| match &front.counting {
-            Some(form) => {
-                (form.read)(body.clone(), &Asked { model: None, stream: false }).map(|(_, envelope)| envelope)
-            }
+            Some(form) => (form.read)(
+                body.clone(),
+                &Asked {
+                    model: None,
+                    stream: false,
+                },
+            )
+            .map(|(_, envelope)| envelope),
             None => Err(fault),
         };
-        let mut envelope =
-            (front.envelope)(&body).or_else(to_count).map_err(|fault| Refused::invalid("", fault.message))?;
-        (envelope.model, envelope.stream, envelope.headers) = (model.clone(), *stream, headers.clone());
+        let mut envelope = (front.envelope)(&body)
+            .or_else(to_count)
+            .map_err(|fault| Refused::invalid("", fault.message))?;
+        (envelope.model, envelope.stream, envelope.headers) =
+            (model.clone(), *stream, headers.clone());
         Ok(Some((body, envelope)))
     }
 
@@ -45,7 +63,11 @@ impl Dialect {
 
     /// Refuses a request that names a model which its caller may not use, or which cannot be asked
     /// here. Writes the account's names for the models. Returns whether it has others.
-    pub(super) fn edit_names(&self, job: &Translate<'_>, edits: &mut Edits<'_>) -> Result<bool, Refused> {
+    pub(super) fn edit_names(
+        &self,
+        job: &Translate<'_>,
+        edits: &mut Edits<'_>,
+    ) -> Result<bool, Refused> {
         let Translate { body, envelope, .. } = *job;
         let mut is_renamed = false;
         let passes = || {
@@ -53,7 +75,9 @@ impl Dialect {
             way.native.is_some() || (envelope.front.passes() && way.protocol.passes())
         };
         for named in envelope.named.iter().filter(|named| named.is_model()) {
-            let Some(name) = named.text(body) else { continue };
+            let Some(name) = named.text(body) else {
+                continue;
+            };
             let other = match name.strip_prefix("models/").unwrap_or(&name) {
                 same if *same == envelope.model => OtherModel::Here(job.model.into()),
                 other => (job.other)(other),

@@ -14,7 +14,9 @@ impl Dialect {
     /// an empty usage if it reports none.
     pub fn reported_usage(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Usage {
         let read = |body: &[u8]| self.usage_in(model, to, body);
-        read(body).or_else(|| read(&repaired(body)?)).unwrap_or_default()
+        read(body)
+            .or_else(|| read(&repaired(body)?))
+            .unwrap_or_default()
     }
 
     fn usage_in(&self, model: &str, to: &Recipient<'_>, body: &[u8]) -> Option<Usage> {
@@ -45,9 +47,18 @@ mod tests {
     use crate::upstream::{Protocol, cohere, gemini};
 
     #[track_caller]
-    fn check(front: &'static Front, protocol: &'static Protocol, body: &str, expected: Option<(u64, u64)>) {
+    fn check(
+        front: &'static Front,
+        protocol: &'static Protocol,
+        body: &str,
+        expected: Option<(u64, u64)>,
+    ) {
         let header = AnswerHeader::default();
-        let to = Recipient { front, header: &header, options: AnswerOptions::default() };
+        let to = Recipient {
+            front,
+            header: &header,
+            options: AnswerOptions::default(),
+        };
         let usage = Dialect::from(protocol).reported_usage("m", &to, body.as_bytes());
         let found = (usage.source != Source::None).then_some((usage.prompt, usage.completion));
         assert_eq!(found, expected, "{body}");
@@ -59,19 +70,40 @@ mod tests {
         check(&CHAT, &openai::PROTOCOL, chat, Some((7, 2)));
         let half = r#"{"a":"\ud83d","usage":{"prompt_tokens":7,"total_tokens":9}}"#;
         check(&CHAT, &openai::PROTOCOL, half, Some((7, 2)));
-        for body in ["", "<html>", "{}", r#"{"usage":null}"#, r#"{"usage":{"prompt_tokens":0}}"#] {
+        for body in [
+            "",
+            "<html>",
+            "{}",
+            r#"{"usage":null}"#,
+            r#"{"usage":{"prompt_tokens":0}}"#,
+        ] {
             check(&CHAT, &openai::PROTOCOL, body, None);
         }
         let last = r#"{"usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":2}}"#;
-        check(&CHAT, &gemini::PROTOCOL, &format!("[{{}},{last}]"), Some((7, 2)));
+        check(
+            &CHAT,
+            &gemini::PROTOCOL,
+            &format!("[{{}},{last}]"),
+            Some((7, 2)),
+        );
         check(&CHAT, &gemini::PROTOCOL, &format!("[{last},"), None);
     }
 
     #[test]
     fn what_is_reported_beside_conversations_is_found_too() {
         let vectors = r#"{"data":[],"usage":{"prompt_tokens":7,"total_tokens":7}}"#;
-        check(&EMBEDDINGS, openai::PROTOCOL.at(crate::Endpoint::Embeddings).unwrap(), vectors, Some((7, 0)));
+        check(
+            &EMBEDDINGS,
+            openai::PROTOCOL.at(crate::Endpoint::Embeddings).unwrap(),
+            vectors,
+            Some((7, 0)),
+        );
         let ranked = r#"{"message":"no","meta":{"tokens":{"input_tokens":7}}}"#;
-        check(&RERANK, cohere::PROTOCOL.at(crate::Endpoint::Rerank).unwrap(), ranked, Some((7, 0)));
+        check(
+            &RERANK,
+            cohere::PROTOCOL.at(crate::Endpoint::Rerank).unwrap(),
+            ranked,
+            Some((7, 0)),
+        );
     }
 }

@@ -71,7 +71,9 @@ impl NativeStream {
         out: &mut Vec<u8>,
     ) -> Result<bool, StreamFault> {
         let inner = (passing.inner)(event.data);
-        let event = inner.as_deref().map_or(*event, |data| Event { name: b"", data });
+        let event = inner
+            .as_deref()
+            .map_or(*event, |data| Event { name: b"", data });
         let is_told = translated.event(event.name, event.data)?;
         passing.answer.has_signed = translated.has_signed();
         // Proxies say it at the end of every stream.
@@ -80,11 +82,18 @@ impl NativeStream {
         }
         // What had to be repaired to be read is sent as it was read.
         let clean = repaired_line(event.data);
-        let event = Event { name: event.name, data: clean.as_deref().unwrap_or(event.data) };
+        let event = Event {
+            name: event.name,
+            data: clean.as_deref().unwrap_or(event.data),
+        };
         if !passing.last.is_empty() {
             out.append(&mut passing.last);
         }
-        let out = if translated.progress().finished() { &mut passing.last } else { out };
+        let out = if translated.progress().finished() {
+            &mut passing.last
+        } else {
+            out
+        };
         let [before, between, _] = passing.native.around;
         out.extend_from_slice(if passing.events > 0 { between } else { before });
         passing.events += 1;
@@ -95,7 +104,9 @@ impl NativeStream {
 
 impl fmt::Debug for NativeStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NativeStream").field("translated", &self.translated).finish_non_exhaustive()
+        f.debug_struct("NativeStream")
+            .field("translated", &self.translated)
+            .finish_non_exhaustive()
     }
 }
 
@@ -113,7 +124,12 @@ struct Composed {
 impl Composed {
     /// Writes what was made standard.
     fn write(&mut self, out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        let Self { standard, reader, draft, .. } = self;
+        let Self {
+            standard,
+            reader,
+            draft,
+            ..
+        } = self;
         std::mem::swap(out, draft.out());
         let read = reader.events(standard, &mut |event| draft.take(event));
         std::mem::swap(out, draft.out());
@@ -145,13 +161,25 @@ impl Stream {
         event_limit: usize,
     ) -> Self {
         let chunks = openai::Chunks::new(header, quirks, show_reasoning);
-        Self::new(Conversion::Passed(Box::new((EventDecoder::new(event_limit), chunks))))
+        Self::new(Conversion::Passed(Box::new((
+            EventDecoder::new(event_limit),
+            chunks,
+        ))))
     }
 
     /// Returns a stream at its start that is made standard, and written in another format.
     pub(super) fn composed(chunks: openai::Chunks, draft: Draft, event_limit: usize) -> Self {
-        let (decoder, reader) = (EventDecoder::new(event_limit), openai::StandardChunks::default());
-        Self::new(Conversion::Composed(Box::new(Composed { decoder, chunks, standard: Vec::new(), reader, draft })))
+        let (decoder, reader) = (
+            EventDecoder::new(event_limit),
+            openai::StandardChunks::default(),
+        );
+        Self::new(Conversion::Composed(Box::new(Composed {
+            decoder,
+            chunks,
+            standard: Vec::new(),
+            reader,
+            draft,
+        })))
     }
 
     /// Returns a stream at its start that passes in another format than OpenAI's.
@@ -163,27 +191,44 @@ impl Stream {
         let decoder = Decoder::new(protocol.framing, event_limit);
         let passing = Passing {
             native,
-            inner: protocol.translation.map_or(|_: &[u8]| None, |translation| translation.inner),
+            inner: protocol
+                .translation
+                .map_or(|_: &[u8]| None, |translation| translation.inner),
             answer,
             events: 0,
             last: Vec::new(),
         };
-        Self::new(Conversion::Native(Box::new(NativeStream { decoder, translated, passing })))
+        Self::new(Conversion::Native(Box::new(NativeStream {
+            decoder,
+            translated,
+            passing,
+        })))
     }
 
     /// Returns a stream at its start that is translated.
     pub(super) fn translated(framing: Framing, translated: Translated, event_limit: usize) -> Self {
-        Self::new(Conversion::Translated(Box::new((Decoder::new(framing, event_limit), translated))))
+        Self::new(Conversion::Translated(Box::new((
+            Decoder::new(framing, event_limit),
+            translated,
+        ))))
     }
 
     /// Returns an answer of this type at its start, whose bytes pass as they are. `usage` is what
     /// it uses unless it says so itself; no event may be longer than `event_limit` bytes.
     pub fn bytes(content_type: &[u8], usage: Usage, event_limit: usize) -> Self {
-        Self::new(Conversion::Bytes(Box::new(PassedBytes::new(content_type, usage, event_limit))))
+        Self::new(Conversion::Bytes(Box::new(PassedBytes::new(
+            content_type,
+            usage,
+            event_limit,
+        ))))
     }
 
     fn new(conversion: Conversion) -> Self {
-        Self { conversion, is_told: false, has_failed: false }
+        Self {
+            conversion,
+            is_told: false,
+            has_failed: false,
+        }
     }
 
     /// Returns how many bytes are kept: of an event whose end has not come yet, and of the answer
@@ -193,7 +238,9 @@ impl Stream {
             Conversion::Passed(passed) => passed.0.buffered(),
             Conversion::Composed(composed) => composed.decoder.buffered() + composed.draft.kept(),
             Conversion::Native(passed) => passed.decoder.buffered() + passed.passing.last.len(),
-            Conversion::Translated(translated) => translated.0.buffered() + translated.1.kept_bytes(),
+            Conversion::Translated(translated) => {
+                translated.0.buffered() + translated.1.kept_bytes()
+            }
             Conversion::Bytes(passed) => passed.buffered(),
         }
     }
@@ -210,7 +257,12 @@ impl Stream {
                 self.is_told = decoder.feed(bytes, |name, data| chunks.event(name, data, out))?;
             }
             Conversion::Composed(composed) => {
-                let Composed { decoder, chunks, standard, .. } = &mut **composed;
+                let Composed {
+                    decoder,
+                    chunks,
+                    standard,
+                    ..
+                } = &mut **composed;
                 let fed = decoder.feed(bytes, |name, data| chunks.event(name, data, standard));
                 // What came before a fault still counts.
                 let written = composed.write(out);
@@ -219,16 +271,22 @@ impl Stream {
                 written?;
             }
             Conversion::Native(passed) => {
-                let NativeStream { decoder, translated, passing } = &mut **passed;
-                let fed = decoder
-                    .feed(bytes, |name, data| NativeStream::event((translated, passing), &Event { name, data }, out));
+                let NativeStream {
+                    decoder,
+                    translated,
+                    passing,
+                } = &mut **passed;
+                let fed = decoder.feed(bytes, |name, data| {
+                    NativeStream::event((translated, passing), &Event { name, data }, out)
+                });
                 self.has_failed = fed.is_err();
                 self.is_told = fed?;
             }
             Conversion::Translated(translated) => {
                 let (decoder, translated) = &mut **translated;
-                let fed = translated
-                    .writing(out, |translated| decoder.feed(bytes, |name, data| translated.event(name, data)));
+                let fed = translated.writing(out, |translated| {
+                    decoder.feed(bytes, |name, data| translated.event(name, data))
+                });
                 self.has_failed = fed.is_err();
                 self.is_told = fed?;
             }
@@ -273,7 +331,9 @@ impl Stream {
         match &self.conversion {
             Conversion::Passed(passed) => passed.1.whole(),
             Conversion::Composed(composed) => !self.has_failed && composed.chunks.whole(),
-            Conversion::Native(passed) => self.is_told || (!self.has_failed && passed.translated.progress().finished()),
+            Conversion::Native(passed) => {
+                self.is_told || (!self.has_failed && passed.translated.progress().finished())
+            }
             Conversion::Translated(translated) => {
                 self.is_told || (!self.has_failed && translated.1.progress().finished())
             }
@@ -293,14 +353,30 @@ impl Stream {
                 chunks.finish(out, trail)
             }
             Conversion::Composed(composed) => {
-                let Composed { decoder, chunks, standard, .. } = &mut **composed;
-                *is_told = *is_told || decoder.finish(|name, data| chunks.last(name, data, standard))?;
+                let Composed {
+                    decoder,
+                    chunks,
+                    standard,
+                    ..
+                } = &mut **composed;
+                *is_told =
+                    *is_told || decoder.finish(|name, data| chunks.last(name, data, standard))?;
                 composed.finish(out, trail)
             }
             Conversion::Native(passed) => {
-                let NativeStream { decoder, translated, passing } = &mut **passed;
-                let ends = |name: &[u8], data: &[u8]| match json::is_whole(data) || data.trim_ascii() == b"[DONE]" {
-                    true => NativeStream::event((&mut *translated, &mut *passing), &Event { name, data }, out),
+                let NativeStream {
+                    decoder,
+                    translated,
+                    passing,
+                } = &mut **passed;
+                let ends = |name: &[u8], data: &[u8]| match json::is_whole(data)
+                    || data.trim_ascii() == b"[DONE]"
+                {
+                    true => NativeStream::event(
+                        (&mut *translated, &mut *passing),
+                        &Event { name, data },
+                        out,
+                    ),
                     false => Err(StreamFault::Cut),
                 };
                 *is_told = *is_told || decoder.finish(ends)?;
@@ -314,7 +390,8 @@ impl Stream {
             Conversion::Translated(translated) => {
                 let (decoder, translated) = &mut **translated;
                 translated.writing(out, |translated| {
-                    *is_told = *is_told || decoder.finish(|name, data| translated.last(name, data))?;
+                    *is_told =
+                        *is_told || decoder.finish(|name, data| translated.last(name, data))?;
                     *is_told = *is_told || translated.end_of_file()?;
                     translated.finish(trail)
                 })
@@ -340,7 +417,10 @@ impl Stream {
         match &self.conversion {
             Conversion::Passed(..) | Conversion::Bytes(_) => Unfinished::default(),
             Conversion::Composed(composed) => composed.draft.so_far(),
-            Conversion::Native(passed) => Unfinished { events: passed.passing.events, ..passed.translated.so_far() },
+            Conversion::Native(passed) => Unfinished {
+                events: passed.passing.events,
+                ..passed.translated.so_far()
+            },
             Conversion::Translated(translated) => translated.1.so_far(),
         }
     }
@@ -361,7 +441,10 @@ impl Stream {
             Conversion::Passed(passed) => passed.1.flaws(),
             Conversion::Composed(composed) => {
                 let not_cited = composed.draft.progress.flaws.not_cited;
-                Flaws { not_cited, ..composed.chunks.flaws() }
+                Flaws {
+                    not_cited,
+                    ..composed.chunks.flaws()
+                }
             }
             Conversion::Native(passed) => passed.translated.progress().flaws,
             Conversion::Translated(translated) => translated.1.progress().flaws,
@@ -388,7 +471,10 @@ impl Stream {
     pub(crate) fn chunks(&mut self) -> &mut openai::Chunks {
         match &mut self.conversion {
             Conversion::Passed(passed) => &mut passed.1,
-            Conversion::Composed(..) | Conversion::Native(..) | Conversion::Translated(..) | Conversion::Bytes(_) => {
+            Conversion::Composed(..)
+            | Conversion::Native(..)
+            | Conversion::Translated(..)
+            | Conversion::Bytes(_) => {
                 panic!("it is written anew")
             }
         }

@@ -5,7 +5,11 @@ use crate::neutral::usage::Usage;
 use crate::upstream::{self, BaseUrl, anthropic, azure, bedrock, cohere, demo, gemini, ollama};
 
 fn recipient(header: &AnswerHeader) -> Recipient<'_> {
-    Recipient { front: &CHAT, header, options: AnswerOptions::default() }
+    Recipient {
+        front: &CHAT,
+        header,
+        options: AnswerOptions::default(),
+    }
 }
 
 /// What passes through, and for a target of which the catalog says more.
@@ -14,16 +18,38 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
     let body = Bytes::from_static(
         br#"{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"https://x/y"}}]}]}"#,
     );
-    let odd = Bytes::from_static(br#"{"model":"m","messages":[{"role":"user","content":[{"type":"video_url"}]}]}"#);
+    let odd = Bytes::from_static(
+        br#"{"model":"m","messages":[{"role":"user","content":[{"type":"video_url"}]}]}"#,
+    );
     let write = |dialect: &Dialect, body: &Bytes, traits| {
         let envelope = (crate::front::CHAT.envelope)(body).unwrap();
-        let job = Translate { traits, ..Translate::new(body, &envelope, "m") };
+        let job = Translate {
+            traits,
+            ..Translate::new(body, &envelope, "m")
+        };
         dialect.write(&job).map(|said| said.body.concat())
     };
-    let blind = Traits { images: false, ..Traits::UNKNOWN };
-    for dialect in [Dialect::from(&openai::PROTOCOL), Dialect::from(&azure::PROTOCOL)] {
+    let blind = Traits {
+        images: false,
+        ..Traits::UNKNOWN
+    };
+    for dialect in [
+        Dialect::from(&openai::PROTOCOL),
+        Dialect::from(&azure::PROTOCOL),
+    ] {
         assert_eq!(write(&dialect, &body, Traits::UNKNOWN).unwrap(), body);
-        assert_eq!(write(&dialect, &body, Traits { tools: false, ..Traits::UNKNOWN }).unwrap(), body);
+        assert_eq!(
+            write(
+                &dialect,
+                &body,
+                Traits {
+                    tools: false,
+                    ..Traits::UNKNOWN
+                }
+            )
+            .unwrap(),
+            body
+        );
         assert_eq!(write(&dialect, &odd, blind).unwrap(), odd);
         let refused = write(&dialect, &body, blind).unwrap_err();
         assert!(
@@ -54,7 +80,10 @@ fn a_renamed_body_counts_beside_what_is_written_of_it() {
         r#"{{"model":"m","max_tokens":9,"fallbacks":[{{"model":"ours"}}],"messages":[{{"role":"user","content":"{text}"}}]}}"#
     ));
     let envelope = (MESSAGES.envelope)(&body).unwrap();
-    let job = Translate { other: &|_| OtherModel::Here("theirs".into()), ..Translate::new(&body, &envelope, "m") };
+    let job = Translate {
+        other: &|_| OtherModel::Here("theirs".into()),
+        ..Translate::new(&body, &envelope, "m")
+    };
     let outbound = Dialect::from(&anthropic::PROTOCOL).write(&job).unwrap();
     assert!(outbound.copied > 100_000, "{}", outbound.copied);
 }
@@ -70,7 +99,9 @@ fn streamed(dialect: &Dialect, wire: &str) -> (String, Result<Usage, StreamFault
     };
     let mut stream = dialect.stream("m", recipient(&header), 1 << 20);
     let mut out = Vec::new();
-    let end = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out, None));
+    let end = stream
+        .feed(wire.as_bytes(), &mut out)
+        .and_then(|()| stream.finish(&mut out, None));
     (String::from_utf8(out).unwrap(), end)
 }
 
@@ -79,8 +110,14 @@ fn streamed(dialect: &Dialect, wire: &str) -> (String, Result<Usage, StreamFault
 fn a_stream_that_ends_inside_an_event_was_cut() {
     let whole = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]},\"finishReason\":\"STOP\"}]}\n\n";
     let (out, end) = streamed(&Dialect::from(&gemini::PROTOCOL), whole);
-    assert!(end.is_ok() && out.ends_with("data: [DONE]\n\n"), "{end:?} {out}");
-    for half in ["data: {\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"na", "data: {\"candidates\":"] {
+    assert!(
+        end.is_ok() && out.ends_with("data: [DONE]\n\n"),
+        "{end:?} {out}"
+    );
+    for half in [
+        "data: {\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"na",
+        "data: {\"candidates\":",
+    ] {
         let (out, end) = streamed(&Dialect::from(&gemini::PROTOCOL), &format!("{whole}{half}"));
         assert_eq!(end, Err(StreamFault::Cut), "{out}");
         assert!(!out.contains("[DONE]"), "{out}");
@@ -90,12 +127,20 @@ fn a_stream_that_ends_inside_an_event_was_cut() {
 #[test]
 fn data_that_stands_on_several_lines_passes_on_one() {
     let header = AnswerHeader::default();
-    let to = Recipient { front: &MESSAGES, ..recipient(&header) };
+    let to = Recipient {
+        front: &MESSAGES,
+        ..recipient(&header)
+    };
     let mut stream = Dialect::from(&anthropic::PROTOCOL).stream("claude-x", to, 1 << 20);
     let mut out = Vec::new();
     let ping = "event: ping\ndata: {\"type\":\ndata: \"ping\"}\n\n";
-    stream.feed(ping.as_bytes(), &mut out).expect("an event that says nothing");
-    assert_eq!(String::from_utf8(out).unwrap(), "event: ping\ndata: {\"type\": \"ping\"}\n\n");
+    stream
+        .feed(ping.as_bytes(), &mut out)
+        .expect("an event that says nothing");
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        "event: ping\ndata: {\"type\": \"ping\"}\n\n"
+    );
 }
 
 #[test]
@@ -103,26 +148,52 @@ fn who_says_a_text_of_no_tokens_has_not_counted() {
     let wire = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"four byt\"}]},\"finishReason\":\"STOP\"}],\"usageMetadata\":{\"promptTokenCount\":9,\"totalTokenCount\":9}}\n\n";
     let (out, end) = streamed(&Dialect::from(&gemini::PROTOCOL), wire);
     let usage = end.unwrap();
-    assert_eq!((usage.prompt, usage.completion, usage.source), (9, 2, crate::neutral::usage::Source::Estimated));
-    assert!(out.contains(r#""x_portcullis":{"usage":"estimated"}"#), "{out}");
+    assert_eq!(
+        (usage.prompt, usage.completion, usage.source),
+        (9, 2, crate::neutral::usage::Source::Estimated)
+    );
+    assert!(
+        out.contains(r#""x_portcullis":{"usage":"estimated"}"#),
+        "{out}"
+    );
 }
 
 /// Whether all that came is a refusal: of a buffered answer, and of the stream that it is made
 /// into.
 #[track_caller]
 fn check_declined(dialect: &Dialect, body: &str, expected: bool) {
-    let header = AnswerHeader { model: "m".into(), id: "chatcmpl-1".into(), created: 1, ..AnswerHeader::default() };
-    let options = AnswerOptions { keep_thoughts: true, ..AnswerOptions::default() };
-    let to = Recipient { options, ..recipient(&header) };
+    let header = AnswerHeader {
+        model: "m".into(),
+        id: "chatcmpl-1".into(),
+        created: 1,
+        ..AnswerHeader::default()
+    };
+    let options = AnswerOptions {
+        keep_thoughts: true,
+        ..AnswerOptions::default()
+    };
+    let to = Recipient {
+        options,
+        ..recipient(&header)
+    };
     let (whole, _) = dialect.answer("m", &to, body.as_bytes()).unwrap();
     let (streamed, _) = dialect.converted("m", &to, body.as_bytes()).unwrap();
-    assert_eq!((whole.declined, streamed.declined), (expected, expected), "{body}");
+    assert_eq!(
+        (whole.declined, streamed.declined),
+        (expected, expected),
+        "{body}"
+    );
 }
 
 /// The same of a stream, when the gate opens and at its end.
 #[track_caller]
 fn check_stream_declined(dialect: &Dialect, wire: &[u8], at_first: bool, at_last: bool) {
-    let header = AnswerHeader { model: "m".into(), id: "chatcmpl-1".into(), created: 1, ..AnswerHeader::default() };
+    let header = AnswerHeader {
+        model: "m".into(),
+        id: "chatcmpl-1".into(),
+        created: 1,
+        ..AnswerHeader::default()
+    };
     let mut stream = dialect.stream("m", recipient(&header), 1 << 20);
     let mut first = None;
     for byte in wire.chunks(1) {
@@ -143,14 +214,30 @@ fn every_dialect_knows_an_answer_that_is_none() {
     let openai = |said: &str, finish: &str| {
         format!(r#"{{"choices":[{{"index":0,"message":{{{said}}},"finish_reason":"{finish}"}}]}}"#)
     };
-    for dialect in [Dialect::from(&openai::PROTOCOL), Dialect::from(&azure::PROTOCOL)] {
-        check_declined(&dialect, &openai(r#""content":null,"refusal":"no""#, "stop"), true);
+    for dialect in [
+        Dialect::from(&openai::PROTOCOL),
+        Dialect::from(&azure::PROTOCOL),
+    ] {
+        check_declined(
+            &dialect,
+            &openai(r#""content":null,"refusal":"no""#, "stop"),
+            true,
+        );
         check_declined(&dialect, &openai(r#""content":"""#, "content_filter"), true);
-        check_declined(&dialect, &openai(r#""content":"a""#, "content_filter"), false);
+        check_declined(
+            &dialect,
+            &openai(r#""content":"a""#, "content_filter"),
+            false,
+        );
     }
-    let anthropic =
-        |content: &str, end: &str| format!(r#"{{"type":"message","content":[{content}],"stop_reason":{end}}}"#);
-    check_declined(&Dialect::from(&anthropic::PROTOCOL), &anthropic("", r#""refusal""#), true);
+    let anthropic = |content: &str, end: &str| {
+        format!(r#"{{"type":"message","content":[{content}],"stop_reason":{end}}}"#)
+    };
+    check_declined(
+        &Dialect::from(&anthropic::PROTOCOL),
+        &anthropic("", r#""refusal""#),
+        true,
+    );
     check_declined(
         &Dialect::from(&anthropic::PROTOCOL),
         &anthropic("", r#""refusal","stop_details":{"explanation":"no"}"#),
@@ -158,7 +245,10 @@ fn every_dialect_knows_an_answer_that_is_none() {
     );
     check_declined(
         &Dialect::from(&anthropic::PROTOCOL),
-        &anthropic(r#"{"type":"thinking","thinking":"hm","signature":"s"}"#, r#""refusal""#),
+        &anthropic(
+            r#"{"type":"thinking","thinking":"hm","signature":"s"}"#,
+            r#""refusal""#,
+        ),
         true,
     );
     check_declined(
@@ -166,16 +256,40 @@ fn every_dialect_knows_an_answer_that_is_none() {
         &anthropic(r#"{"type":"text","text":"a"}"#, r#""refusal""#),
         false,
     );
-    check_declined(&Dialect::from(&anthropic::PROTOCOL), &anthropic("", r#""end_turn""#), false);
+    check_declined(
+        &Dialect::from(&anthropic::PROTOCOL),
+        &anthropic("", r#""end_turn""#),
+        false,
+    );
     let gemini = |parts: &str, end: &str| {
         format!(r#"{{"candidates":[{{"content":{{"parts":[{parts}]}},"finishReason":"{end}"}}]}}"#)
     };
-    for end in ["SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "IMAGE_SAFETY", "MODEL_ARMOR"] {
+    for end in [
+        "SAFETY",
+        "RECITATION",
+        "PROHIBITED_CONTENT",
+        "BLOCKLIST",
+        "SPII",
+        "IMAGE_SAFETY",
+        "MODEL_ARMOR",
+    ] {
         check_declined(&Dialect::from(&gemini::PROTOCOL), &gemini("", end), true);
-        check_declined(&Dialect::from(&gemini::PROTOCOL), &gemini(r#"{"text":"hm","thought":true}"#, end), true);
-        check_declined(&Dialect::from(&gemini::PROTOCOL), &gemini(r#"{"text":"a"}"#, end), false);
+        check_declined(
+            &Dialect::from(&gemini::PROTOCOL),
+            &gemini(r#"{"text":"hm","thought":true}"#, end),
+            true,
+        );
+        check_declined(
+            &Dialect::from(&gemini::PROTOCOL),
+            &gemini(r#"{"text":"a"}"#, end),
+            false,
+        );
     }
-    check_declined(&Dialect::from(&gemini::PROTOCOL), &gemini("", "STOP"), false);
+    check_declined(
+        &Dialect::from(&gemini::PROTOCOL),
+        &gemini("", "STOP"),
+        false,
+    );
     check_declined(
         &Dialect::from(&gemini::PROTOCOL),
         r#"{"promptFeedback":{"blockReason":"PROHIBITED_CONTENT"}}"#,
@@ -186,15 +300,37 @@ fn every_dialect_knows_an_answer_that_is_none() {
     };
     for end in ["guardrail_intervened", "content_filtered", "refusal"] {
         check_declined(&Dialect::from(&bedrock::PROTOCOL), &bedrock("", end), true);
-        check_declined(&Dialect::from(&bedrock::PROTOCOL), &bedrock(r#"{"text":"a"}"#, end), false);
+        check_declined(
+            &Dialect::from(&bedrock::PROTOCOL),
+            &bedrock(r#"{"text":"a"}"#, end),
+            false,
+        );
     }
-    check_declined(&Dialect::from(&bedrock::PROTOCOL), &bedrock("", "end_turn"), false);
+    check_declined(
+        &Dialect::from(&bedrock::PROTOCOL),
+        &bedrock("", "end_turn"),
+        false,
+    );
     let cohere = |text: &str, end: &str| {
-        format!(r#"{{"message":{{"content":[{{"type":"text","text":"{text}"}}]}},"finish_reason":"{end}"}}"#)
+        format!(
+            r#"{{"message":{{"content":[{{"type":"text","text":"{text}"}}]}},"finish_reason":"{end}"}}"#
+        )
     };
-    check_declined(&Dialect::from(&cohere::PROTOCOL), &cohere("", "ERROR_TOXIC"), true);
-    check_declined(&Dialect::from(&cohere::PROTOCOL), &cohere("a", "ERROR_TOXIC"), false);
-    check_declined(&Dialect::from(&cohere::PROTOCOL), &cohere("", "COMPLETE"), false);
+    check_declined(
+        &Dialect::from(&cohere::PROTOCOL),
+        &cohere("", "ERROR_TOXIC"),
+        true,
+    );
+    check_declined(
+        &Dialect::from(&cohere::PROTOCOL),
+        &cohere("a", "ERROR_TOXIC"),
+        false,
+    );
+    check_declined(
+        &Dialect::from(&cohere::PROTOCOL),
+        &cohere("", "COMPLETE"),
+        false,
+    );
     check_declined(
         &Dialect::from(&ollama::PROTOCOL),
         r#"{"message":{"content":""},"done":true,"done_reason":"stop"}"#,
@@ -205,7 +341,10 @@ fn every_dialect_knows_an_answer_that_is_none() {
 #[test]
 fn every_dialect_knows_a_stream_that_is_no_answer() {
     let openai = |chunks: &[&str]| {
-        chunks.iter().map(|chunk| format!("data: {{\"choices\":[{{\"index\":0,{chunk}}}]}}\n\n")).collect::<String>()
+        chunks
+            .iter()
+            .map(|chunk| format!("data: {{\"choices\":[{{\"index\":0,{chunk}}}]}}\n\n"))
+            .collect::<String>()
     };
     let role = r#""delta":{"role":"assistant","content":""},"finish_reason":null"#;
     let thought = r#""delta":{"reasoning_content":"hm"},"finish_reason":null"#;
@@ -218,7 +357,12 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
         true,
     );
     check_stream_declined(&passed, openai(&[role, end]).as_bytes(), true, true);
-    check_stream_declined(&passed, openai(&[role, thought, end]).as_bytes(), false, true);
+    check_stream_declined(
+        &passed,
+        openai(&[role, thought, end]).as_bytes(),
+        false,
+        true,
+    );
     check_stream_declined(
         &passed,
         openai(&[role, r#""delta":{"content":"a"},"finish_reason":null"#, end]).as_bytes(),
@@ -230,10 +374,19 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
         let start = r#"{"type":"message_start","message":{"id":"msg_1"}}"#;
         let end = r#"{"type":"message_delta","delta":{"stop_reason":"refusal"}}"#;
         let all = [&[start], events, &[end, r#"{"type":"message_stop"}"#]].concat();
-        all.iter().map(|event| format!("data: {event}\n\n")).collect::<String>()
+        all.iter()
+            .map(|event| format!("data: {event}\n\n"))
+            .collect::<String>()
     };
-    let block = |kind: &str| format!(r#"{{"type":"content_block_start","index":0,"content_block":{kind}}}"#);
-    check_stream_declined(&Dialect::from(&anthropic::PROTOCOL), anthropic(&[]).as_bytes(), true, true);
+    let block = |kind: &str| {
+        format!(r#"{{"type":"content_block_start","index":0,"content_block":{kind}}}"#)
+    };
+    check_stream_declined(
+        &Dialect::from(&anthropic::PROTOCOL),
+        anthropic(&[]).as_bytes(),
+        true,
+        true,
+    );
     check_stream_declined(
         &Dialect::from(&anthropic::PROTOCOL),
         anthropic(&[&block(r#"{"type":"text","text":""}"#)]).as_bytes(),
@@ -262,20 +415,52 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
     let blocked = "data: {\"promptFeedback\":{\"blockReason\":\"SAFETY\"}}\n\n";
     let said = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"a\"}]}}]}\n\n";
     let safety = "data: {\"candidates\":[{\"finishReason\":\"SAFETY\"}]}\n\n";
-    check_stream_declined(&Dialect::from(&gemini::PROTOCOL), blocked.as_bytes(), true, true);
-    check_stream_declined(&Dialect::from(&gemini::PROTOCOL), safety.as_bytes(), true, true);
-    check_stream_declined(&Dialect::from(&gemini::PROTOCOL), format!("{said}{safety}").as_bytes(), false, false);
+    check_stream_declined(
+        &Dialect::from(&gemini::PROTOCOL),
+        blocked.as_bytes(),
+        true,
+        true,
+    );
+    check_stream_declined(
+        &Dialect::from(&gemini::PROTOCOL),
+        safety.as_bytes(),
+        true,
+        true,
+    );
+    check_stream_declined(
+        &Dialect::from(&gemini::PROTOCOL),
+        format!("{said}{safety}").as_bytes(),
+        false,
+        false,
+    );
 
     let frame = |name, data: &str| {
-        crate::wire::frames::frame(&[(":event-type", name), (":message-type", "event")], data.as_bytes())
+        crate::wire::frames::frame(
+            &[(":event-type", name), (":message-type", "event")],
+            data.as_bytes(),
+        )
     };
     let stopped = frame("messageStop", r#"{"stopReason":"guardrail_intervened"}"#);
-    let text = frame("contentBlockDelta", r#"{"contentBlockIndex":0,"delta":{"text":"a"}}"#);
+    let text = frame(
+        "contentBlockDelta",
+        r#"{"contentBlockIndex":0,"delta":{"text":"a"}}"#,
+    );
     check_stream_declined(&Dialect::from(&bedrock::PROTOCOL), &stopped, true, true);
-    check_stream_declined(&Dialect::from(&bedrock::PROTOCOL), &[text, stopped].concat(), false, false);
+    check_stream_declined(
+        &Dialect::from(&bedrock::PROTOCOL),
+        &[text, stopped].concat(),
+        false,
+        false,
+    );
 
-    let cohere = "data: {\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"ERROR_TOXIC\"}}\n\n";
-    check_stream_declined(&Dialect::from(&cohere::PROTOCOL), cohere.as_bytes(), true, true);
+    let cohere =
+        "data: {\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"ERROR_TOXIC\"}}\n\n";
+    check_stream_declined(
+        &Dialect::from(&cohere::PROTOCOL),
+        cohere.as_bytes(),
+        true,
+        true,
+    );
     check_stream_declined(
         &Dialect::from(&ollama::PROTOCOL),
         b"{\"message\":{\"content\":\"a\"},\"done\":true}\n",
@@ -288,12 +473,28 @@ fn every_dialect_knows_a_stream_that_is_no_answer() {
 /// fault.
 #[test]
 fn a_filter_is_the_callers_matter_whatever_the_status() {
-    for dialect in [Dialect::from(&openai::PROTOCOL), Dialect::from(&azure::PROTOCOL), Dialect::from(&demo::PROTOCOL)] {
+    for dialect in [
+        Dialect::from(&openai::PROTOCOL),
+        Dialect::from(&azure::PROTOCOL),
+        Dialect::from(&demo::PROTOCOL),
+    ] {
         let meant = |body: &str| {
-            let error = dialect.error(&CHAT, &ErrorHead { status: 500, ..ErrorHead::default() }, body.as_bytes());
+            let error = dialect.error(
+                &CHAT,
+                &ErrorHead {
+                    status: 500,
+                    ..ErrorHead::default()
+                },
+                body.as_bytes(),
+            );
             dialect.meant(500, &error)
         };
-        assert_eq!(meant(r#"{"error":{"message":"no","code":"content_filter"}}"#), 400, "{}", dialect.protocol.name);
+        assert_eq!(
+            meant(r#"{"error":{"message":"no","code":"content_filter"}}"#),
+            400,
+            "{}",
+            dialect.protocol.name
+        );
         assert_eq!(
             meant(r#"{"error":{"message":"no","code":"content_policy_violation"}}"#),
             400,
@@ -301,7 +502,11 @@ fn a_filter_is_the_callers_matter_whatever_the_status() {
             dialect.protocol.name
         );
     }
-    let error = UpstreamError { status: Some(400), code: Some("invalid_value".into()), ..UpstreamError::default() };
+    let error = UpstreamError {
+        status: Some(400),
+        code: Some("invalid_value".into()),
+        ..UpstreamError::default()
+    };
     assert_eq!(Dialect::from(&openai::PROTOCOL).meant(500, &error), 500);
 }
 
@@ -317,9 +522,21 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
         r#"{"type":"message_stop"}"#,
     ];
     for (dialect, events, mark) in [
-        (Dialect::from(&openai::PROTOCOL), &[openai][..], r#""x_portcullis":{"attempts":"a;ok;1ms"}"#),
-        (Dialect::from(&anthropic::PROTOCOL), &events, r#""x_portcullis":{"attempts":"a;ok;1ms"}"#),
-        (Dialect::from(&gemini::PROTOCOL), &[gemini], r#""x_portcullis":{"usage":"estimated","attempts":"a;ok;1ms"}"#),
+        (
+            Dialect::from(&openai::PROTOCOL),
+            &[openai][..],
+            r#""x_portcullis":{"attempts":"a;ok;1ms"}"#,
+        ),
+        (
+            Dialect::from(&anthropic::PROTOCOL),
+            &events,
+            r#""x_portcullis":{"attempts":"a;ok;1ms"}"#,
+        ),
+        (
+            Dialect::from(&gemini::PROTOCOL),
+            &[gemini],
+            r#""x_portcullis":{"usage":"estimated","attempts":"a;ok;1ms"}"#,
+        ),
     ] {
         for show_usage in [true, false] {
             let header = AnswerHeader {
@@ -330,10 +547,16 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
                 prompt_bytes: 8,
                 ..AnswerHeader::default()
             };
-            let marked =
-                |out: &str| out.lines().filter(|line| line.contains(mark) && line.contains(r#""choices":[],"#)).count();
+            let marked = |out: &str| {
+                out.lines()
+                    .filter(|line| line.contains(mark) && line.contains(r#""choices":[],"#))
+                    .count()
+            };
             let mut stream = dialect.stream("m", recipient(&header), 1 << 20);
-            let wire: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+            let wire: String = events
+                .iter()
+                .map(|event| format!("data: {event}\n\n"))
+                .collect();
             let mut out = Vec::new();
             stream.feed(wire.as_bytes(), &mut out).unwrap();
             stream.finish(&mut out, Some(trail)).unwrap();
@@ -350,11 +573,19 @@ fn the_trail_goes_with_the_usage_whatever_the_dialect() {
 #[test]
 fn every_dialect_is_at_its_address() {
     let url = |protocol: &'static Protocol| {
-        let BaseUrl::At(base) = protocol.base_url else { panic!("{:?}", protocol.base_url) };
+        let BaseUrl::At(base) = protocol.base_url else {
+            panic!("{:?}", protocol.base_url)
+        };
         format!("{base}{}", (protocol.path)(&Settings::NONE, "m", false))
     };
-    assert_eq!(url(&anthropic::PROTOCOL), "https://api.anthropic.com/v1/messages");
-    assert_eq!(anthropic::PROTOCOL.headers, [("anthropic-version", "2023-06-01")]);
+    assert_eq!(
+        url(&anthropic::PROTOCOL),
+        "https://api.anthropic.com/v1/messages"
+    );
+    assert_eq!(
+        anthropic::PROTOCOL.headers,
+        [("anthropic-version", "2023-06-01")]
+    );
     assert_eq!(url(&cohere::PROTOCOL), "https://api.cohere.com/v2/chat");
     assert_eq!(url(&ollama::PROTOCOL), "http://127.0.0.1:11434/api/chat");
 }
@@ -362,9 +593,15 @@ fn every_dialect_is_at_its_address() {
 #[test]
 fn every_dialect_is_found_by_its_name() {
     for name in upstream::NAMES {
-        assert_eq!(Protocol::find(name).map(|protocol| protocol.name), Some(name));
+        assert_eq!(
+            Protocol::find(name).map(|protocol| protocol.name),
+            Some(name)
+        );
     }
     assert_eq!(Protocol::find("smtp"), None);
     let names = upstream::NAMES.join(", ");
-    assert_eq!(names, "openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo");
+    assert_eq!(
+        names,
+        "openai, azure, anthropic, gemini, vertex, bedrock, cohere, ollama, demo"
+    );
 }

@@ -23,7 +23,12 @@ impl Translated {
         reader: Box<dyn Reader>,
         draft: Draft,
     ) -> Self {
-        Self { front, of, reader, draft }
+        Self {
+            front,
+            of,
+            reader,
+            draft,
+        }
     }
 
     /// Works with `out` as the buffer that is written to.
@@ -36,7 +41,12 @@ impl Translated {
 
     /// Takes an event; returns whether the answer is told.
     pub(super) fn event(&mut self, name: &[u8], data: &[u8]) -> Result<bool, StreamFault> {
-        let Self { front, of, reader, draft } = self;
+        let Self {
+            front,
+            of,
+            reader,
+            draft,
+        } = self;
         let mut read = reader.event(name, data, &mut |event| draft.take(event));
         if let Err(StreamFault::Broken(_)) = read
             && let Some(repaired) = repaired(data)
@@ -45,7 +55,9 @@ impl Translated {
         }
         match read {
             Ok(()) => self.is_told(),
-            Err(StreamFault::Upstream(error)) => Err(StreamFault::Upstream(front.named(*of, error))),
+            Err(StreamFault::Upstream(error)) => {
+                Err(StreamFault::Upstream(front.named(*of, error)))
+            }
             Err(fault) => Err(fault),
         }
     }
@@ -106,15 +118,22 @@ impl Translated {
 
 impl fmt::Debug for Translated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Translated").field("draft", &self.draft).finish_non_exhaustive()
+        f.debug_struct("Translated")
+            .field("draft", &self.draft)
+            .finish_non_exhaustive()
     }
 }
 
 /// Reads a buffered answer, and where it cannot be read for what no JSON may hold, once more
 /// without that.
-pub(super) fn repairing<T>(body: &[u8], read: impl Fn(&[u8]) -> Result<T, AnswerFault>) -> Result<T, AnswerFault> {
+pub(super) fn repairing<T>(
+    body: &[u8],
+    read: impl Fn(&[u8]) -> Result<T, AnswerFault>,
+) -> Result<T, AnswerFault> {
     match read(body) {
-        Err(AnswerFault::Nonsense(why)) => repaired(body).map_or(Err(AnswerFault::Nonsense(why)), |body| read(&body)),
+        Err(AnswerFault::Nonsense(why)) => {
+            repaired(body).map_or(Err(AnswerFault::Nonsense(why)), |body| read(&body))
+        }
         told => told,
     }
 }

@@ -13,7 +13,9 @@ use crate::neutral::purpose::Purpose;
 use crate::neutral::usage::Usage;
 use crate::neutral::vector::{VectorText, in_form};
 use crate::neutral::vectors::{Inputs, Vectors};
-use crate::neutral::{Answer, AnswerFault, AnswerHeader, EndReasons, Flaws, Refused, Request, Undo, Written};
+use crate::neutral::{
+    Answer, AnswerFault, AnswerHeader, EndReasons, Flaws, Refused, Request, Undo, Written,
+};
 use crate::upstream::VectorForm;
 use crate::upstream::openai::hidden;
 use crate::wire::json::{self, Cursor, Span};
@@ -21,7 +23,11 @@ use crate::wire::json::{self, Cursor, Span};
 impl Dialect {
     /// Returns the most texts whose vectors a request for this model may ask for.
     pub fn most_inputs(&self, model: &str) -> usize {
-        let form = self.protocol.translation.as_ref().and_then(|translation| translation.vectors);
+        let form = self
+            .protocol
+            .translation
+            .as_ref()
+            .and_then(|translation| translation.vectors);
         form.map_or(usize::MAX, |form| (form.most)(model))
     }
 
@@ -32,16 +38,24 @@ impl Dialect {
         path: Cow<'static, str>,
         form: &VectorForm,
     ) -> Result<Outbound, Refused> {
-        let Translate { envelope, model, .. } = *job;
+        let Translate {
+            envelope, model, ..
+        } = *job;
         let front = envelope.front;
         let Some(door) = &front.vectors else {
-            return Err(Refused::unsupported("model", "This model has only vectors of texts."));
+            return Err(Refused::unsupported(
+                "model",
+                "This model has only vectors of texts.",
+            ));
         };
         let mut embedding = (door.read)(envelope, job.body)?;
         for (name, word) in &envelope.headers {
             let Some(purpose) = Purpose::find(word) else {
                 let words = Purpose::NAMES.join(", ");
-                return Err(Refused::invalid(*name, format!("`{name}` must be one of {words}")));
+                return Err(Refused::invalid(
+                    *name,
+                    format!("`{name}` must be one of {words}"),
+                ));
             };
             embedding.purpose.get_or_insert(purpose);
         }
@@ -53,10 +67,21 @@ impl Dialect {
         } else {
             (form.write)(&embedding, model)
         };
-        let Written { body, losses, undo, .. } =
-            FieldNames::new(front.field_name).written(&Request::default(), written)?;
-        let undo = Undo { vectors: envelope.places.inputs.clone(), ..undo };
-        Ok(Outbound { path, copied: body.len(), body: vec![body.into()], headers: Vec::new(), losses, undo })
+        let Written {
+            body, losses, undo, ..
+        } = FieldNames::new(front.field_name).written(&Request::default(), written)?;
+        let undo = Undo {
+            vectors: envelope.places.inputs.clone(),
+            ..undo
+        };
+        Ok(Outbound {
+            path,
+            copied: body.len(),
+            body: vec![body.into()],
+            headers: Vec::new(),
+            losses,
+            undo,
+        })
     }
 
     /// Reads an answer with vectors. It has one for each text, or it is none.
@@ -66,7 +91,11 @@ impl Dialect {
         body: &[u8],
         passes: bool,
     ) -> Result<Answer, AnswerFault> {
-        let Recipient { front, header, options } = to;
+        let Recipient {
+            front,
+            header,
+            options,
+        } = to;
         let asked = options.undo.vectors.clone().unwrap_or_default();
         let nonsense = |why| hidden(body).map_or(AnswerFault::Nonsense(why), AnswerFault::Upstream);
         let found = Vectors::read(body, form.places).map_err(nonsense)?;
@@ -74,7 +103,11 @@ impl Dialect {
         tally.count(found.tokens());
         let vectors = vectors(&asked, found.list())?;
         let prompt = tally.usage().prompt;
-        let passed = if passes { found.passed(header, &vectors, prompt) } else { None };
+        let passed = if passes {
+            found.passed(header, &vectors, prompt)
+        } else {
+            None
+        };
         let body = match (passed, &front.vectors) {
             (Some(passed), _) => passed,
             (None, Some(door)) => (door.write)(&vectors, header, &tally),
@@ -91,20 +124,32 @@ fn vectors<'t>(
     list: impl ExactSizeIterator<Item = &'t [u8]>,
 ) -> Result<Vec<VectorText<'t>>, AnswerFault> {
     if list.len() != asked.count {
-        return Err(AnswerFault::Nonsense("the answer has more or fewer vectors than were asked for"));
+        return Err(AnswerFault::Nonsense(
+            "the answer has more or fewer vectors than were asked for",
+        ));
     }
     let mut first = None;
     let mut read = |vector| {
         let (text, length) = in_form(vector, asked.base64)?;
         let is_same = *first.get_or_insert(length) == length || asked.lengths_differ;
-        is_same.then_some(text).ok_or("the vectors of the answer have different lengths")
+        is_same
+            .then_some(text)
+            .ok_or("the vectors of the answer have different lengths")
     };
-    list.map(|vector| read(vector).map_err(AnswerFault::Nonsense)).collect()
+    list.map(|vector| read(vector).map_err(AnswerFault::Nonsense))
+        .collect()
 }
 
 fn answer(body: Vec<u8>, usage: Usage) -> Answer {
     let (flaws, reasons) = (Flaws::default(), EndReasons::default());
-    Answer { body, usage, declined: false, flaws, reasons, labels: None }
+    Answer {
+        body,
+        usage,
+        declined: false,
+        flaws,
+        reasons,
+        labels: None,
+    }
 }
 
 /// The most bytes of a request that is cut, besides its texts: each slice has them too.
@@ -124,8 +169,14 @@ impl Slices {
     /// Finds where a request is cut into requests of at most so many texts, which all other fields
     /// stand in too. Returns `None` if it has no more.
     pub fn of(envelope: &Envelope, body: &Bytes, most: usize) -> Result<Option<Slices>, Refused> {
-        let inputs = envelope.places.inputs.as_ref().filter(|inputs| inputs.calls(most) > 1);
-        let Some(list) = inputs.and_then(|inputs| inputs.list.clone()) else { return Ok(None) };
+        let inputs = envelope
+            .places
+            .inputs
+            .as_ref()
+            .filter(|inputs| inputs.calls(most) > 1);
+        let Some(list) = inputs.and_then(|inputs| inputs.list.clone()) else {
+            return Ok(None);
+        };
         if body.len().saturating_sub(list.len()) > MOST_BESIDE {
             let field = (envelope.front.field_name)(&Request::default(), &Embedding::input_field());
             let why = "These are more than the model takes at once, and the fields beside them are too long to be \
@@ -143,7 +194,12 @@ impl Slices {
             Ok(span)
         });
         texts.push(part);
-        Ok(Some(Slices { body: body.clone(), list, most: most.max(1), texts }))
+        Ok(Some(Slices {
+            body: body.clone(),
+            list,
+            most: most.max(1),
+            texts,
+        }))
     }
 
     /// Returns the number of slices.
@@ -169,7 +225,13 @@ impl Slices {
     fn parts(&self, slice: usize) -> [&[u8]; 5] {
         let texts = self.texts.get(slice).cloned().unwrap_or_default();
         let of = |span: Span| json::slice(&self.body, &span);
-        [of(0..self.list.start), b"[", of(texts), b"]", of(self.list.end..self.body.len())]
+        [
+            of(0..self.list.start),
+            b"[",
+            of(texts),
+            b"]",
+            of(self.list.end..self.body.len()),
+        ]
     }
 }
 
@@ -183,7 +245,11 @@ pub fn in_whole(text: &str, first: usize) -> String {
     for piece in text.split_inclusive('[') {
         let (digits, rest) = piece.split_at(piece.find(']').unwrap_or(0));
         match digits.parse::<usize>() {
-            Ok(place) if LISTS.iter().any(|list| out.strip_suffix('[').is_some_and(|out| out.ends_with(list))) => {
+            Ok(place)
+                if LISTS
+                    .iter()
+                    .any(|list| out.strip_suffix('[').is_some_and(|out| out.ends_with(list))) =>
+            {
                 out.push_str(&place.saturating_add(first).to_string());
                 out.push_str(rest);
             }
@@ -194,14 +260,28 @@ pub fn in_whole(text: &str, first: usize) -> String {
 }
 
 /// Joins the answers to the slices of a request, in their order.
-pub fn join(front: &Front, inputs: &Inputs, header: &AnswerHeader, answers: &[Answer]) -> Result<Answer, AnswerFault> {
-    let Some(door) = &front.vectors else { return Err(AnswerFault::Nonsense("nobody asked for vectors")) };
-    let read = answers.iter().map(|answer| Vectors::read(&answer.body, door.places));
-    let found = read.collect::<Result<Vec<_>, _>>().map_err(AnswerFault::Nonsense)?;
+pub fn join(
+    front: &Front,
+    inputs: &Inputs,
+    header: &AnswerHeader,
+    answers: &[Answer],
+) -> Result<Answer, AnswerFault> {
+    let Some(door) = &front.vectors else {
+        return Err(AnswerFault::Nonsense("nobody asked for vectors"));
+    };
+    let read = answers
+        .iter()
+        .map(|answer| Vectors::read(&answer.body, door.places));
+    let found = read
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(AnswerFault::Nonsense)?;
     let list: Vec<&[u8]> = found.iter().flat_map(Vectors::list).collect();
     let vectors = vectors(inputs, list.into_iter())?;
     let mut tally = Tally::new(header);
-    let sum = answers.iter().map(|answer| answer.usage).fold(Usage::default(), Usage::and);
+    let sum = answers
+        .iter()
+        .map(|answer| answer.usage)
+        .fold(Usage::default(), Usage::and);
     tally.count_again(&sum);
     Ok(answer((door.write)(&vectors, header, &tally), sum))
 }

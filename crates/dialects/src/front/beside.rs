@@ -10,8 +10,8 @@ use super::chat::{errors, models, part, stream_options};
 use super::reading::count::{Read, elements};
 use super::reading::scan::{Scan, number};
 use super::{
-    AroundStream, CHAT, Choices, Contents, Envelope, ErrorForm, Fault, Front, Heard, Native, PassedAnswer,
-    PassedRequest, form, passing, route,
+    AroundStream, CHAT, Choices, Contents, Envelope, ErrorForm, Fault, Front, Heard, Native,
+    PassedAnswer, PassedRequest, form, passing, route,
 };
 use crate::neutral::answer::Nothing;
 use crate::neutral::usage::{MOST, Units};
@@ -26,7 +26,10 @@ pub static COMPLETIONS: Front = Front {
     route: |path, _| route::fixed(path, "completions"),
     owns: |path| route::fixed(path, "completions").is_some(),
     only: Some(Endpoint::Completions),
-    native: Some(Native { format: "completions", ..NATIVE }),
+    native: Some(Native {
+        format: "completions",
+        ..NATIVE
+    }),
     envelope: |body| read(body, &COMPLETIONS, &["prompt", "suffix"]),
     id_prefix: "cmpl-",
     ..BESIDE
@@ -39,7 +42,10 @@ pub static RERANK: Front = Front {
     route: |path, _| route::fixed(path, "rerank").or_else(|| route::fixed(path, "v2/rerank")),
     owns: |path| (RERANK.route)(path, None).is_some(),
     only: Some(Endpoint::Rerank),
-    native: Some(Native { format: "rerank", ..NATIVE }),
+    native: Some(Native {
+        format: "rerank",
+        ..NATIVE
+    }),
     envelope: |body| read(body, &RERANK, &["documents", "query"]),
     ..BESIDE
 };
@@ -50,7 +56,10 @@ pub static MODERATIONS: Front = Front {
     route: |path, _| route::fixed(path, "moderations"),
     owns: |path| route::fixed(path, "moderations").is_some(),
     only: Some(Endpoint::Moderations),
-    native: Some(Native { format: "moderations", ..NATIVE }),
+    native: Some(Native {
+        format: "moderations",
+        ..NATIVE
+    }),
     envelope: |body| read(body, &MODERATIONS, &["input"]),
     id_prefix: "modr-",
     ..BESIDE
@@ -62,11 +71,20 @@ pub static IMAGES: Front = Front {
     route: |path, _| route::fixed(path, "images/generations"),
     owns: |path| route::fixed(path, "images/generations").is_some(),
     only: Some(Endpoint::Images),
-    native: Some(Native { format: "images", ..NATIVE }),
+    native: Some(Native {
+        format: "images",
+        ..NATIVE
+    }),
     envelope: |body| {
         let envelope = read(body, &IMAGES, &["prompt"])?;
         let images = u32::try_from(envelope.choices.written).unwrap_or(u32::MAX);
-        Ok(Envelope { units: Units { images, ..Units::NONE }, ..envelope })
+        Ok(Envelope {
+            units: Units {
+                images,
+                ..Units::NONE
+            },
+            ..envelope
+        })
     },
     ..BESIDE
 };
@@ -77,7 +95,10 @@ pub static EDITS: Front = Front {
     route: |path, _| route::fixed(path, "images/edits"),
     owns: |path| route::fixed(path, "images/edits").is_some(),
     only: Some(Endpoint::Edits),
-    native: Some(Native { format: "image_edits", ..FORM }),
+    native: Some(Native {
+        format: "image_edits",
+        ..FORM
+    }),
     envelope: |body| form::whole(&EDITS, body),
     ..BESIDE
 };
@@ -88,15 +109,26 @@ pub static SPEECH: Front = Front {
     route: |path, _| route::fixed(path, "audio/speech"),
     owns: |path| route::fixed(path, "audio/speech").is_some(),
     only: Some(Endpoint::Speech),
-    native: Some(Native { format: "speech", ..NATIVE }),
+    native: Some(Native {
+        format: "speech",
+        ..NATIVE
+    }),
     // Nothing may be written into sound.
     envelope: |body| {
         let envelope = read(body, &SPEECH, &["input"])?;
         // What is paid for must not be guessed.
         let spoken = serde_json::from_slice::<Spoken<'_>>(body);
-        let Spoken { input } = spoken.map_err(|_| Fault::of_value("input", "`input` must be a text"))?;
+        let Spoken { input } =
+            spoken.map_err(|_| Fault::of_value("input", "`input` must be a text"))?;
         let characters = u32::try_from(input.chars().count()).unwrap_or(u32::MAX);
-        Ok(Envelope { stream: false, units: Units { characters, ..Units::NONE }, ..envelope })
+        Ok(Envelope {
+            stream: false,
+            units: Units {
+                characters,
+                ..Units::NONE
+            },
+            ..envelope
+        })
     },
     ..BESIDE
 };
@@ -114,7 +146,10 @@ pub static TRANSCRIPTIONS: Front = Front {
     route: |path, _| route::fixed(path, "audio/transcriptions"),
     owns: |path| route::fixed(path, "audio/transcriptions").is_some(),
     only: Some(Endpoint::Transcriptions),
-    native: Some(Native { format: "transcriptions", ..FORM }),
+    native: Some(Native {
+        format: "transcriptions",
+        ..FORM
+    }),
     envelope: |body| form::whole(&TRANSCRIPTIONS, body),
     ..BESIDE
 };
@@ -125,7 +160,10 @@ pub static TRANSLATIONS: Front = Front {
     route: |path, _| route::fixed(path, "audio/translations"),
     owns: |path| route::fixed(path, "audio/translations").is_some(),
     only: Some(Endpoint::Translations),
-    native: Some(Native { format: "translations", ..FORM }),
+    native: Some(Native {
+        format: "translations",
+        ..FORM
+    }),
     envelope: |body| form::whole(&TRANSLATIONS, body),
     ..BESIDE
 };
@@ -133,7 +171,10 @@ pub static TRANSLATIONS: Front = Front {
 /// How forms pass: what is written is the name of the model alone.
 const FORM: Native = Native {
     request: |job, edits| {
-        edits.replace(job.envelope.places.model.clone(), job.model.as_bytes().to_vec());
+        edits.replace(
+            job.envelope.places.model.clone(),
+            job.model.as_bytes().to_vec(),
+        );
         Ok(Losses::default())
     },
     ..NATIVE
@@ -145,7 +186,11 @@ pub(super) const BESIDE: Front = Front {
     route: |_, _| None,
     owns: |_| false,
     only: None,
-    heard: Heard { sessions: &[], passed: &[], query_key: None },
+    heard: Heard {
+        sessions: &[],
+        passed: &[],
+        query_key: None,
+    },
     errors: ErrorForm {
         unavailable: 503,
         hopeless: 503,
@@ -176,7 +221,12 @@ pub(super) const BESIDE: Front = Front {
         results: &[],
         may_call: |_| false,
     },
-    read: |_| Err(Refused::invalid("model", "this endpoint holds no conversation")),
+    read: |_| {
+        Err(Refused::invalid(
+            "model",
+            "this endpoint holds no conversation",
+        ))
+    },
     field_name: |request, field| (CHAT.field_name)(request, field),
     flaw_names: [""; 4],
     stream: |_| Box::new(Nothing::default()),
@@ -184,10 +234,20 @@ pub(super) const BESIDE: Front = Front {
 };
 
 /// How bodies pass.
-pub(super) const NATIVE: Native = Native { format: "", request, event, around: [b"", b"", b"data: [DONE]\n\n"], whole };
+pub(super) const NATIVE: Native = Native {
+    format: "",
+    request,
+    event,
+    around: [b"", b"", b"data: [DONE]\n\n"],
+    whole,
+};
 
 /// Reads a request body. The model reads the texts of these fields; the first one must be there.
-pub(super) fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -> Result<Envelope, Fault> {
+pub(super) fn read(
+    body: &[u8],
+    front: &'static Front,
+    texts: &[&'static str],
+) -> Result<Envelope, Fault> {
     let needed = texts.first().copied();
     let (mut is_there, mut prompts) = (false, 1);
     let mut scan = Scan::over(body, front, |scan, cursor, name| {
@@ -211,12 +271,16 @@ pub(super) fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -
             }
             b"n" => {
                 let span = cursor.value()?;
-                scan.envelope.choices.show(number(cursor, &span).unwrap_or(1));
+                scan.envelope
+                    .choices
+                    .show(number(cursor, &span).unwrap_or(1));
                 Ok(())
             }
             b"best_of" if front.only == Some(Endpoint::Completions) => {
                 let span = cursor.value()?;
-                scan.envelope.choices.write(number(cursor, &span).unwrap_or(1));
+                scan.envelope
+                    .choices
+                    .write(number(cursor, &span).unwrap_or(1));
                 Ok(())
             }
             b"user" => {
@@ -228,9 +292,13 @@ pub(super) fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -
                 prompts = self::prompts(cursor, &mut scan.read)?;
                 Ok(())
             }
-            name if texts.iter().any(|text| text.as_bytes() == name) => text(cursor, &mut scan.read),
+            name if texts.iter().any(|text| text.as_bytes() == name) => {
+                text(cursor, &mut scan.read)
+            }
             name => {
-                let known = ["model", "stream", "stream_options", "n"].into_iter().chain(texts.iter().copied());
+                let known = ["model", "stream", "stream_options", "n"]
+                    .into_iter()
+                    .chain(texts.iter().copied());
                 if let Some(known) = known.into_iter().find(|known| json::folds_to(name, known)) {
                     scan.note(|| Fault::case(name, known));
                 }
@@ -239,7 +307,10 @@ pub(super) fn read(body: &[u8], front: &'static Front, texts: &[&'static str]) -
         }
     })?;
     let Choices { shown, written } = scan.envelope.choices;
-    scan.envelope.choices = Choices { shown: shown.saturating_mul(prompts), written: written.saturating_mul(prompts) };
+    scan.envelope.choices = Choices {
+        shown: shown.saturating_mul(prompts),
+        written: written.saturating_mul(prompts),
+    };
     scan.envelope(needed.filter(|_| !is_there))
 }
 
@@ -278,7 +349,10 @@ fn text(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
 fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let envelope = job.envelope;
     if envelope.model != job.model {
-        edits.replace(envelope.places.model.clone(), json::quote(job.model).into_bytes());
+        edits.replace(
+            envelope.places.model.clone(),
+            json::quote(job.model).into_bytes(),
+        );
     }
     if envelope.stream && envelope.front.only == Some(Endpoint::Completions) {
         passing::stream_options(envelope, job.ask_usage, edits);
@@ -300,7 +374,11 @@ fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
 fn is_usage(data: &[u8]) -> bool {
     let (mut is_empty, mut counts) = (false, false);
     let _read = Cursor::new(data).maybe_members(|key, value| match &*json::name_of(data, &key) {
-        b"choices" => is_empty = json::slice(data, &value).iter().all(|byte| b"[] \t".contains(byte)),
+        b"choices" => {
+            is_empty = json::slice(data, &value)
+                .iter()
+                .all(|byte| b"[] \t".contains(byte))
+        }
         b"usage" => counts = json::slice(data, &value).starts_with(b"{"),
         _ => {}
     });
@@ -341,7 +419,9 @@ fn counts(cursor: &mut Cursor<'_>, can_be: &mut bool) -> Result<(), Broken> {
     match cursor.kind()? {
         Kind::Number => {
             let span = cursor.value()?;
-            let number: Option<f64> = std::str::from_utf8(json::slice(text, &span)).ok().and_then(|n| n.parse().ok());
+            let number: Option<f64> = std::str::from_utf8(json::slice(text, &span))
+                .ok()
+                .and_then(|n| n.parse().ok());
             *can_be &= number.is_some_and(|number| (0.0..=MOST_COUNT).contains(&number));
             Ok(())
         }

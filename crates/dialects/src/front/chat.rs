@@ -20,7 +20,11 @@ pub static CHAT: Front = Front {
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
     only: None,
-    heard: Heard { sessions: &[], passed: &[], query_key: None },
+    heard: Heard {
+        sessions: &[],
+        passed: &[],
+        query_key: None,
+    },
     errors: ErrorForm {
         unavailable: 503,
         hopeless: 503,
@@ -53,7 +57,12 @@ pub static CHAT: Front = Front {
     },
     read: read::read,
     field_name: fields::name,
-    flaw_names: ["tool_calls[].function.arguments", "response_format", "tool_calls[].extra_content", "annotations"],
+    flaw_names: [
+        "tool_calls[].function.arguments",
+        "response_format",
+        "tool_calls[].extra_content",
+        "annotations",
+    ],
     stream: |header| Box::new(write::Chunks::new(header)),
     whole: |header| Box::new(write::Whole::new(header)),
 };

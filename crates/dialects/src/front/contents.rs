@@ -31,7 +31,11 @@ struct Look<'c> {
 impl Contents {
     /// Refuses a conversation that refers to what it may not. The body was read before.
     pub(super) fn check(&self, allowed: &AllowedReferences, body: &[u8]) -> Result<(), Refused> {
-        let mut look = Look { contents: self, allowed: *allowed, refused: None };
+        let mut look = Look {
+            contents: self,
+            allowed: *allowed,
+            refused: None,
+        };
         // What is no JSON was refused before.
         let _read = Cursor::new(body).object(|cursor, key| {
             let name = name_of(body, &key);
@@ -49,7 +53,9 @@ impl Look<'_> {
     fn value(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>) -> Result<(), Broken> {
         match cursor.kind()? {
             Kind::Object => self.object(cursor, place),
-            Kind::Array => cursor.array(|cursor, index| self.value(cursor, &place.element(index))).map(drop),
+            Kind::Array => cursor
+                .array(|cursor, index| self.value(cursor, &place.element(index)))
+                .map(drop),
             Kind::String if !place.is_outside() => {
                 let (text, span) = (cursor.text(), cursor.value()?);
                 self.refuse(self.allowed.judge(place.name(), text, &span), place);
@@ -73,7 +79,9 @@ impl Look<'_> {
                     is_found = kind.is_some_and(|kind| self.contents.results.contains(&&*kind));
                     Ok(())
                 }
-                name if (self.contents.is_plain)(name, is_message, is_text) => cursor.value().map(drop),
+                name if (self.contents.is_plain)(name, is_message, is_text) => {
+                    cursor.value().map(drop)
+                }
                 name @ (b"url" | b"source") if is_text && !self.contents.results.is_empty() => {
                     let span = cursor.value()?;
                     held = held.or(self.allowed.judge(name, text, &span));

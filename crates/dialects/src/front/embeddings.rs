@@ -18,11 +18,22 @@ pub static EMBEDDINGS: Front = Front {
     route: |path, _| route::fixed(path, "embeddings"),
     owns: |path| route::fixed(path, "embeddings").is_some(),
     only: Some(Endpoint::Embeddings),
-    heard: Heard { passed: &[INPUT_TYPE], ..BESIDE.heard },
-    native: Some(Native { format: "embeddings", request: passed, ..NATIVE }),
+    heard: Heard {
+        passed: &[INPUT_TYPE],
+        ..BESIDE.heard
+    },
+    native: Some(Native {
+        format: "embeddings",
+        request: passed,
+        ..NATIVE
+    }),
     envelope,
     id_prefix: "embd-",
-    vectors: Some(VectorDoor { read, write, places: OF_OPENAI }),
+    vectors: Some(VectorDoor {
+        read,
+        write,
+        places: OF_OPENAI,
+    }),
     ..BESIDE
 };
 
@@ -72,7 +83,11 @@ fn input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, 
         return Ok(if kind == Kind::String {
             is_empty.then(|| Fault::of_value("input", "`input` must not be an empty text"))
         } else {
-            Some(Fault::of_type("input", "a text, or an array of texts or of tokens", kind))
+            Some(Fault::of_type(
+                "input",
+                "a text, or an array of texts or of tokens",
+                kind,
+            ))
         });
     }
     let (text, mut first, mut is_odd) = (cursor.text(), None, false);
@@ -80,7 +95,9 @@ fn input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, 
         let kind = cursor.kind()?;
         let span = cursor.value()?;
         let is_empty = matches!(json::slice(text, &span), br#""""# | b"[]");
-        is_odd |= is_empty || *first.get_or_insert(kind) != kind || matches!(kind, Kind::Bool | Kind::Null);
+        is_odd |= is_empty
+            || *first.get_or_insert(kind) != kind
+            || matches!(kind, Kind::Bool | Kind::Null);
         inputs.count += 1;
         Ok(())
     })?;
@@ -93,7 +110,9 @@ fn input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, 
     }
     Ok(match inputs.count {
         0 => fault("`input` must not be empty"),
-        _ if is_odd => fault("`input` must hold only texts that are not empty, only tokens, or only lists of tokens"),
+        _ if is_odd => fault(
+            "`input` must hold only texts that are not empty, only tokens, or only lists of tokens",
+        ),
         1..=MOST => None,
         _ => fault("`input` must hold at most 2048 texts: send several requests"),
     })
@@ -103,11 +122,24 @@ fn input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, 
 /// format say in their own ways: the operator's word for it is the server's.
 fn passed(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let mut losses = (NATIVE.request)(job, edits)?;
-    let says = job.envelope.places.inputs.as_ref().is_some_and(|inputs| inputs.say_purpose);
-    if job.envelope.headers.iter().any(|(name, _)| *name == INPUT_TYPE) {
+    let says = job
+        .envelope
+        .places
+        .inputs
+        .as_ref()
+        .is_some_and(|inputs| inputs.say_purpose);
+    if job
+        .envelope
+        .headers
+        .iter()
+        .any(|(name, _)| *name == INPUT_TYPE)
+    {
         losses.add(INPUT_TYPE);
     } else if let Some((_, word)) = job.traits.input_type.filter(|_| !says) {
-        edits.insert_member(job.envelope.places.open, format!(r#""input_type":"{word}""#).into_bytes());
+        edits.insert_member(
+            job.envelope.places.open,
+            format!(r#""input_type":"{word}""#).into_bytes(),
+        );
     }
     Ok(losses)
 }
@@ -142,9 +174,14 @@ fn one<'a>(value: value::Value<'_, 'a>) -> Result<Option<Input<'a>>, value::Read
 }
 
 /// Reads what vectors are for. The words of `silent` say nothing.
-pub(super) fn purpose(value: value::Value<'_, '_>, silent: &[&str]) -> Result<Option<Purpose>, value::ReadFault> {
+pub(super) fn purpose(
+    value: value::Value<'_, '_>,
+    silent: &[&str],
+) -> Result<Option<Purpose>, value::ReadFault> {
     let place = value.place;
-    let Some(word) = value.text()?.filter(|word| !silent.contains(&&**word)) else { return Ok(None) };
+    let Some(word) = value.text()?.filter(|word| !silent.contains(&&**word)) else {
+        return Ok(None);
+    };
     match Purpose::find(&word) {
         Some(purpose) => Ok(Some(purpose)),
         None => Err(place.refuse(&format!("must be one of {}", Purpose::NAMES.join(", ")))),
@@ -164,14 +201,18 @@ fn write(vectors: &[VectorText<'_>], header: &AnswerHeader, tally: &Tally) -> Ve
     out.extend_from_slice(br#""object":"list","data":["#);
     for (index, vector) in vectors.iter().enumerate() {
         let comma = if index > 0 { "," } else { "" };
-        out.extend_from_slice(format!(r#"{comma}{{"object":"embedding","index":{index},"embedding":"#).as_bytes());
+        out.extend_from_slice(
+            format!(r#"{comma}{{"object":"embedding","index":{index},"embedding":"#).as_bytes(),
+        );
         out.extend_from_slice(vector);
         out.push(b'}');
     }
     json::put_text(&mut out, r#"],"model":"#, &header.model);
     let usage = tally.usage();
     let (prompt, total) = (usage.prompt, usage.total());
-    out.extend_from_slice(format!(r#","usage":{{"prompt_tokens":{prompt},"total_tokens":{total}"#).as_bytes());
+    out.extend_from_slice(
+        format!(r#","usage":{{"prompt_tokens":{prompt},"total_tokens":{total}"#).as_bytes(),
+    );
     tally.end_usage(&mut out);
     out.push(b'}');
     out

@@ -71,7 +71,10 @@ pub struct Choices {
 
 impl Choices {
     /// One answer.
-    pub const ONE: Choices = Choices { shown: 1, written: 1 };
+    pub const ONE: Choices = Choices {
+        shown: 1,
+        written: 1,
+    };
 
     /// Notes how many the caller gets.
     pub(crate) fn show(&mut self, number: u64) {
@@ -172,19 +175,34 @@ impl Envelope {
     }
 
     /// Refuses a request that refers to what an account does not let callers refer to.
-    pub fn check_references(&self, allowed: &AllowedReferences, body: &[u8]) -> Result<(), Refused> {
+    pub fn check_references(
+        &self,
+        allowed: &AllowedReferences,
+        body: &[u8],
+    ) -> Result<(), Refused> {
         if *allowed == AllowedReferences::ALL {
             return Ok(());
         }
-        self.named.iter().find_map(|named| named.refused(allowed, body)).map_or(Ok(()), Err)?;
-        if self.refers { self.front.contents.check(allowed, body) } else { Ok(()) }
+        self.named
+            .iter()
+            .find_map(|named| named.refused(allowed, body))
+            .map_or(Ok(()), Err)?;
+        if self.refers {
+            self.front.contents.check(allowed, body)
+        } else {
+            Ok(())
+        }
     }
 
     /// Adds what the path says of the request, where the format says it there.
     #[must_use]
     pub fn at(self, asked: Asked) -> Self {
         match asked.model {
-            Some(model) if self.model.is_empty() => Self { model, stream: asked.stream, ..self },
+            Some(model) if self.model.is_empty() => Self {
+                model,
+                stream: asked.stream,
+                ..self
+            },
             Some(_) | None => self,
         }
     }
@@ -193,7 +211,11 @@ impl Envelope {
 impl Fault {
     /// Of the body as a whole.
     pub(crate) fn plain(message: String) -> Self {
-        Self { message, param: None, code: None }
+        Self {
+            message,
+            param: None,
+            code: None,
+        }
     }
 
     /// Returns whether the request lacks nothing but the name of the model.
@@ -203,14 +225,18 @@ impl Fault {
 
     /// Of a request that names more than one needs.
     pub(crate) fn too_many_names() -> Self {
-        Self::plain("the request names too many models, files and URLs beside its conversation".to_owned())
+        Self::plain(
+            "the request names too many models, files and URLs beside its conversation".to_owned(),
+        )
     }
 
     /// Of a text that is no JSON.
     pub(crate) fn syntax(broken: &Broken, body: &[u8]) -> Self {
         let (line, column) = broken.line_and_column(body);
         let why = broken.why;
-        Self::plain(format!("the request body is not valid JSON: {why} (line {line}, column {column})"))
+        Self::plain(format!(
+            "the request body is not valid JSON: {why} (line {line}, column {column})"
+        ))
     }
 
     /// Of a field that must be there.
@@ -234,13 +260,20 @@ impl Fault {
 
     /// Of a value that cannot be.
     pub(crate) fn of_value(param: &'static str, message: &str) -> Self {
-        Self { message: message.to_owned(), param: Some(param.into()), code: Some("invalid_value") }
+        Self {
+            message: message.to_owned(),
+            param: Some(param.into()),
+            code: Some("invalid_value"),
+        }
     }
 
     /// Of a list that must hold something.
     pub(crate) fn empty(param: &'static str) -> Self {
         let message = format!("`{param}` must hold at least one message");
-        Self { code: Some("empty_array"), ..Self::of_value(param, &message) }
+        Self {
+            code: Some("empty_array"),
+            ..Self::of_value(param, &message)
+        }
     }
 
     /// Of a field whose name is another one but for its case.
@@ -259,6 +292,10 @@ impl Fault {
         if shown.len() < name.len() {
             shown.push('…');
         }
-        Self { message: format!("`{shown}` is given more than once"), param: Some(shown.into()), code: None }
+        Self {
+            message: format!("`{shown}` is given more than once"),
+            param: Some(shown.into()),
+            code: None,
+        }
     }
 }

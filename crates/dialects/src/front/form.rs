@@ -17,7 +17,9 @@ const REFERENCES: [&str; 4] = ["file_id", "file_url", "image_url", "url"];
 pub fn reading(name: &str) -> FieldReading {
     // Some servers read `name[]`, ` name` and `Name` as `name`.
     let plain = name.split('[').next().unwrap_or_default().trim();
-    let known = FIELDS.into_iter().find(|known| known.eq_ignore_ascii_case(plain));
+    let known = FIELDS
+        .into_iter()
+        .find(|known| known.eq_ignore_ascii_case(plain));
     known.map_or_else(|| field_reading(name), FieldReading::Once)
 }
 
@@ -57,38 +59,82 @@ const BYTES_A_MILLISECOND: usize = 16;
 
 /// Reads what decides where a form goes. `asked` is what the path says of it, and `length` is that
 /// of the form.
-pub fn read(front: &'static Front, fields: &[FormField], asked: &Asked, length: usize) -> Result<FormRead, Fault> {
-    if let Some(field) = fields.iter().find(|field| REFERENCES.contains(&&*field.name)) {
-        let message = format!("`{}` refers to something elsewhere: send the file itself", field.name);
-        return Err(Fault { message, param: Some(field.name.clone()), code: Some("unsupported_parameter") });
+pub fn read(
+    front: &'static Front,
+    fields: &[FormField],
+    asked: &Asked,
+    length: usize,
+) -> Result<FormRead, Fault> {
+    if let Some(field) = fields
+        .iter()
+        .find(|field| REFERENCES.contains(&&*field.name))
+    {
+        let message = format!(
+            "`{}` refers to something elsewhere: send the file itself",
+            field.name
+        );
+        return Err(Fault {
+            message,
+            param: Some(field.name.clone()),
+            code: Some("unsupported_parameter"),
+        });
     }
-    let known = |name: &'static str| fields.iter().find(|field| field.reading == FieldReading::Once(name));
+    let known = |name: &'static str| {
+        fields
+            .iter()
+            .find(|field| field.reading == FieldReading::Once(name))
+    };
     let model = model(known("model"), asked)?;
     let units = if front.only == Some(Endpoint::Edits) {
         let images = choices(known("n"))?;
-        Units { images: u32::try_from(images).unwrap_or(u32::MAX), ..Units::NONE }
+        Units {
+            images: u32::try_from(images).unwrap_or(u32::MAX),
+            ..Units::NONE
+        }
     } else {
-        Units { millis: u32::try_from(length / BYTES_A_MILLISECOND).unwrap_or(u32::MAX), ..Units::NONE }
+        Units {
+            millis: u32::try_from(length / BYTES_A_MILLISECOND).unwrap_or(u32::MAX),
+            ..Units::NONE
+        }
     };
-    let mut envelope = Envelope { model, units, ..Envelope::new(front) };
+    let mut envelope = Envelope {
+        model,
+        units,
+        ..Envelope::new(front)
+    };
     envelope.choices.show(choices(known("n"))?);
-    let texts = known("model").map(|field| field.value.clone()).unwrap_or_default();
+    let texts = known("model")
+        .map(|field| field.value.clone())
+        .unwrap_or_default();
     envelope.places.model = 0..texts.len();
     let places = vec![known("model").map_or(0..0, |field| field.place.clone())];
-    let mut read = FormRead { envelope, texts, places, names_model: known("model").is_some() };
+    let mut read = FormRead {
+        envelope,
+        texts,
+        places,
+        names_model: known("model").is_some(),
+    };
     read.find_names(fields)?;
     Ok(read)
 }
 
 /// Returns the name of the model, which the form or the path says.
 fn model(field: Option<&FormField>, asked: &Asked) -> Result<String, Fault> {
-    let text = field.map(|field| std::str::from_utf8(&field.value).ok().filter(|text| !text.contains('\0')));
+    let text = field.map(|field| {
+        std::str::from_utf8(&field.value)
+            .ok()
+            .filter(|text| !text.contains('\0'))
+    });
     match (text, &asked.model) {
-        (Some(Some(model)), Some(named)) if named != model => {
-            Err(Fault::of_value("model", "`model` is another one than the path names"))
-        }
+        (Some(Some(model)), Some(named)) if named != model => Err(Fault::of_value(
+            "model",
+            "`model` is another one than the path names",
+        )),
         (Some(Some(model)), _) => Ok(model.to_owned()),
-        (Some(None), _) => Err(Fault::of_value("model", "`model` must be UTF-8, without NUL")),
+        (Some(None), _) => Err(Fault::of_value(
+            "model",
+            "`model` must be UTF-8, without NUL",
+        )),
         (None, Some(named)) => Ok(named.clone()),
         (None, None) => Err(Fault::missing("model")),
     }
@@ -97,8 +143,12 @@ fn model(field: Option<&FormField>, asked: &Asked) -> Result<String, Fault> {
 /// Returns how many answers are asked for. What is paid for must not be guessed.
 fn choices(field: Option<&FormField>) -> Result<u64, Fault> {
     let Some(field) = field else { return Ok(1) };
-    let number = std::str::from_utf8(&field.value).ok().and_then(|n| n.trim().parse().ok());
-    number.filter(|n| *n > 0).ok_or_else(|| Fault::of_value("n", "`n` must be a whole number, and at least 1"))
+    let number = std::str::from_utf8(&field.value)
+        .ok()
+        .and_then(|n| n.trim().parse().ok());
+    number
+        .filter(|n| *n > 0)
+        .ok_or_else(|| Fault::of_value("n", "`n` must be a whole number, and at least 1"))
 }
 
 impl FormRead {
@@ -106,12 +156,17 @@ impl FormRead {
     /// whatever their order in the form.
     fn find_names(&mut self, fields: &[FormField]) -> Result<(), Fault> {
         let mut finder = Finder::default();
-        for field in fields.iter().filter(|field| !matches!(field.reading, FieldReading::Once(_))) {
+        for field in fields
+            .iter()
+            .filter(|field| !matches!(field.reading, FieldReading::Once(_)))
+        {
             let (end, named) = (self.texts.len(), finder.found.len());
             self.texts.push(0);
             self.texts.extend_from_slice(&field.value);
             let span = end + 1..self.texts.len();
-            finder.form_field(field, &self.texts, span).map_err(|why| fault_of_field(&field.name, why))?;
+            finder
+                .form_field(field, &self.texts, span)
+                .map_err(|why| fault_of_field(&field.name, why))?;
             if finder.found.len() > named {
                 self.places.push(field.place.clone());
             } else {
@@ -127,17 +182,25 @@ impl FormRead {
 
     /// Returns the envelope with the places in the form itself.
     fn in_form(self) -> Envelope {
-        let FormRead { mut envelope, texts, places, .. } = self;
+        let FormRead {
+            mut envelope,
+            texts,
+            places,
+            ..
+        } = self;
         let mut start = 0;
         for (text, place) in texts.split(|byte| *byte == 0).zip(places) {
             let span = start..start + text.len();
             if start == 0 {
                 envelope.places.model = place.clone();
             }
-            for named in
-                envelope.named.iter_mut().filter(|named| named.span.start > 0 && span.contains(&named.span.start))
+            for named in envelope
+                .named
+                .iter_mut()
+                .filter(|named| named.span.start > 0 && span.contains(&named.span.start))
             {
-                named.span = named.span.start - start + place.start..named.span.end - start + place.start;
+                named.span =
+                    named.span.start - start + place.start..named.span.end - start + place.start;
             }
             start = span.end + 1;
         }
@@ -147,11 +210,24 @@ impl FormRead {
 
 /// Reads a form that is there as a whole, with the boundary of its first line.
 pub(super) fn whole(front: &'static Front, body: &[u8]) -> Result<Envelope, Fault> {
-    let line = body.split(|byte| *byte == b'\r').next().and_then(|line| line.strip_prefix(b"--"));
-    let boundary = line.and_then(|line| std::str::from_utf8(line).ok()).filter(|line| !line.is_empty());
-    let mut scanner = FormScanner::new(boundary.ok_or_else(|| broken("does not begin with a boundary"))?, reading);
+    let line = body
+        .split(|byte| *byte == b'\r')
+        .next()
+        .and_then(|line| line.strip_prefix(b"--"));
+    let boundary = line
+        .and_then(|line| std::str::from_utf8(line).ok())
+        .filter(|line| !line.is_empty());
+    let mut scanner = FormScanner::new(
+        boundary.ok_or_else(|| broken("does not begin with a boundary"))?,
+        reading,
+    );
     scanner.feed(body).map_err(fault)?;
-    let read = read(front, &scanner.finish().map_err(fault)?, &Asked::default(), body.len())?;
+    let read = read(
+        front,
+        &scanner.finish().map_err(fault)?,
+        &Asked::default(),
+        body.len(),
+    )?;
     Ok(read.in_form())
 }
 
@@ -165,7 +241,11 @@ pub fn fault(fault: FormFault) -> Fault {
 
 fn fault_of_field(field: &str, why: &str) -> Fault {
     let field: String = field.chars().take(SHOWN).collect();
-    Fault { message: format!("`{field}` {why}"), param: Some(field.into()), code: Some("invalid_value") }
+    Fault {
+        message: format!("`{field}` {why}"),
+        param: Some(field.into()),
+        code: Some("invalid_value"),
+    }
 }
 
 /// The most letters of a field's name that are shown.
@@ -183,11 +263,23 @@ mod tests {
 
     fn field(name: &'static str, value: &str, start: usize) -> FormField {
         let (reading, place) = (FieldReading::Once(name), start..start + value.len());
-        FormField { name: name.into(), reading, value: value.into(), place, is_whole: true }
+        FormField {
+            name: name.into(),
+            reading,
+            value: value.into(),
+            place,
+            is_whole: true,
+        }
     }
 
-    fn read(fields: Vec<FormField>, model: Option<&str>) -> Result<(Envelope, Option<Span>), Fault> {
-        let asked = Asked { model: model.map(str::to_owned), stream: false };
+    fn read(
+        fields: Vec<FormField>,
+        model: Option<&str>,
+    ) -> Result<(Envelope, Option<Span>), Fault> {
+        let asked = Asked {
+            model: model.map(str::to_owned),
+            stream: false,
+        };
         let read = super::read(&TRANSCRIPTIONS, &fields, &asked, 32_000)?;
         let place = read.places.first().cloned().filter(|_| read.names_model);
         Ok((read.envelope, place))
@@ -195,40 +287,104 @@ mod tests {
 
     #[test]
     fn the_model_is_named_once_by_the_form_or_by_the_path() {
-        let (read_of_form, place) = read(vec![field("n", "3", 5), field("model", "whisper-1", 40)], None).unwrap();
-        assert_eq!((&*read_of_form.model, read_of_form.choices.shown, place), ("whisper-1", 3, Some(40..49)));
-        assert_eq!(read_of_form.places.model, 0..9, "the body that passes is the name alone");
-        assert_eq!(read_of_form.units, Units { millis: 2_000, ..Units::NONE }, "an estimate");
+        let (read_of_form, place) = read(
+            vec![field("n", "3", 5), field("model", "whisper-1", 40)],
+            None,
+        )
+        .unwrap();
+        assert_eq!(
+            (&*read_of_form.model, read_of_form.choices.shown, place),
+            ("whisper-1", 3, Some(40..49))
+        );
+        assert_eq!(
+            read_of_form.places.model,
+            0..9,
+            "the body that passes is the name alone"
+        );
+        assert_eq!(
+            read_of_form.units,
+            Units {
+                millis: 2_000,
+                ..Units::NONE
+            },
+            "an estimate"
+        );
         let fields = [field("model", "m", 1), field("n", "3", 9)];
         let changed = super::read(&EDITS, &fields, &Asked::default(), 9).unwrap();
-        assert_eq!(changed.envelope.units, Units { images: 3, ..Units::NONE });
+        assert_eq!(
+            changed.envelope.units,
+            Units {
+                images: 3,
+                ..Units::NONE
+            }
+        );
         let (of_path, place) = read(vec![field("n", " 1", 5)], Some("m")).unwrap();
-        assert_eq!((&*of_path.model, of_path.choices.shown, place, of_path.places.model), ("m", 1, None, 0..0));
-        assert_eq!(read(vec![field("model", "m", 4)], Some("m")).unwrap().1, Some(4..5));
+        assert_eq!(
+            (
+                &*of_path.model,
+                of_path.choices.shown,
+                place,
+                of_path.places.model
+            ),
+            ("m", 1, None, 0..0)
+        );
+        assert_eq!(
+            read(vec![field("model", "m", 4)], Some("m")).unwrap().1,
+            Some(4..5)
+        );
         let fault = |fields, model| read(fields, model).unwrap_err();
         for odd in ["", "0", "-1", "4.0", "4\0", "x"] {
-            assert_eq!(fault(vec![field("n", odd, 5)], Some("m")).param.as_deref(), Some("n"), "{odd}");
+            assert_eq!(
+                fault(vec![field("n", odd, 5)], Some("m")).param.as_deref(),
+                Some("n"),
+                "{odd}"
+            );
         }
         assert_eq!(fault(vec![], None).code, Some("missing_required_parameter"));
-        assert_eq!(fault(vec![field("model", "other", 4)], Some("m")).param.as_deref(), Some("model"));
-        let broken = FormField { value: vec![0xff], ..field("model", "x", 0) };
+        assert_eq!(
+            fault(vec![field("model", "other", 4)], Some("m"))
+                .param
+                .as_deref(),
+            Some("model")
+        );
+        let broken = FormField {
+            value: vec![0xff],
+            ..field("model", "x", 0)
+        };
         assert_eq!(fault(vec![broken], None).param.as_deref(), Some("model"));
     }
 
     #[test]
     fn a_form_that_is_there_is_read_as_a_whole() {
-        let form = "--B\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nwhisper-1\r\n--B--\r\n";
+        let form =
+            "--B\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nwhisper-1\r\n--B--\r\n";
         let read = (TRANSCRIPTIONS.envelope)(form.as_bytes()).unwrap();
-        assert_eq!((&*read.model, &form[read.places.model.clone()]), ("whisper-1", "whisper-1"));
-        for odd in ["", "--", "--\r\n", "{}", &form[..60], &form.replace("model", "file")] {
+        assert_eq!(
+            (&*read.model, &form[read.places.model.clone()]),
+            ("whisper-1", "whisper-1")
+        );
+        for odd in [
+            "",
+            "--",
+            "--\r\n",
+            "{}",
+            &form[..60],
+            &form.replace("model", "file"),
+        ] {
             assert!((TRANSCRIPTIONS.envelope)(odd.as_bytes()).is_err(), "{odd}");
         }
     }
 
     #[test]
     fn what_refers_to_something_elsewhere_is_refused() {
-        let fields = vec![field("model", "m", 4), field("file_url", "http://169.254.169.254/", 20)];
+        let fields = vec![
+            field("model", "m", 4),
+            field("file_url", "http://169.254.169.254/", 20),
+        ];
         let fault = read(fields, None).unwrap_err();
-        assert_eq!((fault.param.as_deref(), fault.code), (Some("file_url"), Some("unsupported_parameter")));
+        assert_eq!(
+            (fault.param.as_deref(), fault.code),
+            (Some("file_url"), Some("unsupported_parameter"))
+        );
     }
 }

@@ -22,7 +22,12 @@ use write::StreamForm;
 
 /// Gemini's `generateContent`, and `streamGenerateContent` with server-sent events.
 pub static GEMINI: Front = Front {
-    counting: Some(CountForm { route: route::count, read: count::read, field: "totalTokens", nobody: 501 }),
+    counting: Some(CountForm {
+        route: route::count,
+        read: count::read,
+        field: "totalTokens",
+        nobody: 501,
+    }),
     ..EVENTS
 };
 
@@ -37,11 +42,24 @@ pub static GEMINI_ARRAY: Front = Front {
         ..EVENTS.errors
     },
     // An element before the first one would need the beginning of the array.
-    around: AroundStream { content_type: "application/json", late_header: |_, _| String::new(), ..AROUND },
+    around: AroundStream {
+        content_type: "application/json",
+        late_header: |_, _| String::new(),
+        ..AROUND
+    },
     probes: "",
-    native: Some(Native { event: pass::element, around: [b"[", b",\n", b"]\n"], ..NATIVE }),
+    native: Some(Native {
+        event: pass::element,
+        around: [b"[", b",\n", b"]\n"],
+        ..NATIVE
+    }),
     envelope: |body| envelope::read(body, &GEMINI_ARRAY),
-    stream: |header| Box::new(write::CandidatesWriter::new(header, Some(StreamForm::Array))),
+    stream: |header| {
+        Box::new(write::CandidatesWriter::new(
+            header,
+            Some(StreamForm::Array),
+        ))
+    },
     ..EVENTS
 };
 
@@ -53,7 +71,11 @@ const AROUND: AroundStream = AroundStream {
     // Clients ignore a chunk that has nothing they know.
     late_header: |name, value| {
         let name = name.rsplit('-').next().unwrap_or(name);
-        format!("data: {{\"x_portcullis\":{{{}:{}}}}}\n\n", json::quote(name), json::quote(value))
+        format!(
+            "data: {{\"x_portcullis\":{{{}:{}}}}}\n\n",
+            json::quote(name),
+            json::quote(value)
+        )
     },
 };
 
@@ -62,7 +84,11 @@ const EVENTS: Front = Front {
     route: |path, query| route::route(path, query, StreamForm::Events),
     owns: route::owns,
     only: None,
-    heard: Heard { sessions: &[], passed: &[], query_key: Some("key") },
+    heard: Heard {
+        sessions: &[],
+        passed: &[],
+        query_key: Some("key"),
+    },
     errors: ErrorForm {
         unavailable: 503,
         // Google's clients try again after any 5xx.
@@ -89,7 +115,9 @@ const EVENTS: Front = Front {
         is_plain: references::is_plain,
         results: &[],
         may_call: |body| {
-            [&b"functionCall"[..], b"function_call"].iter().any(|name| memchr::memmem::find(body, name).is_some())
+            [&b"functionCall"[..], b"function_call"]
+                .iter()
+                .any(|name| memchr::memmem::find(body, name).is_some())
         },
     },
     read: read::read,
@@ -100,7 +128,12 @@ const EVENTS: Front = Front {
         "candidates[].content.parts[].thoughtSignature",
         "candidates[].groundingMetadata",
     ],
-    stream: |header| Box::new(write::CandidatesWriter::new(header, Some(StreamForm::Events))),
+    stream: |header| {
+        Box::new(write::CandidatesWriter::new(
+            header,
+            Some(StreamForm::Events),
+        ))
+    },
     whole: |header| Box::new(write::CandidatesWriter::new(header, None)),
 };
 

@@ -19,7 +19,11 @@ pub static MESSAGES: Front = Front {
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
     only: None,
-    heard: Heard { sessions: &["x-claude-code-session-id"], passed: &["anthropic-beta"], query_key: None },
+    heard: Heard {
+        sessions: &["x-claude-code-session-id"],
+        passed: &["anthropic-beta"],
+        query_key: None,
+    },
     errors: ErrorForm {
         unavailable: 503,
         hopeless: 503,
@@ -64,7 +68,12 @@ pub static MESSAGES: Front = Front {
     },
     read: read::read,
     field_name: fields::name,
-    flaw_names: ["content[].input", "output_config.format", "content[].signature", "content[].citations"],
+    flaw_names: [
+        "content[].input",
+        "output_config.format",
+        "content[].signature",
+        "content[].citations",
+    ],
     stream: |header| Box::new(write::MessageWriter::new(header, true)),
     whole: |header| Box::new(write::MessageWriter::new(header, false)),
 };

@@ -28,7 +28,9 @@ use std::fmt;
 
 use bytes::Bytes;
 
-pub use beside::{COMPLETIONS, EDITS, IMAGES, MODERATIONS, RERANK, SPEECH, TRANSCRIPTIONS, TRANSLATIONS};
+pub use beside::{
+    COMPLETIONS, EDITS, IMAGES, MODERATIONS, RERANK, SPEECH, TRANSCRIPTIONS, TRANSLATIONS,
+};
 pub use chat::CHAT;
 pub use contents::Contents;
 pub use embeddings::EMBEDDINGS;
@@ -49,7 +51,9 @@ use crate::neutral::seal::Sealed;
 use crate::neutral::traits::Traits;
 use crate::neutral::vector::VectorText;
 use crate::neutral::vectors::VectorPlace;
-use crate::neutral::{AnswerHeader, Echo, Endpoint, Field, Flaws, Losses, Refused, Request, UpstreamError};
+use crate::neutral::{
+    AnswerHeader, Echo, Endpoint, Field, Flaws, Losses, Refused, Request, UpstreamError,
+};
 use crate::wire::splice::Edits;
 use crate::wire::{Event, json, percent};
 
@@ -138,7 +142,16 @@ impl Native {
     /// Writes a whole answer as the only event of a stream.
     pub(crate) fn only_event(&self, body: &[u8]) -> Vec<u8> {
         // A line break of JSON stands between two of its tokens.
-        let line: Vec<u8> = body.iter().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { *byte }).collect();
+        let line: Vec<u8> = body
+            .iter()
+            .map(|byte| {
+                if matches!(byte, b'\n' | b'\r') {
+                    b' '
+                } else {
+                    *byte
+                }
+            })
+            .collect();
         let [before, _, after] = self.around;
         [before, b"data: ", &line, b"\n\n", after].concat()
     }
@@ -316,9 +329,16 @@ impl Front {
     /// Where several formats share a path, the headers and the query decide.
     pub fn of(path: &str, query: Option<&str>, has: &HasHeader<'_>) -> &'static Front {
         let owner = || DOORS.into_iter().find(|front| (front.owns)(path));
-        let asks = || FRONTS.into_iter().find(|front| (front.models.is_wanted)(has, query));
+        let asks = || {
+            FRONTS
+                .into_iter()
+                .find(|front| (front.models.is_wanted)(has, query))
+        };
         let is_ollamas = || path.trim_start_matches('/').starts_with("api/");
-        owner().or_else(|| is_ollamas().then_some(&OLLAMA)).or_else(asks).unwrap_or(STANDARD)
+        owner()
+            .or_else(|| is_ollamas().then_some(&OLLAMA))
+            .or_else(asks)
+            .unwrap_or(STANDARD)
     }
 
     /// Reads what decides where a request goes. If the path names the model, the body need not,
@@ -326,11 +346,20 @@ impl Front {
     pub fn request(&self, mut body: Bytes, asked: Asked) -> Result<(Bytes, Envelope), Fault> {
         let mut envelope = (self.envelope)(&body);
         if let Some(model) = &asked.model {
-            if envelope.as_ref().is_err_and(|fault| *fault == Fault::missing("model")) {
+            if envelope
+                .as_ref()
+                .is_err_and(|fault| *fault == Fault::missing("model"))
+            {
                 body = with_model(&body, model);
                 envelope = (self.envelope)(&body);
-            } else if envelope.as_ref().is_ok_and(|envelope| !["", model].contains(&&*envelope.model)) {
-                return Err(Fault::of_value("model", "`model` is not the model that the path names"));
+            } else if envelope
+                .as_ref()
+                .is_ok_and(|envelope| !["", model].contains(&&*envelope.model))
+            {
+                return Err(Fault::of_value(
+                    "model",
+                    "`model` is not the model that the path names",
+                ));
             }
         }
         Ok((body, envelope?.at(asked)))
@@ -340,15 +369,27 @@ impl Front {
     /// is returned as an empty one.
     pub fn keys_in_query(&self, query: Option<&str>) -> Vec<Vec<u8>> {
         let name = self.heard.query_key;
-        let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let pairs = query
+            .unwrap_or_default()
+            .split('&')
+            .filter_map(|pair| pair.split_once('='));
         let keys = pairs.filter(|(found, key)| Some(*found) == name && !key.is_empty());
-        keys.map(|(_, key)| percent::decode(key).unwrap_or_default()).collect()
+        keys.map(|(_, key)| percent::decode(key).unwrap_or_default())
+            .collect()
     }
 
     /// Returns the names of what is wrong with an answer, as `x-portcullis-dropped` says them.
     pub fn flaws(&self, flaws: Flaws) -> impl Iterator<Item = &'static str> {
-        let found = [flaws.broken_calls > 0, flaws.not_json, flaws.not_sealed, flaws.not_cited];
-        self.flaw_names.into_iter().zip(found).filter_map(|(name, is_there)| is_there.then_some(name))
+        let found = [
+            flaws.broken_calls > 0,
+            flaws.not_json,
+            flaws.not_sealed,
+            flaws.not_cited,
+        ];
+        self.flaw_names
+            .into_iter()
+            .zip(found)
+            .filter_map(|(name, is_there)| is_there.then_some(name))
     }
 
     /// Returns the same for a stream, whose head has left; empty if nothing is wrong.
@@ -363,19 +404,36 @@ impl Front {
 
     /// Returns the front door whose format a protocol has, by the name of the format.
     pub(crate) fn of_format(format: &str) -> Option<&'static Front> {
-        DOORS.into_iter().find(|front| front.native.as_ref().is_some_and(|native| native.format == format))
+        DOORS.into_iter().find(|front| {
+            front
+                .native
+                .as_ref()
+                .is_some_and(|native| native.format == format)
+        })
     }
 
     /// Returns the field that callers call so, or which this is a part of.
     pub(crate) fn field(&self, name: &str) -> Field {
         let without_numbers: String = name.chars().filter(|c| !c.is_ascii_digit()).collect();
         let known = |name: &str| {
-            let same = SAME.iter().find(|(other, _)| *other == name).map(|(_, field)| field);
-            same.or_else(|| NAMED.iter().find(|field| (self.field_name)(&Request::default(), field) == name)).cloned()
+            let same = SAME
+                .iter()
+                .find(|(other, _)| *other == name)
+                .map(|(_, field)| field);
+            same.or_else(|| {
+                NAMED
+                    .iter()
+                    .find(|field| (self.field_name)(&Request::default(), field) == name)
+            })
+            .cloned()
         };
         let first = |end: char| name.split(end).next().unwrap_or_default();
-        let found = known(name).or_else(|| known(&without_numbers)).or_else(|| known(first('[')));
-        found.or_else(|| known(first('.'))).unwrap_or_else(|| Field::other(name))
+        let found = known(name)
+            .or_else(|| known(&without_numbers))
+            .or_else(|| known(first('[')));
+        found
+            .or_else(|| known(first('.')))
+            .unwrap_or_else(|| Field::other(name))
     }
 
     /// Names the field that an upstream's error is about in the callers' words. A server that
@@ -397,7 +455,11 @@ impl Front {
 fn with_model(body: &[u8], model: &str) -> Bytes {
     let begin = memchr::memchr(b'{', body).map_or(body.len(), |brace| brace + 1);
     let (before, rest) = body.split_at(begin);
-    let comma = if rest.trim_ascii_start().starts_with(b"}") { "" } else { "," };
+    let comma = if rest.trim_ascii_start().starts_with(b"}") {
+        ""
+    } else {
+        ","
+    };
     let field = format!("\"model\":{}{comma}", json::quote(model));
     [before, field.as_bytes(), rest].concat().into()
 }
@@ -481,38 +543,64 @@ mod tests {
             answer: AnswerSoFar::default(),
         };
         for path in ["/api/chat", "/api/tags", "/api/generate"] {
-            assert_eq!((Front::of(path, None, &|_| false).errors.body)(&error), br#"{"error":"no"}"#);
+            assert_eq!(
+                (Front::of(path, None, &|_| false).errors.body)(&error),
+                br#"{"error":"no"}"#
+            );
         }
     }
 
     #[test]
     fn a_path_may_name_the_model_that_the_body_does_not_contradict() {
-        let asked = |model: Option<&str>| Asked { model: model.map(str::to_owned), stream: false };
+        let asked = |model: Option<&str>| Asked {
+            model: model.map(str::to_owned),
+            stream: false,
+        };
         let read = |front: &Front, body: &str, model: Option<&str>| {
             let read = front.request(Bytes::copy_from_slice(body.as_bytes()), asked(model));
             read.map(|(body, envelope)| {
                 let place = envelope.places.model.clone();
-                assert_eq!(envelope.model.is_empty() || front == &GEMINI, place.is_empty(), "its place is known");
-                (String::from_utf8(body.to_vec()).unwrap(), envelope.model, envelope.stream)
+                assert_eq!(
+                    envelope.model.is_empty() || front == &GEMINI,
+                    place.is_empty(),
+                    "its place is known"
+                );
+                (
+                    String::from_utf8(body.to_vec()).unwrap(),
+                    envelope.model,
+                    envelope.stream,
+                )
             })
         };
-        let said = |body: &str, model: &str, stream| Ok((body.to_owned(), model.to_owned(), stream));
+        let said =
+            |body: &str, model: &str, stream| Ok((body.to_owned(), model.to_owned(), stream));
         let body = r#" {"messages":[{"role":"user","content":"{"}],"stream":true}"#;
         let named = r#" {"model":"a\"b","messages":[{"role":"user","content":"{"}],"stream":true}"#;
         assert_eq!(read(&CHAT, body, Some("a\"b")), said(named, "a\"b", true));
         assert_eq!(read(&CHAT, named, Some("a\"b")), said(named, "a\"b", true));
         assert_eq!(read(&CHAT, named, None), said(named, "a\"b", true));
         let param = |read: Result<_, Fault>| {
-            read.map(|_: (String, String, bool)| ()).map_err(|fault| (fault.param, fault.code))
+            read.map(|_: (String, String, bool)| ())
+                .map_err(|fault| (fault.param, fault.code))
         };
-        assert_eq!(param(read(&CHAT, named, Some("a"))), Err((Some("model".into()), Some("invalid_value"))));
-        assert_eq!(param(read(&CHAT, body, None)), Err((Some("model".into()), Some("missing_required_parameter"))));
+        assert_eq!(
+            param(read(&CHAT, named, Some("a"))),
+            Err((Some("model".into()), Some("invalid_value")))
+        );
+        assert_eq!(
+            param(read(&CHAT, body, None)),
+            Err((Some("model".into()), Some("missing_required_parameter")))
+        );
         assert_eq!(
             param(read(&CHAT, "{ }", Some("m"))),
             Err((Some("messages".into()), Some("missing_required_parameter")))
         );
         let contents = r#"{"contents":[{"role":"user","parts":[{"text":"x"}]}]}"#;
-        assert_eq!(read(&GEMINI, contents, Some("m")), said(contents, "m", false), "where the path alone names it");
+        assert_eq!(
+            read(&GEMINI, contents, Some("m")),
+            said(contents, "m", false),
+            "where the path alone names it"
+        );
     }
 
     #[test]
@@ -520,13 +608,32 @@ mod tests {
         for (flaws, comment) in [
             (Flaws::default(), ""),
             (
-                Flaws { broken_calls: 2, ..Flaws::default() },
+                Flaws {
+                    broken_calls: 2,
+                    ..Flaws::default()
+                },
                 ": x-portcullis-dropped: tool_calls[].function.arguments\n\n",
             ),
-            (Flaws { not_json: true, ..Flaws::default() }, ": x-portcullis-dropped: response_format\n\n"),
-            (Flaws { not_cited: true, ..Flaws::default() }, ": x-portcullis-dropped: annotations\n\n"),
             (
-                Flaws { broken_calls: 1, not_json: true, ..Flaws::default() },
+                Flaws {
+                    not_json: true,
+                    ..Flaws::default()
+                },
+                ": x-portcullis-dropped: response_format\n\n",
+            ),
+            (
+                Flaws {
+                    not_cited: true,
+                    ..Flaws::default()
+                },
+                ": x-portcullis-dropped: annotations\n\n",
+            ),
+            (
+                Flaws {
+                    broken_calls: 1,
+                    not_json: true,
+                    ..Flaws::default()
+                },
                 ": x-portcullis-dropped: tool_calls[].function.arguments, response_format\n\n",
             ),
         ] {

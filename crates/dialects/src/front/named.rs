@@ -99,9 +99,15 @@ const ROWS: [(&str, Row); 30] = [
 
 /// Returns what a member of this folded name holds.
 fn row(name: &str) -> Row {
-    let is_model = || ["model", "models", "fallbacks"].iter().any(|end| name.ends_with(end));
+    let is_model = || {
+        ["model", "models", "fallbacks"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    };
     let other = || if is_model() { Row::Model } else { Row::Other };
-    ROWS.iter().find(|(known, _)| *known == name).map_or_else(other, |(_, row)| *row)
+    ROWS.iter()
+        .find(|(known, _)| *known == name)
+        .map_or_else(other, |(_, row)| *row)
 }
 
 /// Tools whose `parameters` are a schema of the caller's.
@@ -111,7 +117,11 @@ fn is_callers(kind: &str) -> bool {
 
 /// Tools of providers of which it is known what they do with a model.
 fn is_known(kind: &str) -> bool {
-    is_callers(kind) || kind == "image_generation" || ["advisor_", "openrouter:"].iter().any(|of| kind.starts_with(of))
+    is_callers(kind)
+        || kind == "image_generation"
+        || ["advisor_", "openrouter:"]
+            .iter()
+            .any(|of| kind.starts_with(of))
 }
 
 /// No request needs more. The bound keeps the list small beside the body.
@@ -131,7 +141,9 @@ impl Named {
     /// Returns its text, unless it is no text or empty.
     pub(crate) fn text<'b>(&self, body: &'b [u8]) -> Option<Cow<'b, str>> {
         let text = if self.is_plain {
-            std::str::from_utf8(slice(body, &self.span)).ok().map(Cow::Borrowed)
+            std::str::from_utf8(slice(body, &self.span))
+                .ok()
+                .map(Cow::Borrowed)
         } else {
             text_of(body, &self.span)
         };
@@ -140,7 +152,11 @@ impl Named {
 
     /// Returns another text as it would stand there.
     pub(crate) fn written(&self, text: &str) -> Vec<u8> {
-        if self.is_plain { text.as_bytes().to_vec() } else { quote(text).into_bytes() }
+        if self.is_plain {
+            text.as_bytes().to_vec()
+        } else {
+            quote(text).into_bytes()
+        }
     }
 
     /// Returns why the account does not let callers name it, if it does not.
@@ -151,9 +167,9 @@ impl Named {
             What::Stored(StoredKind::Files) => stored(allowed.files, Judgement::STORED),
             What::Stored(StoredKind::Cached) => stored(allowed.cached, Judgement::CACHED),
             What::Stored(StoredKind::Data) => stored(allowed.data_sources, Judgement::DATA_SOURCES),
-            What::Text(name) if self.is_plain => {
-                self.text(body).and_then(|text| allowed.judge_text(name.as_bytes(), &text))
-            }
+            What::Text(name) if self.is_plain => self
+                .text(body)
+                .and_then(|text| allowed.judge_text(name.as_bytes(), &text)),
             What::Text(name) => allowed.judge(name.as_bytes(), body, &self.span),
         };
         judgement.map(|judgement| Refused::unsupported(self.param.clone(), judgement.message()))
@@ -183,7 +199,12 @@ impl Finder {
         }
     }
 
-    fn value(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>, row: Row) -> Result<(), Broken> {
+    fn value(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        place: &BodyPlace<'_>,
+        row: Row,
+    ) -> Result<(), Broken> {
         match (row, cursor.kind()?) {
             (Row::Stored(store), _) => {
                 let span = cursor.value()?;
@@ -199,7 +220,9 @@ impl Finder {
                 self.object(cursor, place, row)?;
                 let texts = self.texts.split_off(start);
                 if self.known == known {
-                    texts.into_iter().for_each(|(param, span)| self.push(What::Model, param, span));
+                    texts
+                        .into_iter()
+                        .for_each(|(param, span)| self.push(What::Model, param, span));
                 }
             }
             (Row::OfModel | Row::Other, Kind::Object) => self.object(cursor, place, row)?,
@@ -215,7 +238,11 @@ impl Finder {
                     self.texts.push((place.shown(), span.clone()));
                 }
                 if names_place(name) || names_file(name) {
-                    self.push(What::Text(String::from_utf8_lossy(name).into_owned()), place.shown(), span);
+                    self.push(
+                        What::Text(String::from_utf8_lossy(name).into_owned()),
+                        place.shown(),
+                        span,
+                    );
                 }
             }
             (Row::Nothing | Row::Model | Row::OfModel | Row::Other, _) => {
@@ -226,7 +253,12 @@ impl Finder {
     }
 
     /// Consumes an object. Its type may come last, so it is judged at its end.
-    fn object(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>, of: Row) -> Result<(), Broken> {
+    fn object(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        place: &BodyPlace<'_>,
+        of: Row,
+    ) -> Result<(), Broken> {
         let (text, start) = (cursor.text(), self.found.len());
         let is_tool = || Folded::of(place.name()).word() == "tools";
         // Each server reads a type in its own way, so all of them count.
@@ -257,13 +289,22 @@ impl Finder {
                 }
                 (word, Kind::Array) if of == Row::Model && row(word) == Row::Other => {
                     cursor.array(|cursor, index| {
-                        let row = if cursor.kind()? == Kind::String { Row::Model } else { Row::OfModel };
+                        let row = if cursor.kind()? == Kind::String {
+                            Row::Model
+                        } else {
+                            Row::OfModel
+                        };
                         self.value(cursor, &inside.element(index), row)
                     })?;
                 }
                 (word, _) => {
-                    let is_of_model = matches!(of, Row::Model | Row::OfModel) && row(word) == Row::Other;
-                    self.value(cursor, &inside, if is_of_model { Row::OfModel } else { row(word) })?;
+                    let is_of_model =
+                        matches!(of, Row::Model | Row::OfModel) && row(word) == Row::Other;
+                    self.value(
+                        cursor,
+                        &inside,
+                        if is_of_model { Row::OfModel } else { row(word) },
+                    )?;
                 }
             }
             Ok(())
@@ -271,18 +312,28 @@ impl Finder {
         // What was skipped is a schema only if every type says so.
         self.is_full |= has_skipped && !is_all_callers;
         if is_all_callers && of_parameters.iter().any(|found| !found.is_empty()) && is_tool() {
-            of_parameters.into_iter().rev().for_each(|found| drop(self.found.drain(found)));
+            of_parameters
+                .into_iter()
+                .rev()
+                .for_each(|found| drop(self.found.drain(found)));
         }
         if !is_all_known && is_tool() {
             let of_tool = self.found.iter_mut().skip(start);
-            of_tool.filter(|named| named.is_model()).for_each(|named| named.what = What::ModelOfUnknownTool);
+            of_tool
+                .filter(|named| named.is_model())
+                .for_each(|named| named.what = What::ModelOfUnknownTool);
         }
         Ok(())
     }
 
     fn push(&mut self, what: What, param: String, span: Span) {
         if self.found.len() < MOST {
-            self.found.push(Named { what, param, span, is_plain: false });
+            self.found.push(Named {
+                what,
+                param,
+                span,
+                is_plain: false,
+            });
         } else {
             self.is_full = true;
         }

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::neutral::{Complaint, Echo, Field, FieldRefused, Losses, LostFields, Refused, Request, Undo, Written};
+use crate::neutral::{
+    Complaint, Echo, Field, FieldRefused, Losses, LostFields, Refused, Request, Undo, Written,
+};
 
 /// What the caller of one request calls its fields.
 #[derive(Debug, Clone)]
@@ -19,7 +21,11 @@ pub struct FieldNames {
 impl FieldNames {
     /// Returns the usual names.
     pub fn new(usual: fn(&Request<'_>, &Field) -> Cow<'static, str>) -> Self {
-        Self { usual, written: Vec::new(), echo: None }
+        Self {
+            usual,
+            written: Vec::new(),
+            echo: None,
+        }
     }
 
     /// Notes that the caller wrote another name than the usual one.
@@ -46,9 +52,22 @@ impl FieldNames {
         request: &Request<'_>,
         written: Result<Written, FieldRefused>,
     ) -> Result<Written<Cow<'static, str>>, Refused> {
-        let Written { body, losses, undo, headers } = written.map_err(|why| self.refused(request, why))?;
-        let undo = Undo { echo: self.echo.clone(), ..undo };
-        Ok(Written { body, losses: self.losses(request, losses), undo, headers })
+        let Written {
+            body,
+            losses,
+            undo,
+            headers,
+        } = written.map_err(|why| self.refused(request, why))?;
+        let undo = Undo {
+            echo: self.echo.clone(),
+            ..undo
+        };
+        Ok(Written {
+            body,
+            losses: self.losses(request, losses),
+            undo,
+            headers,
+        })
     }
 
     /// Names the field that a dialect refused.

@@ -35,7 +35,11 @@ impl PassedAnswer {
     }
 
     /// Consumes the name of the model, and replaces it.
-    pub(super) fn model(&self, cursor: &mut Cursor<'_>, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+    pub(super) fn model(
+        &self,
+        cursor: &mut Cursor<'_>,
+        edits: &mut Edits<'_>,
+    ) -> Result<Span, Broken> {
         let value = cursor.value()?;
         edits.replace(value.clone(), self.model.clone().into_bytes());
         Ok(value)
@@ -48,7 +52,9 @@ impl PassedAnswer {
         edits: &mut Edits<'_>,
         seal: fn(&AnswerSeal, &str) -> Option<String>,
     ) {
-        let Some((value, with)) = value.zip(self.seal.as_ref()) else { return };
+        let Some((value, with)) = value.zip(self.seal.as_ref()) else {
+            return;
+        };
         let text = text_of(edits.text(), &value).filter(|text| !text.is_empty());
         if let Some(sealed) = text.and_then(|text| seal(with, &text)) {
             edits.replace(value, quote(&sealed).into_bytes());
@@ -75,9 +81,10 @@ impl Carried {
     ) -> Self {
         match sealed {
             Sealed::LeftOut => Self::IsLost,
-            Sealed::Closed | Sealed::Opened(_) if is_sealed(text) => {
-                sealed.one(text).and_then(own).map_or(Self::IsLost, |own| Self::Opens(quote(&own)))
-            }
+            Sealed::Closed | Sealed::Opened(_) if is_sealed(text) => sealed
+                .one(text)
+                .and_then(own)
+                .map_or(Self::IsLost, |own| Self::Opens(quote(&own))),
             Sealed::Closed | Sealed::Opened(_) if text.is_empty() => Self::IsLost,
             Sealed::Closed | Sealed::Opened(_) => Self::Stays,
         }
@@ -98,7 +105,11 @@ pub(super) fn edited<'t>(
 
 /// Appends an event after some edits to its data. Clients drop an event without a name, and some
 /// servers have the name in the data only.
-pub(super) fn append_event<'d>(event: &Event<'d>, edit: impl FnOnce(&[u8], &mut Edits<'d>), out: &mut Vec<u8>) {
+pub(super) fn append_event<'d>(
+    event: &Event<'d>,
+    edit: impl FnOnce(&[u8], &mut Edits<'d>),
+    out: &mut Vec<u8>,
+) {
     let Event { name, data } = *event;
     let said = if name.is_empty() { kind(data) } else { None };
     let name = said.as_deref().map_or(name, str::as_bytes);
@@ -119,26 +130,37 @@ fn kind(data: &[u8]) -> Option<String> {
             kind = text_of(data, &value).map(Cow::into_owned);
         }
     });
-    kind.filter(|kind| kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.')))
+    kind.filter(|kind| {
+        kind.bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
+    })
 }
 
 /// Asks for the usage, or removes `stream_options`.
 pub(crate) fn stream_options(envelope: &Envelope, ask_usage: bool, edits: &mut Edits<'_>) {
     let body = edits.text();
-    match (&envelope.places.stream_options, &envelope.places.include_usage) {
+    match (
+        &envelope.places.stream_options,
+        &envelope.places.include_usage,
+    ) {
         (Some(_), _) if !ask_usage => {
             if let Some((key, value)) = top_member(body, "stream_options") {
                 edits.remove_member(&key, &value);
             }
         }
         (None, _) if !ask_usage => {}
-        (None, _) => edits.insert_member(envelope.places.open, &br#""stream_options":{"include_usage":true}"#[..]),
+        (None, _) => edits.insert_member(
+            envelope.places.open,
+            &br#""stream_options":{"include_usage":true}"#[..],
+        ),
         (Some(_), Some(said)) if slice(body, said) == b"true" => {}
         (Some(_), Some(said)) => edits.replace(said.clone(), &b"true"[..]),
         (Some(options), None) if slice(body, options) == b"null" => {
             edits.replace(options.clone(), &br#"{"include_usage":true}"#[..]);
         }
-        (Some(options), None) => edits.insert_member(options.start, &br#""include_usage":true"#[..]),
+        (Some(options), None) => {
+            edits.insert_member(options.start, &br#""include_usage":true"#[..])
+        }
     }
 }
 

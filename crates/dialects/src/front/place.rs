@@ -20,17 +20,26 @@ const SHOWN_BYTES: usize = 40;
 impl<'p> BodyPlace<'p> {
     /// Returns the place of a field.
     pub(super) fn of(field: &'p [u8]) -> Self {
-        Self { above: None, part: Part::Name(field) }
+        Self {
+            above: None,
+            part: Part::Name(field),
+        }
     }
 
     /// Returns the place of a member.
     pub(super) fn member(&'p self, name: &'p [u8]) -> Self {
-        Self { above: Some(self), part: Part::Name(name) }
+        Self {
+            above: Some(self),
+            part: Part::Name(name),
+        }
     }
 
     /// Returns the place of an element.
     pub(super) fn element(&'p self, index: usize) -> Self {
-        Self { above: Some(self), part: Part::Index(index) }
+        Self {
+            above: Some(self),
+            part: Part::Index(index),
+        }
     }
 
     /// Returns whether this is a field, or an element of one.
@@ -51,8 +60,9 @@ impl<'p> BodyPlace<'p> {
 
     /// Writes the beginning of the place for the caller: `messages[1].content[0].image_url`.
     pub(super) fn shown(&self) -> String {
-        let parts: Vec<Part<'_>> =
-            std::iter::successors(Some(self), |place| place.above).map(|place| place.part).collect();
+        let parts: Vec<Part<'_>> = std::iter::successors(Some(self), |place| place.above)
+            .map(|place| place.part)
+            .collect();
         let (mut shown, mut names) = (String::new(), 0);
         for part in parts.into_iter().rev() {
             match part {
@@ -61,7 +71,9 @@ impl<'p> BodyPlace<'p> {
                 Part::Name(name) => {
                     names += 1;
                     shown.push_str(if names == 1 { "" } else { "." });
-                    shown.push_str(&String::from_utf8_lossy(name.get(..SHOWN_BYTES).unwrap_or(name)));
+                    shown.push_str(&String::from_utf8_lossy(
+                        name.get(..SHOWN_BYTES).unwrap_or(name),
+                    ));
                 }
             }
         }
@@ -79,8 +91,14 @@ pub(super) struct Folded {
 impl Folded {
     /// Folds a name. One that is too long for every table folds to nothing.
     pub(super) fn of(name: &[u8]) -> Self {
-        let mut folded = Self { bytes: [0; 48], len: 0 };
-        for letter in String::from_utf8_lossy(name).chars().filter(|letter| !matches!(letter, '_' | '-')) {
+        let mut folded = Self {
+            bytes: [0; 48],
+            len: 0,
+        };
+        for letter in String::from_utf8_lossy(name)
+            .chars()
+            .filter(|letter| !matches!(letter, '_' | '-'))
+        {
             let letter = match letter {
                 '\u{17f}' => 's',
                 '\u{212a}' => 'k',
@@ -99,6 +117,9 @@ impl Folded {
 
     /// Returns the folded name.
     pub(super) fn word(&self) -> &str {
-        self.bytes.get(..self.len).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or_default()
+        self.bytes
+            .get(..self.len)
+            .and_then(|word| std::str::from_utf8(word).ok())
+            .unwrap_or_default()
     }
 }

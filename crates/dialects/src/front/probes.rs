@@ -31,7 +31,10 @@ impl Front {
         parts.into_iter().map(move |(name, members)| {
             let members: Map<_, _> = needed.clone().into_iter().chain(members).collect();
             let body = Bytes::from(Value::from(members).to_string());
-            let asked = Asked { model: Some("m".to_owned()), stream: false };
+            let asked = Asked {
+                model: Some("m".to_owned()),
+                stream: false,
+            };
             let envelope = (self.envelope)(&body).map(|envelope| envelope.at(asked));
             (name, body, envelope)
         })
@@ -48,12 +51,19 @@ mod tests {
             let mut names: Vec<_> = front.probes().map(|(name, ..)| name).collect();
             assert!(names.len() > 20, "{front:?}");
             for (name, body, envelope) in front.probes() {
-                assert!(serde_json::from_slice::<serde_json::Value>(&body).is_ok(), "{front:?} {name}: {body:?}");
+                assert!(
+                    serde_json::from_slice::<serde_json::Value>(&body).is_ok(),
+                    "{front:?} {name}: {body:?}"
+                );
                 assert!(envelope.is_ok(), "{front:?} {name}: {envelope:?}");
             }
             names.sort_unstable();
             names.dedup();
-            assert_eq!(names.len(), front.probes().count(), "{front:?}: a name is there twice");
+            assert_eq!(
+                names.len(),
+                front.probes().count(),
+                "{front:?}: a name is there twice"
+            );
         }
         assert_eq!(Front::probed().count(), FRONTS.len() - 1);
     }

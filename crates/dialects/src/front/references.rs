@@ -44,8 +44,14 @@ pub enum Urls {
 
 impl AllowedReferences {
     /// Everything, for those who fetch nothing.
-    pub const ALL: AllowedReferences =
-        AllowedReferences { gs: true, s3: true, files: true, data_sources: true, cached: true, urls: Urls::Any };
+    pub const ALL: AllowedReferences = AllowedReferences {
+        gs: true,
+        s3: true,
+        files: true,
+        data_sources: true,
+        cached: true,
+        urls: Urls::Any,
+    };
 
     /// Nothing but what anybody could fetch, for tests.
     #[cfg(test)]
@@ -63,7 +69,10 @@ impl AllowedReferences {
     pub fn judge(&self, name: &[u8], text: &[u8], span: &Span) -> Option<Judgement> {
         // A picture of megabytes is not copied for an escape in it.
         let raw = json::slice(text, span).get(1..).unwrap_or_default();
-        if raw.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:")) {
+        if raw
+            .get(..5)
+            .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"))
+        {
             return None;
         }
         let text = json::text_of(text, span).filter(|text| !text.is_empty())?;
@@ -72,24 +81,54 @@ impl AllowedReferences {
 
     /// Judges the same of a text that is no JSON.
     pub(super) fn judge_text(&self, name: &[u8], text: &str) -> Option<Judgement> {
-        let refers = if names_file(name) { Refers::File } else { Refers::of(name, text) };
+        let refers = if names_file(name) {
+            Refers::File
+        } else {
+            Refers::of(name, text)
+        };
         let (is_allowed, why, word) = match (refers, self.urls) {
             (Refers::No, _) => return None,
-            (Refers::Gs, _) => (self.gs, "The provider would read files at gs:// with the account's own rights", GS),
-            (Refers::S3, _) => (self.s3, "The server would read files at s3:// with the account's own rights", S3),
-            (Refers::File, _) => {
-                (self.files, "The provider would read uploaded files with the account's own rights", FILES)
-            }
+            (Refers::Gs, _) => (
+                self.gs,
+                "The provider would read files at gs:// with the account's own rights",
+                GS,
+            ),
+            (Refers::S3, _) => (
+                self.s3,
+                "The server would read files at s3:// with the account's own rights",
+                S3,
+            ),
+            (Refers::File, _) => (
+                self.files,
+                "The provider would read uploaded files with the account's own rights",
+                FILES,
+            ),
             (_, Urls::Any) | (Refers::PublicUrl, Urls::Public) => return None,
             (Refers::Path, Urls::Public) if !is_surely_path(name, text) => return None,
-            (_, Urls::NoneSinceNear) => {
-                (false, "The model's server would fetch the URL from within the gateway's own network", PASS)
-            }
+            (_, Urls::NoneSinceNear) => (
+                false,
+                "The model's server would fetch the URL from within the gateway's own network",
+                PASS,
+            ),
             (_, Urls::None) => (false, "URLs are not passed on to this model's server", PASS),
-            (Refers::PlainUrl, _) => (false, "The URL begins with http:, but only https: is passed on", PASS),
-            (Refers::PrivateUrl, _) => (false, "The URL's host is not on the public internet", PASS),
-            (Refers::Other, _) => (false, "A URL of this scheme may name a file on the server itself", PASS),
-            (Refers::Path, _) => (false, "A path in place of a URL may name a file on the server itself", PASS),
+            (Refers::PlainUrl, _) => (
+                false,
+                "The URL begins with http:, but only https: is passed on",
+                PASS,
+            ),
+            (Refers::PrivateUrl, _) => {
+                (false, "The URL's host is not on the public internet", PASS)
+            }
+            (Refers::Other, _) => (
+                false,
+                "A URL of this scheme may name a file on the server itself",
+                PASS,
+            ),
+            (Refers::Path, _) => (
+                false,
+                "A path in place of a URL may name a file on the server itself",
+                PASS,
+            ),
         };
         (!is_allowed).then_some(Judgement { why, word })
     }
@@ -109,15 +148,22 @@ impl Judgement {
         word: "caller_references: [data_sources]",
     };
     /// What was stored at the account before, under a name that is not said to be a file's.
-    pub(crate) const STORED: Self = Self { why: "The provider would use what is stored at the account", word: FILES };
+    pub(crate) const STORED: Self = Self {
+        why: "The provider would use what is stored at the account",
+        word: FILES,
+    };
     /// What was stored at the account before.
-    pub(crate) const CACHED: Self =
-        Self { why: "The provider would read cached content with the account's own rights", word: FILES };
+    pub(crate) const CACHED: Self = Self {
+        why: "The provider would read cached content with the account's own rights",
+        word: FILES,
+    };
 
     /// Returns the sentence for the caller.
     pub(crate) fn message(&self) -> String {
         let Self { why, word } = self;
-        format!("{why}. Send the data itself, or ask the gateway's operator to allow it (`{word}`).")
+        format!(
+            "{why}. Send the data itself, or ask the gateway's operator to allow it (`{word}`)."
+        )
     }
 }
 
@@ -158,12 +204,17 @@ impl Refers {
         // Too long to be copied: by its scheme alone. Nobody can tell where such a URL leads.
         let is_long = clean.len() > MAX_URL;
         let head: Cow<'_, str> = match clean.contains(CUT) {
-            _ if is_long => clean.chars().filter(|c| !CUT.contains(c)).take(MAX_SCHEME + 3).collect(),
+            _ if is_long => clean
+                .chars()
+                .filter(|c| !CUT.contains(c))
+                .take(MAX_SCHEME + 3)
+                .collect(),
             true => Cow::Owned(clean.replace(CUT, "")),
             false => Cow::Borrowed(clean),
         };
         let text = if is_long { clean } else { &*head };
-        let Some((scheme, rest)) = head.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) else {
+        let Some((scheme, rest)) = head.split_once(':').filter(|(scheme, _)| is_scheme(scheme))
+        else {
             return Self::of_path(name, text);
         };
         match scheme.to_ascii_lowercase().as_str() {
@@ -189,11 +240,17 @@ impl Refers {
         let mut other = false;
         for at in memchr::memmem::find_iter(text.as_bytes(), b"://") {
             let before = text.get(..at).unwrap_or_default();
-            let glued = before.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+            let glued = before.trim_end_matches(|c: char| {
+                c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.')
+            });
             if !names_place && glued.contains(char::is_alphanumeric) {
                 break;
             }
-            let end = |bytes: usize| before.get(before.len().saturating_sub(bytes)..).unwrap_or_default();
+            let end = |bytes: usize| {
+                before
+                    .get(before.len().saturating_sub(bytes)..)
+                    .unwrap_or_default()
+            };
             let ends = |with: &str| end(with.len()).eq_ignore_ascii_case(with);
             if ends("gs") {
                 return Self::Gs;
@@ -220,13 +277,17 @@ const CUT: [char; 3] = ['\t', '\n', '\r'];
 fn is_scheme(word: &str) -> bool {
     word.len() <= MAX_SCHEME
         && word.starts_with(|c: char| c.is_ascii_alphabetic())
-        && word.bytes().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+        && word
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
 }
 
 /// Returns whether what follows `https:` leads to a public host, whoever reads it. It then has no
 /// user's name, no backslash, and nothing else that some read otherwise.
 fn is_public(rest: &str) -> bool {
-    let Some(rest) = rest.strip_prefix("//") else { return false };
+    let Some(rest) = rest.strip_prefix("//") else {
+        return false;
+    };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let end = if authority.starts_with('[') {
         authority.find(']').map_or(authority.len(), |end| end + 1)
@@ -255,7 +316,10 @@ fn is_path(name: &[u8], text: &str) -> bool {
     const LONG: usize = 256;
     let is_base64 = || {
         let begins = STARTS.iter().any(|start| text.starts_with(start));
-        (begins || text.len() > LONG) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=-_\t\r\n".contains(&b))
+        (begins || text.len() > LONG)
+            && text
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"+/=-_\t\r\n".contains(&b))
     };
     names_place(name) && !is_base64()
 }
@@ -264,20 +328,31 @@ fn is_path(name: &[u8], text: &str) -> bool {
 /// URL, or looks like one. A member such as `image_size` has words.
 fn is_surely_path(name: &[u8], text: &str) -> bool {
     let text = text.trim_start_matches(|c: char| c <= ' ');
-    let has_drive = || text.get(1..).is_some_and(|rest| rest.starts_with(":\\") || rest.starts_with(":/"));
-    let is_of_url = ["url", "uri"].iter().any(|word| memchr::memmem::find(name, word.as_bytes()).is_some());
+    let has_drive = || {
+        text.get(1..)
+            .is_some_and(|rest| rest.starts_with(":\\") || rest.starts_with(":/"))
+    };
+    let is_of_url = ["url", "uri"]
+        .iter()
+        .any(|word| memchr::memmem::find(name, word.as_bytes()).is_some());
     is_of_url || text.starts_with(['/', '.', '~', '\\']) || has_drive()
 }
 
 /// Whether a member's text is the id of a file, or several of its texts are.
 pub(super) fn names_file(name: &[u8]) -> bool {
-    ["file_id", "fileid", "file_ids", "fileids"].iter().any(|known| json::folds_to(name, known))
+    ["file_id", "fileid", "file_ids", "fileids"]
+        .iter()
+        .any(|known| json::folds_to(name, known))
 }
 
 /// Of whatever members a server may know, those that name a place do. Some hold data, and servers
 /// look for nothing else there.
 pub(super) fn names_place(name: &[u8]) -> bool {
     const PLACES: [&str; 6] = ["url", "uri", "path", "image", "video", "file"];
-    !matches!(name, b"data" | b"file_data" | b"bytes" | b"file_name" | b"filename")
-        && PLACES.iter().any(|word| memchr::memmem::find(name, word.as_bytes()).is_some())
+    !matches!(
+        name,
+        b"data" | b"file_data" | b"bytes" | b"file_name" | b"filename"
+    ) && PLACES
+        .iter()
+        .any(|word| memchr::memmem::find(name, word.as_bytes()).is_some())
 }

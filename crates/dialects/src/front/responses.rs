@@ -20,7 +20,11 @@ pub static RESPONSES: Front = Front {
     route: |path, _| route::fixed(path, PATH),
     owns: |path| route::after(path, PATH).is_some(),
     only: None,
-    heard: Heard { sessions: &["session-id", "session_id", "thread-id"], passed: &[], query_key: None },
+    heard: Heard {
+        sessions: &["session-id", "session_id", "thread-id"],
+        passed: &[],
+        query_key: None,
+    },
     // Codex sends thirty requests after each status of 500 and more. After 429 it sends few, and
     // none without a time to wait.
     errors: ErrorForm {
@@ -61,7 +65,12 @@ pub static RESPONSES: Front = Front {
     },
     read: read::read,
     field_name: fields::name,
-    flaw_names: ["output[].arguments", "text.format", "output[].encrypted_content", "output[].content[].annotations"],
+    flaw_names: [
+        "output[].arguments",
+        "text.format",
+        "output[].encrypted_content",
+        "output[].content[].annotations",
+    ],
     stream: |header| Box::new(write::ResponseWriter::stream(header)),
     whole: |header| Box::new(write::ResponseWriter::whole(header)),
 };

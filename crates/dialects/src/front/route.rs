@@ -35,21 +35,34 @@ const OF_AZURE: [(&str, bool); 11] = [
 pub(super) fn fixed(path: &str, wanted: &str) -> Option<Asked> {
     // Most paths are those of other doors, and end otherwise. The last part of each of ours has at
     // least five bytes, so slashes too many make no difference.
-    let end = wanted.get(wanted.len().saturating_sub(6)..).unwrap_or(wanted);
+    let end = wanted
+        .get(wanted.len().saturating_sub(6)..)
+        .unwrap_or(wanted);
     if !path.ends_with(end) && !path.ends_with('/') {
         return None;
     }
     let ends = after(path, wanted).is_some_and(|rest| rest.trim_end_matches('/').is_empty());
-    if ends { Some(Asked::default()) } else { deployed(path, wanted) }
+    if ends {
+        Some(Asked::default())
+    } else {
+        deployed(path, wanted)
+    }
 }
 
 /// Routes `/openai/deployments/{model}/…`.
 fn deployed(path: &str, wanted: &str) -> Option<Asked> {
     let path = under(under(skip_slashes(path)?, "openai")?, "deployments")?;
     OF_AZURE.contains(&(wanted, true)).then_some(())?;
-    let model = path.trim_end_matches('/').strip_suffix(wanted)?.strip_suffix('/')?.trim_end_matches('/');
+    let model = path
+        .trim_end_matches('/')
+        .strip_suffix(wanted)?
+        .strip_suffix('/')?
+        .trim_end_matches('/');
     let model = String::from_utf8(percent::decode(model)?).ok()?;
-    (!model.is_empty()).then_some(Asked { model: Some(model), stream: false })
+    (!model.is_empty()).then_some(Asked {
+        model: Some(model),
+        stream: false,
+    })
 }
 
 /// Returns a path without the slashes before it, and without Azure's beginning if the wanted path
@@ -68,7 +81,9 @@ pub(super) fn listed(path: &str) -> Option<ModelsAsked> {
         // Slashes between are a part of the id.
         Some(id) => match id.trim_end_matches('/') {
             "" => Some(ModelsAsked::List),
-            id => String::from_utf8(percent::decode(id)?).ok().map(ModelsAsked::One),
+            id => String::from_utf8(percent::decode(id)?)
+                .ok()
+                .map(ModelsAsked::One),
         },
     }
 }
@@ -86,7 +101,12 @@ pub(super) fn after<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
         return (rest.is_empty() || rest.starts_with('/')).then_some(rest);
     }
     for (number, part) in wanted.split('/').enumerate() {
-        rest = if number == 0 { rest } else { skip_slashes(rest)? }.strip_prefix(part)?;
+        rest = if number == 0 {
+            rest
+        } else {
+            skip_slashes(rest)?
+        }
+        .strip_prefix(part)?;
     }
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
@@ -100,7 +120,11 @@ pub(super) fn under<'p>(path: &'p str, part: &str) -> Option<&'p str> {
 pub(super) fn skip_slashes(path: &str) -> Option<&str> {
     let rest = path.strip_prefix('/')?;
     // Most have one.
-    Some(if rest.starts_with('/') { rest.trim_start_matches('/') } else { rest })
+    Some(if rest.starts_with('/') {
+        rest.trim_start_matches('/')
+    } else {
+        rest
+    })
 }
 
 #[cfg(test)]
@@ -115,7 +139,12 @@ mod tests {
         let path = without_azure(path, wanted)?;
         let mut rest = under(path, "v1").unwrap_or(path);
         for (number, part) in wanted.split('/').enumerate() {
-            rest = if number == 0 { rest } else { skip_slashes(rest)? }.strip_prefix(part)?;
+            rest = if number == 0 {
+                rest
+            } else {
+                skip_slashes(rest)?
+            }
+            .strip_prefix(part)?;
         }
         (rest.is_empty() || rest.starts_with('/')).then_some(rest)
     }
@@ -136,10 +165,24 @@ mod tests {
 
     #[test]
     fn a_fixed_path_may_have_slashes_too_many_and_no_version() {
-        for path in ["/v1/chat/completions", "/chat/completions", "//v1//chat//completions//"] {
-            assert_eq!(fixed(path, "chat/completions"), Some(Asked::default()), "{path}");
+        for path in [
+            "/v1/chat/completions",
+            "/chat/completions",
+            "//v1//chat//completions//",
+        ] {
+            assert_eq!(
+                fixed(path, "chat/completions"),
+                Some(Asked::default()),
+                "{path}"
+            );
         }
-        for path in ["", "chat/completions", "/v1chat/completions", "/v1/chatcompletions", "/v2/chat/completions"] {
+        for path in [
+            "",
+            "chat/completions",
+            "/v1chat/completions",
+            "/v1/chatcompletions",
+            "/v2/chat/completions",
+        ] {
             assert_eq!(after(path, "chat/completions"), None, "{path}");
         }
         assert_eq!(fixed("/v1/messages/batches", "messages"), None);
@@ -149,14 +192,39 @@ mod tests {
 
     #[test]
     fn the_paths_of_azure_stand_for_those_of_openai() {
-        let of = |model: &str| Some(Asked { model: Some(model.to_owned()), stream: false });
+        let of = |model: &str| {
+            Some(Asked {
+                model: Some(model.to_owned()),
+                stream: false,
+            })
+        };
         for (path, wanted, expected) in [
-            ("/openai/v1/chat/completions", "chat/completions", Some(Asked::default())),
+            (
+                "/openai/v1/chat/completions",
+                "chat/completions",
+                Some(Asked::default()),
+            ),
             ("/openai/responses", "responses", Some(Asked::default())),
-            ("/openai/deployments/m/chat/completions", "chat/completions", of("m")),
-            ("//openai//deployments/m//images/edits/", "images/edits", of("m")),
-            ("/openai/deployments/org%2Fm%20x/embeddings", "embeddings", of("org/m x")),
-            ("/openai/deployments/org/m/embeddings", "embeddings", of("org/m")),
+            (
+                "/openai/deployments/m/chat/completions",
+                "chat/completions",
+                of("m"),
+            ),
+            (
+                "//openai//deployments/m//images/edits/",
+                "images/edits",
+                of("m"),
+            ),
+            (
+                "/openai/deployments/org%2Fm%20x/embeddings",
+                "embeddings",
+                of("org/m x"),
+            ),
+            (
+                "/openai/deployments/org/m/embeddings",
+                "embeddings",
+                of("org/m"),
+            ),
             // The list is a closed one.
             ("/openai/deployments/m/responses", "responses", None),
             ("/openai/deployments/m/models", "models", None),

@@ -39,7 +39,9 @@ pub fn answered(request: &Request<'_>) -> Result<(), FieldRefused> {
 }
 
 fn all(open: &[(usize, &str)]) -> Result<(), FieldRefused> {
-    let Some((index, _)) = open.first() else { return Ok(()) };
+    let Some((index, _)) = open.first() else {
+        return Ok(());
+    };
     let param = Field::Calls(*index);
     Err(FieldRefused::invalid(
         param,
@@ -66,13 +68,19 @@ mod tests {
     fn check(conversation: &str, unanswered: Option<usize>) {
         let message = |word: &str| {
             let (kind, ids) = word.split_at(1);
-            let calls: Vec<_> = ids.chars().map(|id| format!(r#"{{"id":"{id}","function":{{"name":"f"}}}}"#)).collect();
+            let calls: Vec<_> = ids
+                .chars()
+                .map(|id| format!(r#"{{"id":"{id}","function":{{"name":"f"}}}}"#))
+                .collect();
             match kind {
                 "u" => r#"{"role":"user","content":"x"}"#.to_owned(),
                 "s" => r#"{"role":"system","content":"x"}"#.to_owned(),
                 "a" => r#"{"role":"assistant","content":"x"}"#.to_owned(),
                 "e" => r#"{"role":"assistant","content":" "}"#.to_owned(),
-                "c" => format!(r#"{{"role":"assistant","tool_calls":[{}]}}"#, calls.join(",")),
+                "c" => format!(
+                    r#"{{"role":"assistant","tool_calls":[{}]}}"#,
+                    calls.join(",")
+                ),
                 _ => format!(r#"{{"role":"tool","tool_call_id":"{ids}","content":""}}"#),
             }
         };

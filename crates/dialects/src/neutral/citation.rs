@@ -72,7 +72,11 @@ impl TextSoFar {
     }
 
     fn mark(&mut self, text: &str) {
-        for (at, _) in text.bytes().enumerate().filter(|(_, byte)| is_inside(*byte)) {
+        for (at, _) in text
+            .bytes()
+            .enumerate()
+            .filter(|(_, byte)| is_inside(*byte))
+        {
             let place = self.bytes + at;
             if place >= MOST {
                 return;
@@ -100,20 +104,37 @@ impl TextSoFar {
                 let start = said.saturating_sub(*length);
                 start.saturating_add(range.start)..start.saturating_add(range.end)
             }
-            CitedPlace::Bytes(range) => self.character_at(range.start)..self.character_at(range.end),
-            CitedPlace::LastBytes(length) => self.character_at(self.bytes.saturating_sub(*length))..said,
+            CitedPlace::Bytes(range) => {
+                self.character_at(range.start)..self.character_at(range.end)
+            }
+            CitedPlace::LastBytes(length) => {
+                self.character_at(self.bytes.saturating_sub(*length))..said
+            }
         };
         let end = characters.end.min(said);
         let characters = characters.start.min(end)..end;
         let bytes = self.byte_at(characters.start)..self.byte_at(characters.end);
-        Some(PlacedCitation { source, characters, bytes, said })
+        Some(PlacedCitation {
+            source,
+            characters,
+            bytes,
+            said,
+        })
     }
 
     /// Returns the number of characters that begin before this byte.
     fn character_at(&self, byte: usize) -> usize {
         let byte = byte.min(self.bytes);
-        let whole: usize = self.marks.iter().take(byte / BITS).map(|word| ones(*word)).sum();
-        let rest = self.marks.get(byte / BITS).map_or(0, |word| ones(word & ((1 << (byte % BITS)) - 1)));
+        let whole: usize = self
+            .marks
+            .iter()
+            .take(byte / BITS)
+            .map(|word| ones(*word))
+            .sum();
+        let rest = self
+            .marks
+            .get(byte / BITS)
+            .map_or(0, |word| ones(word & ((1 << (byte % BITS)) - 1)));
         byte - whole - rest
     }
 
@@ -156,9 +177,16 @@ mod tests {
     fn check(pieces: &[&str], place: CitedPlace, characters: Range<usize>, bytes: Range<usize>) {
         let mut text = TextSoFar::default();
         pieces.iter().for_each(|piece| text.take(piece));
-        let source = Citation { place, ..Citation::default() };
+        let source = Citation {
+            place,
+            ..Citation::default()
+        };
         let placed = text.place(&source).unwrap();
-        assert_eq!((placed.characters, placed.bytes), (characters, bytes), "{pieces:?}");
+        assert_eq!(
+            (placed.characters, placed.bytes),
+            (characters, bytes),
+            "{pieces:?}"
+        );
     }
 
     #[test]
@@ -183,7 +211,10 @@ mod tests {
         assert!(text.marks.len() * BITS <= MOST && text.place(&Citation::default()).is_none());
         let mut ascii = TextSoFar::default();
         (0..600).for_each(|_| ascii.take(&"ab".repeat(1000)));
-        assert_eq!(ascii.place(&Citation::default()).unwrap().bytes, 1_200_000..1_200_000);
+        assert_eq!(
+            ascii.place(&Citation::default()).unwrap().bytes,
+            1_200_000..1_200_000
+        );
     }
 
     proptest! {

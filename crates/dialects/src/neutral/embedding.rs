@@ -42,15 +42,28 @@ impl Embedding<'_> {
     /// Returns what a dialect loses that can say so much.
     fn lost(&self, has: Says) -> LostFields {
         let mut losses = LostFields::default();
-        losses.add_if(!has.purpose && self.purpose.is_some(), Embedding::purpose_field());
-        losses.add_if(!has.titles && self.inputs.iter().any(|input| input.title.is_some()), Field::other("title"));
-        self.others.iter().for_each(|name| losses.add(Field::other(name)));
+        losses.add_if(
+            !has.purpose && self.purpose.is_some(),
+            Embedding::purpose_field(),
+        );
+        losses.add_if(
+            !has.titles && self.inputs.iter().any(|input| input.title.is_some()),
+            Field::other("title"),
+        );
+        self.others
+            .iter()
+            .for_each(|name| losses.add(Field::other(name)));
         losses
     }
 
     /// Returns a request with this body, from a dialect that can say so much.
     pub(crate) fn written(&self, body: Writer, says: Says) -> Written {
-        Written { body: body.into_bytes(), losses: self.lost(says), undo: Undo::default(), headers: Vec::new() }
+        Written {
+            body: body.into_bytes(),
+            losses: self.lost(says),
+            undo: Undo::default(),
+            headers: Vec::new(),
+        }
     }
 
     /// The field of the texts.
@@ -85,17 +98,42 @@ mod tests {
     #[test]
     fn only_what_the_caller_said_is_lost() {
         let names = |embedding: &Embedding<'_>, has| {
-            embedding.lost(has).in_words(|field| format!("{field:?}").into()).names().join(" ")
+            embedding
+                .lost(has)
+                .in_words(|field| format!("{field:?}").into())
+                .names()
+                .join(" ")
         };
         let said = Embedding {
-            inputs: vec![Input { title: Some("t".into()), ..Input::default() }],
+            inputs: vec![Input {
+                title: Some("t".into()),
+                ..Input::default()
+            }],
             purpose: Some(Purpose::Query),
             others: vec!["user".into()],
             ..Embedding::default()
         };
-        assert_eq!(names(&said, Says::default()), r#"Other("input_type") Other("title") Other("user")"#);
-        assert_eq!(names(&said, Says { purpose: true, titles: true }), r#"Other("user")"#);
-        let usual = Embedding { usual: Some(Purpose::Query), ..Embedding::default() };
-        assert_eq!((names(&usual, Says::default()), usual.purpose()), (String::new(), Some(Purpose::Query)));
+        assert_eq!(
+            names(&said, Says::default()),
+            r#"Other("input_type") Other("title") Other("user")"#
+        );
+        assert_eq!(
+            names(
+                &said,
+                Says {
+                    purpose: true,
+                    titles: true
+                }
+            ),
+            r#"Other("user")"#
+        );
+        let usual = Embedding {
+            usual: Some(Purpose::Query),
+            ..Embedding::default()
+        };
+        assert_eq!(
+            (names(&usual, Says::default()), usual.purpose()),
+            (String::new(), Some(Purpose::Query))
+        );
     }
 }

@@ -79,7 +79,10 @@ impl Endpoint {
 
     /// Returns whether it holds conversations. Any kind that does can answer any conversation.
     pub fn is_conversation(self) -> bool {
-        matches!(self, Endpoint::Chat | Endpoint::Responses | Endpoint::Messages)
+        matches!(
+            self,
+            Endpoint::Chat | Endpoint::Responses | Endpoint::Messages
+        )
     }
 
     /// Returns whether its answers are written by a model, token by token.
@@ -113,7 +116,10 @@ impl Endpoint {
 
     /// Returns whether its requests are forms, which may have large files.
     pub fn takes_forms(self) -> bool {
-        matches!(self, Endpoint::Edits | Endpoint::Transcriptions | Endpoint::Translations)
+        matches!(
+            self,
+            Endpoint::Edits | Endpoint::Transcriptions | Endpoint::Translations
+        )
     }
 
     /// Returns whether its answers may be other than JSON: they then pass as they come.
@@ -124,7 +130,11 @@ impl Endpoint {
     /// Returns the fewest tokens that an answer may be asked to have at most. Who asks for fewer
     /// gets as many.
     pub fn least_tokens(self) -> u64 {
-        if self == Endpoint::Responses { 16 } else { u64::from(self.writes()) }
+        if self == Endpoint::Responses {
+            16
+        } else {
+            u64::from(self.writes())
+        }
     }
 }
 
@@ -146,18 +156,56 @@ mod tests {
         for (price, priced) in [
             (none, ""),
             (
-                Price { rates: Some(Rates::default()), ..none },
+                Price {
+                    rates: Some(Rates::default()),
+                    ..none
+                },
                 "chat responses messages completions embeddings rerank moderations",
             ),
-            (Price { per_image: each, ..none }, "images image_edits"),
-            (Price { per_character: each, ..none }, "speech"),
-            (Price { per_second: each, ..none }, "transcriptions translations"),
+            (
+                Price {
+                    per_image: each,
+                    ..none
+                },
+                "images image_edits",
+            ),
+            (
+                Price {
+                    per_character: each,
+                    ..none
+                },
+                "speech",
+            ),
+            (
+                Price {
+                    per_second: each,
+                    ..none
+                },
+                "transcriptions translations",
+            ),
         ] {
-            let kinds = Endpoint::ALL.into_iter().filter(|kind| kind.is_priced_by(&price));
-            assert_eq!(kinds.map(Endpoint::name).collect::<Vec<_>>().join(" "), priced, "{price:?}");
+            let kinds = Endpoint::ALL
+                .into_iter()
+                .filter(|kind| kind.is_priced_by(&price));
+            assert_eq!(
+                kinds.map(Endpoint::name).collect::<Vec<_>>().join(" "),
+                priced,
+                "{price:?}"
+            );
         }
-        for price in [Price::FREE, Price { per_request: Some(Usd::ZERO), ..none }] {
-            assert!(Endpoint::ALL.into_iter().all(|kind| kind.is_priced_by(&price)), "{price:?}");
+        for price in [
+            Price::FREE,
+            Price {
+                per_request: Some(Usd::ZERO),
+                ..none
+            },
+        ] {
+            assert!(
+                Endpoint::ALL
+                    .into_iter()
+                    .all(|kind| kind.is_priced_by(&price)),
+                "{price:?}"
+            );
         }
     }
 }

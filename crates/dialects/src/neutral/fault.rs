@@ -81,7 +81,14 @@ const BAD_THOUGHT: [&str; 5] = [
 ];
 
 /// What servers say in the message of a 503 if they have no room now, whoever asks.
-const NO_ROOM_NOW: [&str; 6] = ["overload", "high demand", "capacity", "busy", "slow down", "too many connections"];
+const NO_ROOM_NOW: [&str; 6] = [
+    "overload",
+    "high demand",
+    "capacity",
+    "busy",
+    "slow down",
+    "too many connections",
+];
 
 impl UpstreamError {
     /// Returns whether the upstream has no room now, whoever asks: this is no limit of the account.
@@ -113,7 +120,10 @@ impl UpstreamError {
     /// Returns whether a content filter stopped the prompt or the answer. The code says so, and the
     /// status is then 400.
     pub fn is_filtered(&self) -> bool {
-        matches!(self.code.as_deref(), Some("content_filter" | "content_policy_violation"))
+        matches!(
+            self.code.as_deref(),
+            Some("content_filter" | "content_policy_violation")
+        )
     }
 }
 
@@ -126,7 +136,12 @@ mod tests {
         let check = |status: u16, word: &str, message: &str, expected: bool| {
             let word = (!word.is_empty()).then(|| word.to_owned());
             for (kind, code) in [(word.clone(), None), (None, word)] {
-                let error = UpstreamError { kind, code, message: message.to_owned(), ..UpstreamError::default() };
+                let error = UpstreamError {
+                    kind,
+                    code,
+                    message: message.to_owned(),
+                    ..UpstreamError::default()
+                };
                 assert_eq!(error.is_overloaded(status), expected, "{status}, {error:?}");
             }
         };
@@ -138,15 +153,45 @@ mod tests {
         check(429, "ServerOverloaded", "", true);
         // OpenAI
         check(503, "slow_down", "", true);
-        check(503, "server_error", "The engine is currently overloaded, please try again later", true);
+        check(
+            503,
+            "server_error",
+            "The engine is currently overloaded, please try again later",
+            true,
+        );
         // Google
-        check(503, "UNAVAILABLE", "The model is overloaded. Please try again later.", true);
-        check(503, "UNAVAILABLE", "This model is currently experiencing high demand.", true);
-        check(503, "UNAVAILABLE", "The service is currently unavailable.", false);
+        check(
+            503,
+            "UNAVAILABLE",
+            "The model is overloaded. Please try again later.",
+            true,
+        );
+        check(
+            503,
+            "UNAVAILABLE",
+            "This model is currently experiencing high demand.",
+            true,
+        );
+        check(
+            503,
+            "UNAVAILABLE",
+            "The service is currently unavailable.",
+            false,
+        );
         // AWS; Groq; Ollama
-        check(503, "", "Too many connections, please wait before trying again.", true);
+        check(
+            503,
+            "",
+            "Too many connections, please wait before trying again.",
+            true,
+        );
         check(503, "", "The model is currently over capacity.", true);
-        check(503, "", "server busy, please try again.  maximum pending requests exceeded", true);
+        check(
+            503,
+            "",
+            "server busy, please try again.  maximum pending requests exceeded",
+            true,
+        );
         check(503, "", "out of order", false);
         check(500, "api_error", "The model is overloaded", false);
         check(429, "rate_limit_error", "slow down", false);

@@ -132,6 +132,13 @@ mod tests {
         (0..70).for_each(|n| losses.add(Field::other(&format!("b {n}"))));
         losses.add(Field::Seed);
         let other = || "other".to_owned();
-        assert_eq!(losses.names(), [Field::OtherOfMessage(other()), Field::Other(other()), Field::Seed]);
+        assert_eq!(
+            losses.names(),
+            [
+                Field::OtherOfMessage(other()),
+                Field::Other(other()),
+                Field::Seed
+            ]
+        );
     }
 }

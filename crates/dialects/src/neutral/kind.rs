@@ -73,7 +73,10 @@ impl ModelKind {
     /// Returns what a well-known name says, if it is for something else than conversations.
     pub fn of_name(model: &str) -> Option<Self> {
         let name = model.rsplit('/').next().unwrap_or(model);
-        KNOWN.iter().find(|(begin, _)| name.starts_with(begin)).map(|(_, kind)| *kind)
+        KNOWN
+            .iter()
+            .find(|(begin, _)| name.starts_with(begin))
+            .map(|(_, kind)| *kind)
     }
 
     /// Returns what a kind of endpoint is for.

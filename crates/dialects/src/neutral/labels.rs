@@ -27,18 +27,31 @@ impl Labels {
     pub fn of_answer(body: &[u8]) -> Option<Labels> {
         let mut labels = Labels::default();
         // What stands before a fault still counts.
-        labels.object(&mut Cursor::new(body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body)), true).ok();
+        labels
+            .object(
+                &mut Cursor::new(body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body)),
+                true,
+            )
+            .ok();
         Some(labels).filter(|labels| *labels != Labels::default())
     }
 
     /// Makes labels of the values of an answer, as they stand in it.
     pub(crate) fn of_values(id: &[u8], model: &[u8], tier: &[u8]) -> Labels {
-        Labels { id: label(id), model: label(model), tier: label(tier) }
+        Labels {
+            id: label(id),
+            model: label(model),
+            tier: label(tier),
+        }
     }
 
     /// Removes each label that has one of these secrets in it.
     pub fn remove(&mut self, secrets: &[&str]) {
-        let is_secret = |label: &mut String| secrets.iter().any(|one| !one.is_empty() && label.contains(one));
+        let is_secret = |label: &mut String| {
+            secrets
+                .iter()
+                .any(|one| !one.is_empty() && label.contains(one))
+        };
         for label in [&mut self.id, &mut self.model, &mut self.tier] {
             label.take_if(is_secret);
         }
@@ -74,13 +87,18 @@ fn label(value: &[u8]) -> Option<String> {
         let label: String = serde_json::from_slice(value).ok()?;
         return is_label(label.as_bytes()).then_some(label);
     }
-    is_label(inner).then(|| str::from_utf8(inner).ok().map(str::to_owned)).flatten()
+    is_label(inner)
+        .then(|| str::from_utf8(inner).ok().map(str::to_owned))
+        .flatten()
 }
 
 // Without an early end, the two look at many bytes together.
 
 fn is_label(text: &[u8]) -> bool {
-    (1..=MAX_LABEL).contains(&text.len()) && text.iter().fold(true, |is_good, byte| is_good & byte.is_ascii_graphic())
+    (1..=MAX_LABEL).contains(&text.len())
+        && text
+            .iter()
+            .fold(true, |is_good, byte| is_good & byte.is_ascii_graphic())
 }
 
 fn has_escapes(text: &[u8]) -> bool {
@@ -120,7 +138,11 @@ impl Start {
     fn step(&mut self, byte: u8) {
         let Some(text) = &mut self.text else {
             self.kept.push(byte);
-            self.text = (byte == b'"').then_some(Text { at: self.kept.len(), is_long: false, is_escaped: false });
+            self.text = (byte == b'"').then_some(Text {
+                at: self.kept.len(),
+                is_long: false,
+                is_escaped: false,
+            });
             return;
         };
         // A line that ends in a text was no JSON.
@@ -153,21 +175,36 @@ mod tests {
     use super::*;
 
     fn labels(id: &str, model: &str, tier: &str) -> Option<Labels> {
-        let [id, model, tier] = [id, model, tier].map(|label| Some(label.to_owned()).filter(|label| !label.is_empty()));
+        let [id, model, tier] =
+            [id, model, tier].map(|label| Some(label.to_owned()).filter(|label| !label.is_empty()));
         Some(Labels { id, model, tier })
     }
 
     #[test]
     fn each_format_has_its_own_words() {
-        let check = |body: &str, expected| assert_eq!(Labels::of_answer(body.as_bytes()), expected, "{body}");
+        let check = |body: &str, expected| {
+            assert_eq!(Labels::of_answer(body.as_bytes()), expected, "{body}")
+        };
         let openai = r#"{"id":"chatcmpl-1","model":"gpt-4o-2024-08-06","choices":[{"id":"x"}],"service_tier":"flex"}"#;
         check(openai, labels("chatcmpl-1", "gpt-4o-2024-08-06", "flex"));
         let anthropic = r#"{"type":"message","id":"msg_1","model":"claude-x","usage":{"service_tier":"batch"}}"#;
         check(anthropic, labels("msg_1", "claude-x", ""));
-        check(r#"{"candidates":[],"modelVersion":"gemini-x-001","responseId":"r1"}"#, labels("r1", "gemini-x-001", ""));
-        check(r#"{"id":"c1","message":{"role":"assistant","content":[]}}"#, labels("c1", "", ""));
-        check("\u{feff}{\"model\":\"llama\",\"message\":\"text\"}", labels("", "llama", ""));
-        check(r#"{"output":{"message":{"role":"assistant"}},"usage":{}}"#, None);
+        check(
+            r#"{"candidates":[],"modelVersion":"gemini-x-001","responseId":"r1"}"#,
+            labels("r1", "gemini-x-001", ""),
+        );
+        check(
+            r#"{"id":"c1","message":{"role":"assistant","content":[]}}"#,
+            labels("c1", "", ""),
+        );
+        check(
+            "\u{feff}{\"model\":\"llama\",\"message\":\"text\"}",
+            labels("", "llama", ""),
+        );
+        check(
+            r#"{"output":{"message":{"role":"assistant"}},"usage":{}}"#,
+            None,
+        );
         check("[]", None);
     }
 
@@ -175,16 +212,33 @@ mod tests {
     fn what_is_no_label_is_not_taken_for_one() {
         let long = "x".repeat(MAX_LABEL + 1);
         for id in ["", "two words", "line\nbreak", "ünïcode", &long] {
-            let body = serde_json::json!({ "id": id, "model": "m", "service_tier": null }).to_string();
-            assert_eq!(Labels::of_answer(body.as_bytes()), labels("", "m", ""), "{id}");
+            let body =
+                serde_json::json!({ "id": id, "model": "m", "service_tier": null }).to_string();
+            assert_eq!(
+                Labels::of_answer(body.as_bytes()),
+                labels("", "m", ""),
+                "{id}"
+            );
         }
         let written = |id: &str| Labels::of_values(id.as_bytes(), b"", b"null").id;
         assert_eq!(
-            [written(r#""a\u002d\/b""#), written(r#""a\u0020b""#), written(r#""a\"#)],
+            [
+                written(r#""a\u002d\/b""#),
+                written(r#""a\u0020b""#),
+                written(r#""a\"#)
+            ],
             [Some("a-/b".into()), None, None]
         );
-        for body in [r#"{"id":1,"model":"m"}"#, r#"{"model":"m","id":"#, r#"{"model":"m","model":"n"}"#] {
-            assert_eq!(Labels::of_answer(body.as_bytes()), labels("", "m", ""), "{body}");
+        for body in [
+            r#"{"id":1,"model":"m"}"#,
+            r#"{"model":"m","id":"#,
+            r#"{"model":"m","model":"n"}"#,
+        ] {
+            assert_eq!(
+                Labels::of_answer(body.as_bytes()),
+                labels("", "m", ""),
+                "{body}"
+            );
         }
     }
 
@@ -205,12 +259,20 @@ mod tests {
                          \"claude-x\"}}\n\nevent: ping\ndata: {}\n\n";
         let responses = ": hello\r\n\r\ndata:{\"response\":{\"id\":\"resp_1\",\"model\":\"gpt-x\",\"service_tier\":\
                          \"auto\"}}\r\n\r\n";
-        let ollama = "{\"model\":\"llama\",\"message\":{\"content\":\"a\"}}\n{\"model\":\"other\"}\n";
-        let expected = [labels("msg_1", "claude-x", ""), labels("resp_1", "gpt-x", "auto"), labels("", "llama", "")];
+        let ollama =
+            "{\"model\":\"llama\",\"message\":{\"content\":\"a\"}}\n{\"model\":\"other\"}\n";
+        let expected = [
+            labels("msg_1", "claude-x", ""),
+            labels("resp_1", "gpt-x", "auto"),
+            labels("", "llama", ""),
+        ];
         for (stream, expected) in [anthropic, responses, ollama].into_iter().zip(expected) {
             for cut in [1, 7, stream.len()] {
                 let mut start = Start::default();
-                stream.as_bytes().chunks(cut).for_each(|bytes| start.take(bytes));
+                stream
+                    .as_bytes()
+                    .chunks(cut)
+                    .for_each(|bytes| start.take(bytes));
                 assert_eq!(start.labels(), expected, "{stream} in pieces of {cut}");
             }
         }
@@ -225,7 +287,10 @@ mod tests {
             );
             [1, 7, event.len()].map(|cut| {
                 let mut start = Start::default();
-                event.as_bytes().chunks(cut).for_each(|bytes| start.take(bytes));
+                event
+                    .as_bytes()
+                    .chunks(cut)
+                    .for_each(|bytes| start.take(bytes));
                 assert!(start.kept.len() <= MAX_START, "{} bytes", start.kept.len());
                 start.labels()
             })
@@ -233,7 +298,10 @@ mod tests {
         let whole = labels("resp_1", "gpt-x", "");
         assert_eq!(stream("}}\n\n"), [(); 3].map(|()| whole.clone()));
         // Tools make the event so long that its end is not kept.
-        let tools = format!(",\"tools\":[{}0]}}}}\n\n", "{\"name\":\"t\"},".repeat(MAX_START));
+        let tools = format!(
+            ",\"tools\":[{}0]}}}}\n\n",
+            "{\"name\":\"t\"},".repeat(MAX_START)
+        );
         assert_eq!(stream(&tools), [(); 3].map(|()| whole.clone()));
     }
 

@@ -23,7 +23,10 @@ const MOST: usize = 64;
 
 impl<F> Default for Losses<F> {
     fn default() -> Self {
-        Self { names: Vec::new(), first: None }
+        Self {
+            names: Vec::new(),
+            first: None,
+        }
     }
 }
 
@@ -41,7 +44,11 @@ impl<F: PartialEq> Losses<F> {
             return index(place);
         }
         if self.names.len() < MOST {
-            self.names.push(if self.names.len() + 1 < MOST { name } else { rest });
+            self.names.push(if self.names.len() + 1 < MOST {
+                name
+            } else {
+                rest
+            });
         }
         index(self.names.len() - 1)
     }
@@ -90,7 +97,10 @@ impl Losses {
     /// Notes a name, and returns its index in the list.
     fn name(&mut self, name: Cow<'static, str>) -> u8 {
         let known = OPTIONAL.iter().find(|known| **known == name);
-        self.note(known.map_or(name, |known| Cow::Borrowed(*known)), "other".into())
+        self.note(
+            known.map_or(name, |known| Cow::Borrowed(*known)),
+            "other".into(),
+        )
     }
 
     /// Notes that a field is lost, by the name that the caller wrote. A name that must not be shown
@@ -132,17 +142,25 @@ mod tests {
 
     #[test]
     fn what_is_only_added_to_is_named_and_is_no_loss() {
-        let in_words = |losses: &LostFields| losses.clone().in_words(|field| format!("{field:?}").into());
+        let in_words =
+            |losses: &LostFields| losses.clone().in_words(|field| format!("{field:?}").into());
         let mut losses = LostFields::default();
         losses.add_to(Field::Tools);
         assert_eq!((losses.names().len(), in_words(&losses).first()), (1, None));
         losses.add(Field::Seed);
         losses.add(Field::Tools);
-        assert_eq!((losses.names().len(), in_words(&losses).first()), (2, Some("Seed")));
+        assert_eq!(
+            (losses.names().len(), in_words(&losses).first()),
+            (2, Some("Seed"))
+        );
         let mut losses = LostFields::default();
         losses.add_to(Field::Tools);
         losses.add(Field::Tools);
-        assert_eq!((losses.names().len(), in_words(&losses).first()), (1, Some("Tools")), "it is lost besides");
+        assert_eq!(
+            (losses.names().len(), in_words(&losses).first()),
+            (1, Some("Tools")),
+            "it is lost besides"
+        );
     }
 
     #[test]
@@ -163,12 +181,26 @@ mod tests {
     #[test]
     fn what_a_caller_made_up_is_named_only_if_it_is_plain() {
         let mut losses: Losses = Losses::default();
-        for name in ["odd", "a.b-c_1", "", "a b", "odd", &"x".repeat(65), "a[0]", "content[].x"] {
+        for name in [
+            "odd",
+            "a.b-c_1",
+            "",
+            "a b",
+            "odd",
+            &"x".repeat(65),
+            "a[0]",
+            "content[].x",
+        ] {
             losses.add_written("messages[].", name);
         }
         assert_eq!(
             losses.names(),
-            ["messages[].odd", "messages[].a.b-c_1", "messages[].other", "messages[].content[].x"]
+            [
+                "messages[].odd",
+                "messages[].a.b-c_1",
+                "messages[].other",
+                "messages[].content[].x"
+            ]
         );
     }
 }

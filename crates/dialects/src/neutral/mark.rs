@@ -47,23 +47,47 @@ mod tests {
         for (source, trail, expected, estimated) in [
             (Source::Reported, None, None, false),
             (Source::None, Some(""), None, false),
-            (Source::Estimated, None, Some(r#"{"usage":"estimated"}"#), true),
-            (Source::Estimated, Some(""), Some(r#"{"usage":"estimated"}"#), true),
-            (Source::Reported, Some(trail), Some(r#"{"attempts":"a;ok;1ms","server_timing":"auth;dur=0.1"}"#), false),
+            (
+                Source::Estimated,
+                None,
+                Some(r#"{"usage":"estimated"}"#),
+                true,
+            ),
+            (
+                Source::Estimated,
+                Some(""),
+                Some(r#"{"usage":"estimated"}"#),
+                true,
+            ),
+            (
+                Source::Reported,
+                Some(trail),
+                Some(r#"{"attempts":"a;ok;1ms","server_timing":"auth;dur=0.1"}"#),
+                false,
+            ),
             (
                 Source::Estimated,
                 Some(trail),
-                Some(r#"{"usage":"estimated","attempts":"a;ok;1ms","server_timing":"auth;dur=0.1"}"#),
+                Some(
+                    r#"{"usage":"estimated","attempts":"a;ok;1ms","server_timing":"auth;dur=0.1"}"#,
+                ),
                 true,
             ),
         ] {
             let written = write(source, trail);
             assert_eq!(written.as_deref(), expected);
-            assert_eq!(is_estimated(written.unwrap_or_default().as_bytes()), estimated);
+            assert_eq!(
+                is_estimated(written.unwrap_or_default().as_bytes()),
+                estimated
+            );
         }
-        for other in
-            [r#"{"usage":"reported"}"#, r#"{"attempts":"usage"}"#, r#""estimated""#, "true", r#"{"usage":"estimated""#]
-        {
+        for other in [
+            r#"{"usage":"reported"}"#,
+            r#"{"attempts":"usage"}"#,
+            r#""estimated""#,
+            "true",
+            r#"{"usage":"estimated""#,
+        ] {
             assert!(!is_estimated(other.as_bytes()), "{other}");
         }
     }

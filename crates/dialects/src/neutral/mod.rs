@@ -56,8 +56,8 @@ pub use losses::{Losses, LostFields};
 pub use reasons::EndReasons;
 pub use refused::{Complaint, FieldRefused, Refused};
 pub use request::{
-    AskedThinking, Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind, Penalties, Raw,
-    Request, Role, Thought, Tool, ToolChoice, ToolKind,
+    AskedThinking, Cache, Call, Effort, Family, Format, Media, Message, Number, Part, PartKind,
+    Penalties, Raw, Request, Role, Thought, Tool, ToolChoice, ToolKind,
 };
 pub(crate) use request::{ENCRYPTED, NO_SIGNATURE};
 pub use said::Said;

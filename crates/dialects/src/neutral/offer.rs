@@ -126,9 +126,17 @@ impl<'r, 'a> Offer<'r, 'a> {
             (Naming::None, Choice::One(_)) => (Choice::Any, false),
             (Naming::None | Naming::One, _) => (choice, named.is_empty()),
         };
-        let names: HashSet<&str> = if shows_all { HashSet::new() } else { named.iter().map(AsRef::as_ref).collect() };
+        let names: HashSet<&str> = if shows_all {
+            HashSet::new()
+        } else {
+            named.iter().map(AsRef::as_ref).collect()
+        };
         let is_shown = |tool: &&Tool<'_>| shows_all || names.contains(&*tool.name);
-        Ok(Self { tools: request.tools.iter().filter(is_shown).collect(), choice, named })
+        Ok(Self {
+            tools: request.tools.iter().filter(is_shown).collect(),
+            choice,
+            named,
+        })
     }
 
     /// Returns whether the model may call one of the tools.
@@ -144,7 +152,9 @@ impl<'r, 'a> Offer<'r, 'a> {
         ways: Ways<'_>,
         losses: &mut LostFields,
     ) -> Result<Form<'r, 'a>, FieldRefused> {
-        let Some(format) = format else { return Ok(Form::Free) };
+        let Some(format) = format else {
+            return Ok(Form::Free);
+        };
         if ways.native {
             return Ok(Form::Native(format));
         }
@@ -159,7 +169,11 @@ impl<'r, 'a> Offer<'r, 'a> {
             losses.add(Field::Format);
             return Ok(Form::Words);
         }
-        let refusal = if self.tools.is_empty() { ways.refusal } else { ways.refusal_beside_tools };
+        let refusal = if self.tools.is_empty() {
+            ways.refusal
+        } else {
+            ways.refusal_beside_tools
+        };
         Err(FieldRefused::unsupported(ways.at_fault, refusal))
     }
 }
@@ -174,8 +188,18 @@ impl Choice<'_> {
 impl<'r> AnswerTool<'r> {
     fn of(format: &'r Format<'_>) -> Self {
         match format {
-            Format::JsonObject => Self { name: "", description: None, schema: ANY_OBJECT, strict: false },
-            Format::JsonSchema { name, description, schema, strict } => Self {
+            Format::JsonObject => Self {
+                name: "",
+                description: None,
+                schema: ANY_OBJECT,
+                strict: false,
+            },
+            Format::JsonSchema {
+                name,
+                description,
+                schema,
+                strict,
+            } => Self {
                 name,
                 description: description.as_deref(),
                 schema: schema.as_deref().map_or(ANY_OBJECT, Raw),

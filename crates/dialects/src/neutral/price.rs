@@ -137,7 +137,13 @@ const TOKENS_OF_A_PICTURE: u64 = 6_240;
 impl Price {
     /// The price of what is free.
     pub const FREE: Price = Price {
-        rates: Some(Rates { input: 0, output: 0, cached_input: 0, cache_write: 0, thinking: 0 }),
+        rates: Some(Rates {
+            input: 0,
+            output: 0,
+            cached_input: 0,
+            cache_write: 0,
+            thinking: 0,
+        }),
         per_request: Some(Usd::ZERO),
         per_image: Some(Each(0)),
         per_second: Some(Each(0)),
@@ -169,10 +175,21 @@ impl Price {
     /// Returns the highest possible cost of an answer with at most so many tokens, of any kind, and
     /// so many other units.
     pub fn most(&self, prompt: u64, completion: u64, units: &Units) -> Usd {
-        let dearest =
-            |each: Rates| (each.input.max(each.cached_input).max(each.cache_write), each.output.max(each.thinking));
-        let ((read, written), (long_read, long_written)) = (dearest(self.at(0)), dearest(self.at(prompt)));
-        self.sum(&[(prompt, read.max(long_read)), (completion, written.max(long_written))], units)
+        let dearest = |each: Rates| {
+            (
+                each.input.max(each.cached_input).max(each.cache_write),
+                each.output.max(each.thinking),
+            )
+        };
+        let ((read, written), (long_read, long_written)) =
+            (dearest(self.at(0)), dearest(self.at(prompt)));
+        self.sum(
+            &[
+                (prompt, read.max(long_read)),
+                (completion, written.max(long_written)),
+            ],
+            units,
+        )
     }
 
     /// Returns the most tokens that pictures are charged for, where nobody has counted them. If
@@ -180,25 +197,43 @@ impl Price {
     pub fn tokens_of(&self, pictures: u32) -> u64 {
         let is_by_tokens = self.per_image.is_none_or(|Each(each)| each == 0);
         let is_charged = is_by_tokens && self.rates.is_some_and(|rates| rates.output > 0);
-        if is_charged { u64::from(pictures).saturating_mul(TOKENS_OF_A_PICTURE) } else { 0 }
+        if is_charged {
+            u64::from(pictures).saturating_mul(TOKENS_OF_A_PICTURE)
+        } else {
+            0
+        }
     }
 
     /// What each token costs where the prompt has so many.
     fn at(&self, prompt: u64) -> Rates {
-        self.long.filter(|long| prompt > long.above).map_or(self.rates.unwrap_or_default(), |long| long.rates)
+        self.long
+            .filter(|long| prompt > long.above)
+            .map_or(self.rates.unwrap_or_default(), |long| long.rates)
     }
 
     /// Returns the sum with the price of the answer, rounded once, half up.
     fn sum(&self, tokens: &[(u64, u64)], units: &Units) -> Usd {
         let each = |price: Option<Each>| price.map_or(0, |Each(picos)| picos);
-        let others =
-            [(u64::from(units.images), each(self.per_image)), (u64::from(units.characters), each(self.per_character))];
+        let others = [
+            (u64::from(units.images), each(self.per_image)),
+            (u64::from(units.characters), each(self.per_character)),
+        ];
         let all = tokens.iter().chain(&others);
-        let picos = all.fold(0_u128, |sum, (count, each)| sum.saturating_add(u128::from(*count) * u128::from(*each)));
+        let picos = all.fold(0_u128, |sum, (count, each)| {
+            sum.saturating_add(u128::from(*count) * u128::from(*each))
+        });
         // A price of a second is a price of a thousand milliseconds.
         let sound = u128::from(units.millis) * u128::from(each(self.per_second));
-        let nanos = picos.saturating_mul(1_000).saturating_add(sound).saturating_add(500_000) / 1_000_000;
-        let answers = self.per_request.unwrap_or_default().0.saturating_mul(units.requests.max(1).into());
+        let nanos = picos
+            .saturating_mul(1_000)
+            .saturating_add(sound)
+            .saturating_add(500_000)
+            / 1_000_000;
+        let answers = self
+            .per_request
+            .unwrap_or_default()
+            .0
+            .saturating_mul(units.requests.max(1).into());
         Usd(u64::try_from(nanos).unwrap_or(u64::MAX)).plus(Usd(answers))
     }
 }

@@ -28,15 +28,30 @@ const WORDS: [(Purpose, &str, &str); 8] = [
     (Purpose::Query, "search_query", "RETRIEVAL_QUERY"),
     (Purpose::Classification, "classification", "CLASSIFICATION"),
     (Purpose::Clustering, "clustering", "CLUSTERING"),
-    (Purpose::Similarity, "semantic_similarity", "SEMANTIC_SIMILARITY"),
-    (Purpose::Question, "question_answering", "QUESTION_ANSWERING"),
+    (
+        Purpose::Similarity,
+        "semantic_similarity",
+        "SEMANTIC_SIMILARITY",
+    ),
+    (
+        Purpose::Question,
+        "question_answering",
+        "QUESTION_ANSWERING",
+    ),
     (Purpose::Fact, "fact_verification", "FACT_VERIFICATION"),
-    (Purpose::Code, "code_retrieval_query", "CODE_RETRIEVAL_QUERY"),
+    (
+        Purpose::Code,
+        "code_retrieval_query",
+        "CODE_RETRIEVAL_QUERY",
+    ),
 ];
 
 /// The words of other servers for two of them.
-const SAME: [(&str, Purpose); 3] =
-    [("document", Purpose::Document), ("passage", Purpose::Document), ("query", Purpose::Query)];
+const SAME: [(&str, Purpose); 3] = [
+    ("document", Purpose::Document),
+    ("passage", Purpose::Document),
+    ("query", Purpose::Query),
+];
 
 impl Purpose {
     /// Our words.
@@ -52,8 +67,12 @@ impl Purpose {
 
     /// Finds a purpose by one of its words, and keeps the word.
     pub fn and_word(word: &str) -> Option<(Purpose, &'static str)> {
-        let own = WORDS.into_iter().flat_map(|(purpose, own, googles)| [(own, purpose), (googles, purpose)]);
-        own.chain(SAME).find(|(name, _)| *name == word).map(|(name, purpose)| (purpose, name))
+        let own = WORDS
+            .into_iter()
+            .flat_map(|(purpose, own, googles)| [(own, purpose), (googles, purpose)]);
+        own.chain(SAME)
+            .find(|(name, _)| *name == word)
+            .map(|(name, purpose)| (purpose, name))
     }
 
     /// Returns our word.
@@ -67,7 +86,10 @@ impl Purpose {
     }
 
     fn row(self) -> (Purpose, &'static str, &'static str) {
-        WORDS.into_iter().find(|(purpose, ..)| *purpose == self).unwrap_or((self, "", ""))
+        WORDS
+            .into_iter()
+            .find(|(purpose, ..)| *purpose == self)
+            .unwrap_or((self, "", ""))
     }
 }
 
@@ -83,11 +105,17 @@ mod tests {
     #[test]
     fn a_purpose_is_found_by_each_of_its_words() {
         for (purpose, own, googles) in WORDS {
-            assert_eq!((Purpose::find(own), Purpose::find(googles)), (Some(purpose), Some(purpose)));
+            assert_eq!(
+                (Purpose::find(own), Purpose::find(googles)),
+                (Some(purpose), Some(purpose))
+            );
             assert_eq!((purpose.name(), purpose.googles()), (own, googles));
             assert_eq!(Purpose::and_word(googles), Some((purpose, googles)));
         }
-        assert_eq!(Purpose::and_word("passage"), Some((Purpose::Document, "passage")));
+        assert_eq!(
+            Purpose::and_word("passage"),
+            Some((Purpose::Document, "passage"))
+        );
         assert_eq!(Purpose::find("query"), Some(Purpose::Query));
         for word in ["", "Query", "image", "TASK_TYPE_UNSPECIFIED"] {
             assert_eq!(Purpose::find(word), None, "{word}");
@@ -96,7 +124,12 @@ mod tests {
 
     #[test]
     fn models_are_known_by_their_names() {
-        for model in ["text-embedding-3-small", "embed-v4.0", "amazon.titan-embed-text-v2:0", "EmbeddingGemma"] {
+        for model in [
+            "text-embedding-3-small",
+            "embed-v4.0",
+            "amazon.titan-embed-text-v2:0",
+            "EmbeddingGemma",
+        ] {
             assert!(gives_vectors(model), "{model}");
         }
         assert!(!gives_vectors("gpt-5") && !gives_vectors("bge-m3"));

@@ -3,7 +3,13 @@
 use super::event::Finish;
 
 /// The words of OpenAI's format: one bit for each.
-const WORDS: [&str; 5] = ["stop", "length", "tool_calls", "content_filter", "function_call"];
+const WORDS: [&str; 5] = [
+    "stop",
+    "length",
+    "tool_calls",
+    "content_filter",
+    "function_call",
+];
 
 /// The reasons for which the choices of an answer ended, each once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -29,14 +35,18 @@ impl EndReasons {
 
     /// Returns the reasons in OpenAI's words.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
-        (0..).zip(WORDS).filter_map(move |(bit, word)| (self.0 >> bit & 1 == 1).then_some(word))
+        (0..)
+            .zip(WORDS)
+            .filter_map(move |(bit, word)| (self.0 >> bit & 1 == 1).then_some(word))
     }
 }
 
 impl FromIterator<Finish> for EndReasons {
     fn from_iter<I: IntoIterator<Item = Finish>>(finishes: I) -> EndReasons {
         let mut reasons = EndReasons::default();
-        finishes.into_iter().for_each(|finish| reasons.add_finish(finish));
+        finishes
+            .into_iter()
+            .for_each(|finish| reasons.add_finish(finish));
         reasons
     }
 }
@@ -55,8 +65,16 @@ mod tests {
         for finish in [Finish::Calls, Finish::Stop] {
             reasons.add_finish(finish);
         }
-        let same = [Finish::Length, Finish::Filtered].into_iter().collect::<EndReasons>();
-        assert_eq!(same.words().collect::<Vec<_>>(), ["length", "content_filter"]);
-        assert_eq!(reasons.words().collect::<Vec<_>>(), ["stop", "tool_calls", "function_call"]);
+        let same = [Finish::Length, Finish::Filtered]
+            .into_iter()
+            .collect::<EndReasons>();
+        assert_eq!(
+            same.words().collect::<Vec<_>>(),
+            ["length", "content_filter"]
+        );
+        assert_eq!(
+            reasons.words().collect::<Vec<_>>(),
+            ["stop", "tool_calls", "function_call"]
+        );
     }
 }

@@ -41,7 +41,10 @@ impl Refused {
     pub(crate) fn about(self, words: impl FnOnce(&str) -> String) -> Self {
         let about = |Complaint { param, message }: Complaint| {
             let other = words(&param);
-            Complaint { message: message.replace(&format!("`{param}`"), &format!("`{other}`")), param: other }
+            Complaint {
+                message: message.replace(&format!("`{param}`"), &format!("`{other}`")),
+                param: other,
+            }
         };
         match self {
             Self::Invalid(why) => Self::Invalid(about(why)),
@@ -53,11 +56,17 @@ impl Refused {
 impl<P> Refused<P> {
     /// Returns a refusal of a request that is at fault.
     pub fn invalid(param: impl Into<P>, message: impl Into<String>) -> Self {
-        Self::Invalid(Complaint { param: param.into(), message: message.into() })
+        Self::Invalid(Complaint {
+            param: param.into(),
+            message: message.into(),
+        })
     }
 
     /// Returns a refusal of a request that the target cannot answer.
     pub fn unsupported(param: impl Into<P>, message: impl Into<String>) -> Self {
-        Self::Unsupported(Complaint { param: param.into(), message: message.into() })
+        Self::Unsupported(Complaint {
+            param: param.into(),
+            message: message.into(),
+        })
     }
 }

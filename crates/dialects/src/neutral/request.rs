@@ -65,9 +65,9 @@ impl Request<'_> {
             let members = members(self.thinking.settings?.0)?;
             match find(&members, "type").and_then(string).as_deref() {
                 Some("disabled") => Some(Effort::None),
-                Some("enabled") => {
-                    find(&members, "budget_tokens").and_then(|budget| budget.parse().ok()).map(Effort::of_budget)
-                }
+                Some("enabled") => find(&members, "budget_tokens")
+                    .and_then(|budget| budget.parse().ok())
+                    .map(Effort::of_budget),
                 _ => None,
             }
         })
@@ -202,7 +202,10 @@ impl Media<'_> {
     /// Returns whether the bytes are at a URL that a provider may fetch.
     pub fn is_web(&self) -> bool {
         let Self::Url(url) = self else { return false };
-        let is = |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
+        let is = |scheme: &str| {
+            url.get(..scheme.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+        };
         is("https://") || is("http://")
     }
 }
@@ -242,13 +245,18 @@ impl Call<'_> {
             return Some("{}");
         }
         let mut cursor = Cursor::new(text.as_bytes());
-        let is_object = cursor.kind() == Ok(Kind::Object) && cursor.value().is_ok() && cursor.end().is_ok();
+        let is_object =
+            cursor.kind() == Ok(Kind::Object) && cursor.value().is_ok() && cursor.end().is_ok();
         is_object.then_some(text)
     }
 
     /// Returns the field that is weakened if the arguments are no object and are put into one.
     pub fn weakened(&self) -> Field {
-        if self.is_custom { Field::CustomCall } else { Field::CallArguments }
+        if self.is_custom {
+            Field::CustomCall
+        } else {
+            Field::CallArguments
+        }
     }
 }
 
@@ -379,8 +387,15 @@ pub enum Effort {
 
 impl Effort {
     /// All efforts, the least first.
-    pub(crate) const ALL: [Effort; 7] =
-        [Effort::None, Effort::Minimal, Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh, Effort::Max];
+    pub(crate) const ALL: [Effort; 7] = [
+        Effort::None,
+        Effort::Minimal,
+        Effort::Low,
+        Effort::Medium,
+        Effort::High,
+        Effort::Xhigh,
+        Effort::Max,
+    ];
 
     /// Returns the word for the effort.
     pub(crate) fn word(self) -> &'static str {
@@ -409,6 +424,9 @@ impl Effort {
     /// Returns the least effort whose budget is as large.
     pub(crate) fn of_budget(tokens: u64) -> Self {
         let efforts = [Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh];
-        efforts.into_iter().find(|effort| effort.budget() >= tokens).unwrap_or(Effort::Max)
+        efforts
+            .into_iter()
+            .find(|effort| effort.budget() >= tokens)
+            .unwrap_or(Effort::Max)
     }
 }

@@ -7,18 +7,30 @@ use super::said::Said;
 impl Request<'_> {
     /// Returns roughly the number of bytes that the request takes in any dialect.
     pub fn room(&self) -> usize {
-        self.messages.iter().map(message).sum::<usize>() + self.tools.iter().map(tool).sum::<usize>() + 512
+        self.messages.iter().map(message).sum::<usize>()
+            + self.tools.iter().map(tool).sum::<usize>()
+            + 512
     }
 }
 
 fn message(message: &Message<'_>) -> usize {
-    let calls = message.calls.iter().map(|call| call.arguments.len() + call.name.len() + 160);
-    let thoughts = message
-        .thoughts
+    let calls = message
+        .calls
         .iter()
-        .map(|thought| thought.text.len() + thought.signature.as_ref().map_or(0, |text| text.len()) + 64);
+        .map(|call| call.arguments.len() + call.name.len() + 160);
+    let thoughts = message.thoughts.iter().map(|thought| {
+        thought.text.len() + thought.signature.as_ref().map_or(0, |text| text.len()) + 64
+    });
     let shown = message.reasoning.as_ref().map_or(0, |text| text.len());
-    message.content.iter().map(part).chain(calls).chain(thoughts).sum::<usize>() + shown + 160
+    message
+        .content
+        .iter()
+        .map(part)
+        .chain(calls)
+        .chain(thoughts)
+        .sum::<usize>()
+        + shown
+        + 160
 }
 
 fn part(part: &Part<'_>) -> usize {
@@ -47,12 +59,16 @@ mod tests {
     #[test]
     fn there_is_room_for_what_is_said() {
         let long = "x".repeat(10_000);
-        let picture = format!(r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{long}"}}}}"#);
+        let picture = format!(
+            r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{long}"}}}}"#
+        );
         for body in [
             format!(r#"{{"messages":[{{"role":"user","content":"{long}"}}]}}"#),
             format!(r#"{{"messages":[{{"role":"user","content":[{picture}]}}]}}"#),
             format!(r#"{{"messages":[{{"role":"assistant","reasoning":"{long}"}}]}}"#),
-            format!(r#"{{"messages":[{{"role":"assistant","function_call":{{"name":"f","arguments":"{long}"}}}}]}}"#),
+            format!(
+                r#"{{"messages":[{{"role":"assistant","function_call":{{"name":"f","arguments":"{long}"}}}}]}}"#
+            ),
             format!(
                 r#"{{"messages":[],"tools":[{{"function":{{"name":"f","parameters":{{"description":"{long}"}}}}}}]}}"#
             ),

@@ -27,7 +27,10 @@ enum Kept<'a> {
 impl<'a> Said<'a> {
     /// Returns the text of a string literal, which is valid JSON. `literal` has no quotes.
     pub(crate) fn literal(literal: &'a [u8]) -> Self {
-        Self { kept: Kept::Literal(literal), decoded: OnceCell::new() }
+        Self {
+            kept: Kept::Literal(literal),
+            decoded: OnceCell::new(),
+        }
     }
 
     /// Returns whether the text is empty, without decoding it.
@@ -38,7 +41,9 @@ impl<'a> Said<'a> {
     /// Returns whether the text is nothing but white space. It is decoded only if it may be so.
     pub fn is_blank(&self) -> bool {
         let may_be = match &self.kept {
-            Kept::Literal(literal) => literal.first().is_none_or(|first| matches!(first, b'\\' | b' ' | 0x80..)),
+            Kept::Literal(literal) => literal
+                .first()
+                .is_none_or(|first| matches!(first, b'\\' | b' ' | 0x80..)),
             Kept::Text(_) => true,
         };
         may_be && self.trim().is_empty()
@@ -104,17 +109,25 @@ impl Deref for Said<'_> {
     fn deref(&self) -> &str {
         match &self.kept {
             Kept::Text(text) => text,
-            Kept::Literal(literal) if !literal.contains(&b'\\') => str::from_utf8(literal).unwrap_or_default(),
-            Kept::Literal(literal) => {
-                self.decoded.get_or_init(|| json::decoded(literal).unwrap_or_default().into_owned().into())
+            Kept::Literal(literal) if !literal.contains(&b'\\') => {
+                str::from_utf8(literal).unwrap_or_default()
             }
+            Kept::Literal(literal) => self.decoded.get_or_init(|| {
+                json::decoded(literal)
+                    .unwrap_or_default()
+                    .into_owned()
+                    .into()
+            }),
         }
     }
 }
 
 impl<'a> From<Cow<'a, str>> for Said<'a> {
     fn from(text: Cow<'a, str>) -> Self {
-        Self { kept: Kept::Text(text), decoded: OnceCell::new() }
+        Self {
+            kept: Kept::Text(text),
+            decoded: OnceCell::new(),
+        }
     }
 }
 
@@ -166,7 +179,10 @@ mod tests {
         assert_eq!(written(&said), br#""a\/\"b\n""#);
         assert_eq!(&*said, "a/\"b\n");
         assert_eq!(written(&said), br#""a\/\"b\n""#);
-        assert_eq!(written(&said.into_text().into_owned().into()), br#""a/\"b\n""#);
+        assert_eq!(
+            written(&said.into_text().into_owned().into()),
+            br#""a/\"b\n""#
+        );
         let (a, b) = (Said::literal(br"1\t"), Said::from("2\n"));
         let mut w = Writer::default();
         Said::write_joined([&a, &b, &a].into_iter(), "\n\n", &mut w);
@@ -185,9 +201,17 @@ mod tests {
             (" a", false, false),
         ] {
             let said = Said::literal(literal.as_bytes());
-            assert_eq!((said.is_empty(), said.is_blank()), (is_empty, is_blank), "{literal:?}");
+            assert_eq!(
+                (said.is_empty(), said.is_blank()),
+                (is_empty, is_blank),
+                "{literal:?}"
+            );
             let read = Said::from(said.to_owned().into_text());
-            assert_eq!((read.is_empty(), read.is_blank()), (is_empty, is_blank), "{literal:?}");
+            assert_eq!(
+                (read.is_empty(), read.is_blank()),
+                (is_empty, is_blank),
+                "{literal:?}"
+            );
         }
     }
 

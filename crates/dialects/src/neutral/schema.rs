@@ -32,12 +32,18 @@ impl<'a> Node<'a> {
     fn next(cursor: &mut Cursor<'a>, all: &'a str, count: &mut usize) -> Result<Self, Broken> {
         *count += 1;
         if *count > MOST {
-            return Err(Broken { at: cursor.at(), why: "too many values" });
+            return Err(Broken {
+                at: cursor.at(),
+                why: "too many values",
+            });
         }
         let mut parts = Vec::new();
         let span = match cursor.kind()? {
             Kind::Object => cursor.object(|cursor, key| {
-                parts.push((text_of(all.as_bytes(), &key).unwrap_or_default(), Self::next(cursor, all, count)?));
+                parts.push((
+                    text_of(all.as_bytes(), &key).unwrap_or_default(),
+                    Self::next(cursor, all, count)?,
+                ));
                 Ok(())
             }),
             Kind::Array => cursor.array(|cursor, _| {
@@ -46,7 +52,10 @@ impl<'a> Node<'a> {
             }),
             Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value(),
         }?;
-        Ok(Self { text: all.get(span).unwrap_or_default(), parts })
+        Ok(Self {
+            text: all.get(span).unwrap_or_default(),
+            parts,
+        })
     }
 
     /// Returns whether the value is an object.
@@ -66,12 +75,17 @@ impl<'a> Node<'a> {
 
     /// Returns the first member of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Node<'a>> {
-        self.parts.iter().find_map(|(member, value)| (member == name).then_some(value))
+        self.parts
+            .iter()
+            .find_map(|(member, value)| (member == name).then_some(value))
     }
 
     /// Returns the last member of this name.
     pub(crate) fn last(&self, name: &str) -> Option<&Node<'a>> {
-        self.parts.iter().rev().find_map(|(member, value)| (member == name).then_some(value))
+        self.parts
+            .iter()
+            .rev()
+            .find_map(|(member, value)| (member == name).then_some(value))
     }
 
     /// Returns the elements of an array.
@@ -89,7 +103,10 @@ pub(crate) fn members(object: &str) -> Option<Members<'_>> {
     let mut members = Vec::new();
     let each = |cursor: &mut Cursor<'_>, key| {
         let value = cursor.value()?;
-        members.push((text_of(text, &key).unwrap_or_default(), object.get(value).unwrap_or_default()));
+        members.push((
+            text_of(text, &key).unwrap_or_default(),
+            object.get(value).unwrap_or_default(),
+        ));
         Ok(())
     };
     Cursor::new(text).object(each).ok()?;
@@ -98,7 +115,9 @@ pub(crate) fn members(object: &str) -> Option<Members<'_>> {
 
 /// Returns the value of the first member of this name.
 pub(crate) fn find<'a>(members: &Members<'a>, name: &str) -> Option<&'a str> {
-    members.iter().find_map(|(member, value)| (member == name).then_some(*value))
+    members
+        .iter()
+        .find_map(|(member, value)| (member == name).then_some(*value))
 }
 
 /// Returns the text of a literal if it is a string.

@@ -53,21 +53,34 @@ pub struct AnswerSeal(pub Arc<dyn Seal>);
 impl AnswerSeal {
     /// Seals the signature of a thought. The caller is shown the thought.
     pub(crate) fn signature(&self, text: &str) -> Option<String> {
-        self.one(Thought { signature: Some(text.to_owned().into()), ..Thought::default() })
+        self.one(Thought {
+            signature: Some(text.to_owned().into()),
+            ..Thought::default()
+        })
     }
 
     /// Seals a redacted thought.
     pub(crate) fn redacted(&self, text: &str) -> Option<String> {
-        self.one(Thought { redacted: Some(text.to_owned().into()), ..Thought::default() })
+        self.one(Thought {
+            redacted: Some(text.to_owned().into()),
+            ..Thought::default()
+        })
     }
 
     /// Seals the signature of a call, with which it comes back.
     pub(crate) fn signature_of_call(&self, text: &str) -> Option<String> {
-        self.one(Thought { signature: Some(text.to_owned().into()), of_call: true, ..Thought::default() })
+        self.one(Thought {
+            signature: Some(text.to_owned().into()),
+            of_call: true,
+            ..Thought::default()
+        })
     }
 
     fn one(&self, thought: Thought<'static>) -> Option<String> {
-        self.0.seal(&Kept { call: String::new(), thoughts: vec![thought] })
+        self.0.seal(&Kept {
+            call: String::new(),
+            thoughts: vec![thought],
+        })
     }
 
     /// Seals what led to a call. `is_shown` says that its thoughts are sealed where they are shown,
@@ -76,8 +89,20 @@ impl AnswerSeal {
         if !is_shown {
             return self.0.seal(kept);
         }
-        let thoughts: Vec<_> = kept.thoughts.iter().filter(|thought| thought.of_call).cloned().collect();
-        (!thoughts.is_empty()).then(|| self.0.seal(&Kept { call: kept.call.clone(), thoughts })).flatten()
+        let thoughts: Vec<_> = kept
+            .thoughts
+            .iter()
+            .filter(|thought| thought.of_call)
+            .cloned()
+            .collect();
+        (!thoughts.is_empty())
+            .then(|| {
+                self.0.seal(&Kept {
+                    call: kept.call.clone(),
+                    thoughts,
+                })
+            })
+            .flatten()
     }
 }
 
@@ -132,7 +157,9 @@ pub fn is_sealed(text: &str) -> bool {
 pub fn sealed_in(body: &[u8]) -> impl Iterator<Item = Cow<'_, str>> {
     // The search from the front is many times as fast, and most bodies have none.
     static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(MARK));
-    let there = FINDER.find(body).map(|_| memchr::memmem::rfind_iter(body, MARK));
+    let there = FINDER
+        .find(body)
+        .map(|_| memchr::memmem::rfind_iter(body, MARK));
     let texts = there.into_iter().flatten().filter_map(|start| {
         // Inside of another text, a quote has a backslash before it.
         let before = body.get(..start)?.trim_ascii_end();
@@ -161,28 +188,47 @@ impl OpenedThoughts {
         let mut opened = Self::default();
         let all_out = matches!(sealed, Sealed::LeftOut);
         request.messages.retain_mut(|message| {
-            let is_touched = message.thoughts.iter().any(|thought| all_out || thought.sealed_text().is_some());
+            let is_touched = message
+                .thoughts
+                .iter()
+                .any(|thought| all_out || thought.sealed_text().is_some());
             if is_touched {
                 for thought in std::mem::take(&mut message.thoughts) {
                     opened.thought(thought, sealed, &mut message.thoughts);
                 }
             }
             for call in &mut message.calls {
-                let Some(text) = call.signature.take_if(|text| all_out || is_sealed(text)) else { continue };
+                let Some(text) = call.signature.take_if(|text| all_out || is_sealed(text)) else {
+                    continue;
+                };
                 match sealed.open(&text) {
-                    Some(kept) => drop(opened.by_call.insert(call.id.to_string(), kept.thoughts.into())),
+                    Some(kept) => drop(
+                        opened
+                            .by_call
+                            .insert(call.id.to_string(), kept.thoughts.into()),
+                    ),
                     None => opened.lost.push(Field::CallSignature),
                 }
             }
-            let is_empty = message.content.is_empty() && message.calls.is_empty() && message.thoughts.is_empty();
+            let is_empty = message.content.is_empty()
+                && message.calls.is_empty()
+                && message.thoughts.is_empty();
             !(is_touched && is_empty && message.role == Role::Assistant)
         });
         opened
     }
 
     /// Opens a thought to the end of the list, or as what led to a call.
-    fn thought<'a>(&mut self, thought: Thought<'a>, sealed: Sealed<'_>, list: &mut Vec<Thought<'a>>) {
-        let Some(text) = thought.sealed_text().filter(|_| !matches!(sealed, Sealed::LeftOut)) else {
+    fn thought<'a>(
+        &mut self,
+        thought: Thought<'a>,
+        sealed: Sealed<'_>,
+        list: &mut Vec<Thought<'a>>,
+    ) {
+        let Some(text) = thought
+            .sealed_text()
+            .filter(|_| !matches!(sealed, Sealed::LeftOut))
+        else {
             match sealed {
                 Sealed::LeftOut => self.lost.push(Field::Thoughts),
                 Sealed::Closed | Sealed::Opened(_) => list.push(thought),
@@ -194,7 +240,10 @@ impl OpenedThoughts {
                 let own = Some(&thought.text).filter(|text| !text.is_empty());
                 list.extend(kept.thoughts.into_iter().map(|opened| match own {
                     // The caller has shown the text itself.
-                    Some(own) => Thought { text: own.clone(), ..opened },
+                    Some(own) => Thought {
+                        text: own.clone(),
+                        ..opened
+                    },
                     None => opened,
                 }));
             }
@@ -212,7 +261,11 @@ impl OpenedThoughts {
 impl Thought<'_> {
     /// Returns the sealed text in place of the signature or of the data, if there is one.
     pub(crate) fn sealed_text(&self) -> Option<&str> {
-        [&self.redacted, &self.signature].into_iter().flatten().map(AsRef::as_ref).find(|text| is_sealed(text))
+        [&self.redacted, &self.signature]
+            .into_iter()
+            .flatten()
+            .map(AsRef::as_ref)
+            .find(|text| is_sealed(text))
     }
 }
 

@@ -6,7 +6,10 @@ pub(crate) fn shown(name: &str) -> &str {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
     // A long word may be a key that slipped in among the names.
     let is_word = |word: &str| word.bytes().all(is_plain) && !word.split('.').any(looks_secret);
-    let is_shown = !name.is_empty() && name.len() <= 64 && !looks_secret(name) && name.split("[]").all(is_word);
+    let is_shown = !name.is_empty()
+        && name.len() <= 64
+        && !looks_secret(name)
+        && name.split("[]").all(is_word);
     if is_shown { name } else { "other" }
 }
 
@@ -15,7 +18,9 @@ pub fn looks_secret(word: &str) -> bool {
     if word.len() < 12 {
         return false;
     }
-    let prefixed = ["sk-", "sk_", "gsk_", "xai-", "AIza", "key-", "pk-"].iter().any(|p| word.starts_with(p));
+    let prefixed = ["sk-", "sk_", "gsk_", "xai-", "AIza", "key-", "pk-"]
+        .iter()
+        .any(|p| word.starts_with(p));
     let random = word.len() >= 28
         && word.bytes().any(|b| b.is_ascii_digit())
         && word.bytes().any(|b| b.is_ascii_uppercase())

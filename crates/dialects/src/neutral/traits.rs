@@ -83,7 +83,11 @@ impl Traits {
 
     /// Returns the traits of the same model at a server that reads only these fields.
     pub fn at(self, server: Server) -> Traits {
-        Traits { structured: self.structured && server.output_config, server, ..self }
+        Traits {
+            structured: self.structured && server.output_config,
+            server,
+            ..self
+        }
     }
 
     /// Returns whether [`Traits::check`] could refuse a request.
@@ -95,7 +99,10 @@ impl Traits {
     /// said in another way.
     pub fn check(&self, request: &Request<'_>) -> Result<(), FieldRefused> {
         if !self.tools && !request.tools.is_empty() {
-            return Err(FieldRefused::unsupported(Field::Tools, "This model does not support tools."));
+            return Err(FieldRefused::unsupported(
+                Field::Tools,
+                "This model does not support tools.",
+            ));
         }
         if !self.structured && matches!(request.format, Some(Format::JsonSchema { .. })) {
             return Err(FieldRefused::unsupported(
@@ -105,7 +112,10 @@ impl Traits {
         }
         for (index, message) in request.messages.iter().enumerate() {
             if !self.tools && !message.calls.is_empty() {
-                return Err(FieldRefused::unsupported(Field::Calls(index), "This model does not support tools."));
+                return Err(FieldRefused::unsupported(
+                    Field::Calls(index),
+                    "This model does not support tools.",
+                ));
             }
             if self.images {
                 continue;
@@ -118,7 +128,10 @@ impl Traits {
                 };
                 if is_image {
                     let place = Field::Part(index, place);
-                    return Err(FieldRefused::unsupported(place, "This model does not accept pictures."));
+                    return Err(FieldRefused::unsupported(
+                        place,
+                        "This model does not accept pictures.",
+                    ));
                 }
             }
         }
@@ -140,7 +153,11 @@ pub struct Server {
 
 impl Server {
     /// The server of the dialect's inventor.
-    pub const OWN: Server = Server { output_config: true, response_json_schema: true, parameters_json_schema: true };
+    pub const OWN: Server = Server {
+        output_config: true,
+        response_json_schema: true,
+        parameters_json_schema: true,
+    };
 }
 
 /// The use of `temperature` and `top_p` that a model allows.
@@ -191,8 +208,14 @@ impl Efforts {
     /// weakest one.
     pub fn nearest(self, meant: Effort) -> Option<Effort> {
         use Effort::{High, Low, Max, Medium, Minimal, Xhigh};
-        let known = || [Minimal, Low, Medium, High, Xhigh, Max].into_iter().filter(|word| self.has(*word));
-        known().rfind(|word| *word <= meant).or_else(|| known().next())
+        let known = || {
+            [Minimal, Low, Medium, High, Xhigh, Max]
+                .into_iter()
+                .filter(|word| self.has(*word))
+        };
+        known()
+            .rfind(|word| *word <= meant)
+            .or_else(|| known().next())
     }
 
     fn has(self, word: Effort) -> bool {
@@ -209,7 +232,11 @@ impl fmt::Debug for Efforts {
             Efforts::NO => f.write_str("none"),
             some => f
                 .debug_list()
-                .entries([Minimal, Low, Medium, High, Xhigh, Max].into_iter().filter(|word| some.has(*word)))
+                .entries(
+                    [Minimal, Low, Medium, High, Xhigh, Max]
+                        .into_iter()
+                        .filter(|word| some.has(*word)),
+                )
                 .finish(),
         }
     }
@@ -225,7 +252,10 @@ mod tests {
     fn check(traits: Traits, fields: &str, refused: Option<&str>) {
         let body = format!("{{{fields}}}");
         let (request, spelling) = read(body.as_bytes()).unwrap();
-        let found = match traits.check(&request).map_err(|why| spelling.refused(&request, why)) {
+        let found = match traits
+            .check(&request)
+            .map_err(|why| spelling.refused(&request, why))
+        {
             Ok(()) => None,
             Err(Refused::Unsupported(complaint)) => Some(complaint.param),
             Err(Refused::Invalid(complaint)) => panic!("{complaint:?}"),
@@ -236,16 +266,26 @@ mod tests {
 
     #[test]
     fn what_a_model_cannot_do_is_refused() {
-        let deaf = Traits { tools: false, ..Traits::UNKNOWN };
-        let blind = Traits { images: false, ..Traits::UNKNOWN };
-        let loose = Traits { structured: false, ..Traits::UNKNOWN };
+        let deaf = Traits {
+            tools: false,
+            ..Traits::UNKNOWN
+        };
+        let blind = Traits {
+            images: false,
+            ..Traits::UNKNOWN
+        };
+        let loose = Traits {
+            structured: false,
+            ..Traits::UNKNOWN
+        };
         let tools = r#""tools":[{"type":"function","function":{"name":"f"}}]"#;
         let functions = r#""functions":[{"name":"f"}]"#;
         let called = r#""messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f"}}]}]"#;
         let seen = r#""messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"https://x/y"}}]}]"#;
         let file = r#""messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:image/png;base64,AA"}}]}]"#;
         let paper = r#""messages":[{"role":"user","content":[{"type":"file","file":{"file_data":"data:application/pdf;base64,AA"}}]}]"#;
-        let schema = r#""response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}"#;
+        let schema =
+            r#""response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{}}}"#;
         let object = r#""response_format":{"type":"json_object"}"#;
         check(deaf, tools, Some("tools"));
         check(deaf, functions, Some("functions"));
@@ -257,7 +297,15 @@ mod tests {
         check(loose, object, None);
         for fields in [tools, functions, called, seen, file, paper, schema, object] {
             check(Traits::UNKNOWN, fields, None);
-            check(Traits { max_output: Some(1), prefill: false, ..Traits::UNKNOWN }, fields, None);
+            check(
+                Traits {
+                    max_output: Some(1),
+                    prefill: false,
+                    ..Traits::UNKNOWN
+                },
+                fields,
+                None,
+            );
         }
         check(deaf, seen, None);
         check(blind, tools, None);
@@ -267,7 +315,14 @@ mod tests {
     fn the_nearest_word_is_no_stronger_unless_it_must_be() {
         use Effort::{High, Low, Max, Medium, Minimal, Xhigh};
         let some = Efforts::of(&[Low, High, Max]);
-        for (meant, said) in [(Minimal, Low), (Low, Low), (Medium, Low), (High, High), (Xhigh, High), (Max, Max)] {
+        for (meant, said) in [
+            (Minimal, Low),
+            (Low, Low),
+            (Medium, Low),
+            (High, High),
+            (Xhigh, High),
+            (Max, Max),
+        ] {
             assert_eq!(some.nearest(meant), Some(said));
             assert_eq!(Efforts::ALL.nearest(meant), Some(meant));
             assert_eq!(Efforts::NO.nearest(meant), None);

@@ -137,7 +137,9 @@ impl<'r, 'a> Draft<'r, 'a> {
         for part in &message.content {
             match part.kind {
                 PartKind::Text(_) => self.system.push(part),
-                PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => losses.add(Field::SystemMedia),
+                PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => {
+                    losses.add(Field::SystemMedia)
+                }
             }
         }
     }
@@ -150,7 +152,10 @@ impl<'r, 'a> Draft<'r, 'a> {
         losses: &mut LostFields,
     ) {
         let mut items = Vec::with_capacity(message.content.len() + message.calls.len() + 1);
-        for thoughts in message.thoughts.chunk_by(|one, other| one.is_whole() == other.is_whole()) {
+        for thoughts in message
+            .thoughts
+            .chunk_by(|one, other| one.is_whole() == other.is_whole())
+        {
             if thoughts.first().is_some_and(Thought::is_whole) {
                 items.push(Item::Thoughts(Thoughts::Said(thoughts)));
             } else {
@@ -160,7 +165,12 @@ impl<'r, 'a> Draft<'r, 'a> {
         let says_thoughts = !items.is_empty();
         let mut known: HashSet<Cow<'r, str>> = HashSet::new();
         if !message.calls.is_empty() {
-            known.extend(message.thoughts.iter().map(|thought| Cow::Borrowed(thought.mark())));
+            known.extend(
+                message
+                    .thoughts
+                    .iter()
+                    .map(|thought| Cow::Borrowed(thought.mark())),
+            );
         }
         items.extend(message.content.iter().map(Item::Part));
 
@@ -177,7 +187,11 @@ impl<'r, 'a> Draft<'r, 'a> {
                     remembered = true;
                     // An answer begins with its thoughts, so the text of the message comes after
                     // them.
-                    let at = if place == 0 && !says_thoughts { 0 } else { items.len() };
+                    let at = if place == 0 && !says_thoughts {
+                        0
+                    } else {
+                        items.len()
+                    };
                     items.insert(at, Item::Thoughts(Thoughts::Kept(thoughts)));
                 }
             }
@@ -190,10 +204,20 @@ impl<'r, 'a> Draft<'r, 'a> {
 
     /// Notes a call, so that its result can find it.
     fn note(&mut self, message: usize, call: &'r Call<'a>) {
-        let made = self.calls.entry(&call.id).or_insert(Made { message, calls: Vec::new(), answered: 0, last: (0, 0) });
+        let made = self.calls.entry(&call.id).or_insert(Made {
+            message,
+            calls: Vec::new(),
+            answered: 0,
+            last: (0, 0),
+        });
         if made.message != message {
             // Some servers begin to count again with every answer.
-            *made = Made { message, calls: Vec::new(), answered: 0, last: (0, 0) };
+            *made = Made {
+                message,
+                calls: Vec::new(),
+                answered: 0,
+                last: (0, 0),
+            };
         }
         made.calls.push((self.count, &call.name));
         self.count += 1;
@@ -201,8 +225,13 @@ impl<'r, 'a> Draft<'r, 'a> {
 
     fn result(&mut self, message: &'r Message<'a>, losses: &mut LostFields) {
         let id = message.tool_call_id.as_deref().unwrap_or_default();
-        let cache =
-            message.cache.as_ref().or_else(|| message.content.iter().rev().find_map(|part| part.cache.as_ref()));
+        let cache = message.cache.as_ref().or_else(|| {
+            message
+                .content
+                .iter()
+                .rev()
+                .find_map(|part| part.cache.as_ref())
+        });
         let made = self.calls.get_mut(id);
         let call = match &made {
             Some(made) => made.calls.get(made.answered).copied(),
@@ -211,12 +240,19 @@ impl<'r, 'a> Draft<'r, 'a> {
             None => Some((usize::MAX, message.name.as_deref().unwrap_or_default())),
         };
         if let Some((number, name)) = call {
-            let Some((index, turn)) = open(&mut self.turns, false) else { return };
+            let Some((index, turn)) = open(&mut self.turns, false) else {
+                return;
+            };
             if let Some(made) = made {
                 made.answered += 1;
                 made.last = (index, turn.results.len());
             }
-            let outcome = Outcome { id: Cow::Borrowed(id), name: Cow::Borrowed(name), parts: &message.content, cache };
+            let outcome = Outcome {
+                id: Cow::Borrowed(id),
+                name: Cow::Borrowed(name),
+                parts: &message.content,
+                cache,
+            };
             turn.results.push((number, outcome));
             return;
         }
@@ -224,7 +260,11 @@ impl<'r, 'a> Draft<'r, 'a> {
         // stands in the place of the first one, beside its call.
         losses.add(Field::SecondResult);
         let (turn, place) = made.map_or((0, 0), |made| made.last);
-        if let Some((_, first)) = self.turns.get_mut(turn).and_then(|turn| turn.results.get_mut(place)) {
+        if let Some((_, first)) = self
+            .turns
+            .get_mut(turn)
+            .and_then(|turn| turn.results.get_mut(place))
+        {
             first.parts = &message.content;
             first.cache = cache;
         }
@@ -242,14 +282,29 @@ impl<'r, 'a> Draft<'r, 'a> {
 
     fn finish(self) -> Turns<'r, 'a> {
         let turns = self.turns.into_iter().map(|open| {
-            let OpenTurn { is_assistant, mut results, mut items } = open;
+            let OpenTurn {
+                is_assistant,
+                mut results,
+                mut items,
+            } = open;
             if !results.is_empty() {
                 results.sort_by_key(|(number, _)| *number);
-                items.splice(..0, results.into_iter().map(|(_, outcome)| Item::Result(outcome)));
+                items.splice(
+                    ..0,
+                    results
+                        .into_iter()
+                        .map(|(_, outcome)| Item::Result(outcome)),
+                );
             }
-            Turn { is_assistant, items }
+            Turn {
+                is_assistant,
+                items,
+            }
         });
-        Turns { system: self.system, turns: turns.collect() }
+        Turns {
+            system: self.system,
+            turns: turns.collect(),
+        }
     }
 }
 
@@ -261,7 +316,10 @@ impl Thought<'_> {
 
     /// Returns the text that distinguishes the thought from others.
     fn mark(&self) -> &str {
-        self.redacted.as_deref().or(self.signature.as_deref()).unwrap_or_default()
+        self.redacted
+            .as_deref()
+            .or(self.signature.as_deref())
+            .unwrap_or_default()
     }
 }
 
@@ -289,8 +347,15 @@ fn open<'t, 'r, 'a>(
     turns: &'t mut Vec<OpenTurn<'r, 'a>>,
     is_assistant: bool,
 ) -> Option<(usize, &'t mut OpenTurn<'r, 'a>)> {
-    if turns.last().is_none_or(|turn| turn.is_assistant != is_assistant) {
-        turns.push(OpenTurn { is_assistant, results: Vec::new(), items: Vec::new() });
+    if turns
+        .last()
+        .is_none_or(|turn| turn.is_assistant != is_assistant)
+    {
+        turns.push(OpenTurn {
+            is_assistant,
+            results: Vec::new(),
+            items: Vec::new(),
+        });
     }
     Some(turns.len().saturating_sub(1)).zip(turns.last_mut())
 }

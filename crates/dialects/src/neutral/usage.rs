@@ -50,7 +50,10 @@ impl Usage {
         let requests = self.requests().saturating_add(other.requests());
         Usage {
             prompt: self.prompt.saturating_add(other.prompt),
-            units: Units { requests, ..self.units },
+            units: Units {
+                requests,
+                ..self.units
+            },
             source,
             doubted: self.doubted.or(other.doubted),
             ..self
@@ -59,7 +62,11 @@ impl Usage {
 
     /// Returns the answers that are charged for.
     fn requests(&self) -> u32 {
-        if self.source == Source::None { 0 } else { self.units.requests.max(1) }
+        if self.source == Source::None {
+            0
+        } else {
+            self.units.requests.max(1)
+        }
     }
 
     /// Returns an estimate from the bytes that were read and written, for an answer whose tokens
@@ -89,7 +96,12 @@ pub struct Units {
 
 impl Units {
     /// Nothing besides tokens, and one answer.
-    pub const NONE: Units = Units { requests: 0, images: 0, millis: 0, characters: 0 };
+    pub const NONE: Units = Units {
+        requests: 0,
+        images: 0,
+        millis: 0,
+        characters: 0,
+    };
 }
 
 /// The source of the counts of a [`Usage`].
@@ -116,7 +128,10 @@ impl Source {
 
     /// Returns the source with this name. An unknown name is [`Source::Estimated`].
     pub fn of_name(name: &str) -> Source {
-        [Self::Reported, Self::None].into_iter().find(|source| source.name() == name).unwrap_or(Self::Estimated)
+        [Self::Reported, Self::None]
+            .into_iter()
+            .find(|source| source.name() == name)
+            .unwrap_or(Self::Estimated)
     }
 }
 
@@ -141,18 +156,35 @@ mod tests {
 
     #[test]
     fn what_slices_used_adds_up_and_each_answer_is_charged_for() {
-        let reported = Usage { prompt: 3, source: Source::Reported, ..Usage::default() };
-        let both = Usage::default().and(reported).and(reported).and(Usage::default());
-        assert_eq!((both.prompt, both.units.requests, both.source), (6, 2, Source::Reported));
+        let reported = Usage {
+            prompt: 3,
+            source: Source::Reported,
+            ..Usage::default()
+        };
+        let both = Usage::default()
+            .and(reported)
+            .and(reported)
+            .and(Usage::default());
+        assert_eq!(
+            (both.prompt, both.units.requests, both.source),
+            (6, 2, Source::Reported)
+        );
         let guessed = both.and(Usage::estimated(8, 0));
-        assert_eq!((guessed.prompt, guessed.units.requests, guessed.source), (8, 3, Source::Estimated));
+        assert_eq!(
+            (guessed.prompt, guessed.units.requests, guessed.source),
+            (8, 3, Source::Estimated)
+        );
         assert_eq!(Usage::default().and(Usage::default()), Usage::default());
     }
 
     #[test]
     fn the_total_is_the_sum_and_never_wraps() {
         assert_eq!(Usage::estimated(8, 4).total(), 3);
-        let huge = Usage { prompt: u64::MAX, completion: 1, ..Usage::default() };
+        let huge = Usage {
+            prompt: u64::MAX,
+            completion: 1,
+            ..Usage::default()
+        };
         assert_eq!(huge.total(), u64::MAX);
     }
 }

@@ -17,17 +17,26 @@ const NO_BASE64: &str = "a vector is no base64 of 32-bit floats";
 
 /// Returns a vector in the form that was asked for, and its length in bytes of base64. In that form
 /// already, it stays as it is.
-pub(crate) fn in_form(vector: &[u8], base64: bool) -> Result<(VectorText<'_>, usize), &'static str> {
+pub(crate) fn in_form(
+    vector: &[u8],
+    base64: bool,
+) -> Result<(VectorText<'_>, usize), &'static str> {
     if vector.first() != Some(&b'"') {
         let length = 4 * each_number(vector, |_| {})?;
-        let vector = if base64 { Cow::Owned(packed(vector)?) } else { Cow::Borrowed(vector) };
+        let vector = if base64 {
+            Cow::Owned(packed(vector)?)
+        } else {
+            Cow::Borrowed(vector)
+        };
         return Ok((vector, length));
     }
     let length = |text: &[u8]| {
         let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
         (text.len() - padding) * 3 / 4
     };
-    let inside = vector.strip_prefix(b"\"").and_then(|inside| inside.strip_suffix(b"\""));
+    let inside = vector
+        .strip_prefix(b"\"")
+        .and_then(|inside| inside.strip_suffix(b"\""));
     // What stays as it is need not be decoded.
     let (text, length) = match inside.filter(|inside| base64 && memchr(b'\\', inside).is_none()) {
         Some(inside) => (Cow::Borrowed(""), length(inside)),
@@ -50,13 +59,20 @@ fn each_number(vector: &[u8], mut each: impl FnMut(&[u8])) -> Result<usize, &'st
     let mut count = 0;
     let read = Cursor::new(vector).array(|cursor, _| {
         if cursor.kind()? != Kind::Number {
-            return Err(Broken { at: cursor.at(), why: NO_LIST });
+            return Err(Broken {
+                at: cursor.at(),
+                why: NO_LIST,
+            });
         }
         count += 1;
         each(slice(vector, &cursor.value()?));
         Ok(())
     });
-    if read.is_ok() && count > 0 { Ok(count) } else { Err(NO_LIST) }
+    if read.is_ok() && count > 0 {
+        Ok(count)
+    } else {
+        Err(NO_LIST)
+    }
 }
 
 /// Returns the base64 of a list of numbers.
@@ -65,8 +81,14 @@ fn packed(vector: &[u8]) -> Result<Vec<u8>, &'static str> {
     let mut bytes = Vec::with_capacity(vector.len() / 2);
     let mut is_finite = true;
     each_number(vector, |number| {
-        let number: f64 = str::from_utf8(number).ok().and_then(|text| text.parse().ok()).unwrap_or(f64::NAN);
-        #[expect(clippy::cast_possible_truncation, reason = "the form has 32 bits, and clients round the same way")]
+        let number: f64 = str::from_utf8(number)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or(f64::NAN);
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the form has 32 bits, and clients round the same way"
+        )]
         let number = number as f32;
         is_finite &= number.is_finite();
         bytes.extend_from_slice(&number.to_le_bytes());
@@ -108,7 +130,8 @@ mod tests {
     use super::*;
 
     fn text(vector: &str, base64: bool) -> Result<String, &'static str> {
-        in_form(vector.as_bytes(), base64).map(|(vector, _)| String::from_utf8(vector.into_owned()).unwrap())
+        in_form(vector.as_bytes(), base64)
+            .map(|(vector, _)| String::from_utf8(vector.into_owned()).unwrap())
     }
 
     #[test]
@@ -118,8 +141,14 @@ mod tests {
         same(r#""zczMPQ==""#, true);
         assert_eq!(text("[0.1]", true).as_deref(), Ok(r#""zczMPQ==""#));
         assert_eq!(text(r#""zczMPQ==""#, false).as_deref(), Ok("[0.1]"));
-        assert_eq!(text(r#""AACAPwAAgL8=""#, false).as_deref(), Ok("[1.0,-1.0]"));
-        assert_eq!(text(r#""AACAPwAAgL8=""#.replace('/', "\\/").as_str(), false).as_deref(), Ok("[1.0,-1.0]"));
+        assert_eq!(
+            text(r#""AACAPwAAgL8=""#, false).as_deref(),
+            Ok("[1.0,-1.0]")
+        );
+        assert_eq!(
+            text(r#""AACAPwAAgL8=""#.replace('/', "\\/").as_str(), false).as_deref(),
+            Ok("[1.0,-1.0]")
+        );
     }
 
     #[test]
@@ -132,15 +161,30 @@ mod tests {
                 assert_eq!(in_form(&packed, base64).unwrap().1, length, "{numbers}");
             }
         }
-        assert_eq!(in_form(br#""\u002f\/\/\/\/w==""#, true).map(|(_, length)| length), Ok(4), "escapes do not count");
+        assert_eq!(
+            in_form(br#""\u002f\/\/\/\/w==""#, true).map(|(_, length)| length),
+            Ok(4),
+            "escapes do not count"
+        );
     }
 
     #[test]
     fn what_is_no_vector_is_refused() {
-        for vector in ["[]", "[null]", "[\"1\"]", "[1,[2]]", "{}", "7", "null", "\"\"", "[1"] {
-            assert!(text(vector, true).is_err() && text(vector, false).is_err(), "{vector}");
+        for vector in [
+            "[]", "[null]", "[\"1\"]", "[1,[2]]", "{}", "7", "null", "\"\"", "[1",
+        ] {
+            assert!(
+                text(vector, true).is_err() && text(vector, false).is_err(),
+                "{vector}"
+            );
         }
-        for vector in ["\"zczM\"", "\"zczMPQ\"", "\"?\"", "\"AADAfw==\"", "\"AACAfw==\""] {
+        for vector in [
+            "\"zczM\"",
+            "\"zczMPQ\"",
+            "\"?\"",
+            "\"AADAfw==\"",
+            "\"AACAfw==\"",
+        ] {
             assert!(text(vector, false).is_err(), "{vector}");
         }
         for vector in ["[1e39]", "[1e999]", "[-1e39]"] {

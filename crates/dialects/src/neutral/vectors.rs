@@ -27,7 +27,11 @@ pub struct Inputs {
 impl Inputs {
     /// Returns how many requests of at most so many texts ask for all.
     pub fn calls(&self, most: usize) -> usize {
-        if self.list.is_some() { self.count.div_ceil(most.max(1)) } else { 1 }
+        if self.list.is_some() {
+            self.count.div_ceil(most.max(1))
+        } else {
+            1
+        }
     }
 }
 
@@ -87,9 +91,15 @@ impl<'t> Vectors<'t> {
     /// Reads an answer.
     pub(crate) fn read(body: &'t [u8], places: &[VectorPlace]) -> Result<Self, &'static str> {
         let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-        let mut found = Self { text, ..Self::default() };
+        let mut found = Self {
+            text,
+            ..Self::default()
+        };
         let mut cursor = Cursor::new(text);
-        found.walk(&mut cursor, places).and_then(|_| cursor.end()).map_err(|_| "the answer is no JSON")?;
+        found
+            .walk(&mut cursor, places)
+            .and_then(|_| cursor.end())
+            .map_err(|_| "the answer is no JSON")?;
         if found.vectors.is_empty() {
             return Err("the answer has no vectors");
         }
@@ -100,7 +110,10 @@ impl<'t> Vectors<'t> {
     /// Returns the tokens that were counted in an answer, also if it is none.
     pub(crate) fn count(body: &'t [u8], places: &[VectorPlace]) -> Tokens {
         let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-        let mut found = Self { text, ..Self::default() };
+        let mut found = Self {
+            text,
+            ..Self::default()
+        };
         let _read = found.walk(&mut Cursor::new(text), places);
         found.tokens()
     }
@@ -109,14 +122,21 @@ impl<'t> Vectors<'t> {
     fn walk(&mut self, cursor: &mut Cursor<'t>, places: &[VectorPlace]) -> Result<Span, Broken> {
         let text = cursor.text();
         match cursor.kind()? {
-            Kind::Object => cursor.object(|cursor, key| self.step(cursor, places, &name_of(text, &key))),
+            Kind::Object => {
+                cursor.object(|cursor, key| self.step(cursor, places, &name_of(text, &key)))
+            }
             Kind::Array => cursor.array(|cursor, _| self.step(cursor, places, b"*")),
             Kind::String | Kind::Number | Kind::Bool | Kind::Null => cursor.value(),
         }
     }
 
     /// Consumes what stands behind a name.
-    fn step(&mut self, cursor: &mut Cursor<'t>, places: &[VectorPlace], name: &[u8]) -> Result<Span, Broken> {
+    fn step(
+        &mut self,
+        cursor: &mut Cursor<'t>,
+        places: &[VectorPlace],
+        name: &[u8],
+    ) -> Result<Span, Broken> {
         let behind = |(found, path): &VectorPlace| match path.split_first() {
             Some((first, rest)) if first.as_bytes() == name => Some((*found, rest)),
             Some(_) | None => None,
@@ -135,16 +155,21 @@ impl<'t> Vectors<'t> {
 
     fn take(&mut self, found: Found, span: Span) {
         let count = || integer_of(self.text, &span);
-        if matches!(found, Found::Tokens | Found::Total) && count().is_none_or(|count| count > MOST) {
+        if matches!(found, Found::Tokens | Found::Total) && count().is_none_or(|count| count > MOST)
+        {
             self.impossible.push(span.clone());
         }
         match found {
             Found::Vector => self.vectors.push(span),
             Found::Index => self.indexes.push(count()),
-            Found::Tokens => self.tokens = count().map(|count| self.tokens.unwrap_or(0).saturating_add(count)),
+            Found::Tokens => {
+                self.tokens = count().map(|count| self.tokens.unwrap_or(0).saturating_add(count))
+            }
             Found::Total => self.total = count(),
             Found::Id => self.has_id = true,
-            Found::Model => self.model = Some(span).filter(|span| slice(self.text, span).starts_with(b"\"")),
+            Found::Model => {
+                self.model = Some(span).filter(|span| slice(self.text, span).starts_with(b"\""))
+            }
         }
     }
 
@@ -153,9 +178,17 @@ impl<'t> Vectors<'t> {
         if self.indexes.is_empty() {
             return Ok(());
         }
-        let mut sorted: Vec<_> = self.indexes.iter().copied().zip(self.vectors.iter().cloned()).collect();
+        let mut sorted: Vec<_> = self
+            .indexes
+            .iter()
+            .copied()
+            .zip(self.vectors.iter().cloned())
+            .collect();
         sorted.sort_by_key(|(index, _)| *index);
-        let is_whole = sorted.iter().zip(0..).all(|((index, _), number)| *index == Some(number));
+        let is_whole = sorted
+            .iter()
+            .zip(0..)
+            .all(|((index, _), number)| *index == Some(number));
         if !is_whole || self.indexes.len() != self.vectors.len() {
             return Err("the numbers of the vectors are not 0, 1, 2 and so on");
         }
@@ -171,13 +204,22 @@ impl<'t> Vectors<'t> {
     /// Returns the tokens that were counted.
     pub(crate) fn tokens(&self) -> Tokens {
         let prompt = self.tokens.or(self.total);
-        Tokens { prompt, completion: prompt.map(|_| 0), ..Tokens::default() }
+        Tokens {
+            prompt,
+            completion: prompt.map(|_| 0),
+            ..Tokens::default()
+        }
     }
 
     /// Returns the answer as it came, with the callers' name for the model, these vectors, and
     /// `prompt` in place of counts that cannot be. Returns `None` if the vectors came in another
     /// order.
-    pub(crate) fn passed(&self, header: &AnswerHeader, vectors: &[VectorText<'_>], prompt: u64) -> Option<Vec<u8>> {
+    pub(crate) fn passed(
+        &self,
+        header: &AnswerHeader,
+        vectors: &[VectorText<'_>],
+        prompt: u64,
+    ) -> Option<Vec<u8>> {
         let (mut edits, mut out) = (Edits::new(self.text), Vec::new());
         if let Some(span) = &self.model {
             edits.replace(span.clone(), quote(&header.model).into_bytes());
@@ -186,7 +228,11 @@ impl<'t> Vectors<'t> {
             edits.replace(span.clone(), prompt.to_string().into_bytes());
         }
         // Mistral's clients need an id.
-        let open = self.text.iter().position(|byte| *byte == b'{').filter(|_| !self.has_id && !header.id.is_empty());
+        let open = self
+            .text
+            .iter()
+            .position(|byte| *byte == b'{')
+            .filter(|_| !self.has_id && !header.id.is_empty());
         if let Some(open) = open {
             edits.insert_member(open, format!(r#""id":{}"#, quote(&header.id)).into_bytes());
         }
@@ -214,24 +260,45 @@ mod tests {
 
     fn read(body: &str) -> Result<(Vec<String>, Option<u64>), &'static str> {
         let found = Vectors::read(body.as_bytes(), PLACES)?;
-        let list = found.list().map(|vector| String::from_utf8_lossy(vector).into_owned()).collect();
+        let list = found
+            .list()
+            .map(|vector| String::from_utf8_lossy(vector).into_owned())
+            .collect();
         Ok((list, found.tokens().prompt))
     }
 
     #[test]
     fn what_stands_at_the_places_is_found() {
         let list = |list: &[&str]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(read(r#"{"data":[{"v":[1]},{"v":"x"}],"v":[9]}"#), Ok((list(&["[1]", "\"x\""]), None)));
-        assert_eq!(read(r#"{"data":[{"v":[1],"n":2},{"n":3.0,"v":[2]}]}"#), Ok((list(&["[1]", "[2]"]), Some(5))));
-        assert_eq!(read(r#"{"usage":{"all":7},"data":[{"v":[1]}]}"#), Ok((list(&["[1]"]), Some(7))));
-        assert_eq!(read(r#"{"usage":null,"data":[{"v":[1]}],"model":null}"#), Ok((list(&["[1]"]), None)));
-        assert_eq!(read("\u{feff}{\"data\":[{\"v\":[1]}]}"), Ok((list(&["[1]"]), None)));
+        assert_eq!(
+            read(r#"{"data":[{"v":[1]},{"v":"x"}],"v":[9]}"#),
+            Ok((list(&["[1]", "\"x\""]), None))
+        );
+        assert_eq!(
+            read(r#"{"data":[{"v":[1],"n":2},{"n":3.0,"v":[2]}]}"#),
+            Ok((list(&["[1]", "[2]"]), Some(5)))
+        );
+        assert_eq!(
+            read(r#"{"usage":{"all":7},"data":[{"v":[1]}]}"#),
+            Ok((list(&["[1]"]), Some(7)))
+        );
+        assert_eq!(
+            read(r#"{"usage":null,"data":[{"v":[1]}],"model":null}"#),
+            Ok((list(&["[1]"]), None))
+        );
+        assert_eq!(
+            read("\u{feff}{\"data\":[{\"v\":[1]}]}"),
+            Ok((list(&["[1]"]), None))
+        );
     }
 
     #[test]
     fn vectors_are_put_in_the_order_of_their_numbers_and_none_is_guessed() {
         let list = |body: &str| read(body).map(|(list, _)| list.join(" "));
-        assert_eq!(list(r#"{"data":[{"v":[1],"i":1},{"i":0,"v":[0]}]}"#).as_deref(), Ok("[0] [1]"));
+        assert_eq!(
+            list(r#"{"data":[{"v":[1],"i":1},{"i":0,"v":[0]}]}"#).as_deref(),
+            Ok("[0] [1]")
+        );
         for body in [
             r#"{"data":[{"v":[1],"i":0},{"v":[0],"i":0}]}"#,
             r#"{"data":[{"v":[1],"i":1},{"v":[0],"i":2}]}"#,
@@ -245,7 +312,15 @@ mod tests {
 
     #[test]
     fn what_has_no_vectors_is_no_answer() {
-        for body in ["", "[]", "{}", "7", r#"{"data":[]}"#, r#"{"data":{"v":[1]}}"#, r#"{"data":[{"v":[1]}]"#] {
+        for body in [
+            "",
+            "[]",
+            "{}",
+            "7",
+            r#"{"data":[]}"#,
+            r#"{"data":{"v":[1]}}"#,
+            r#"{"data":[{"v":[1]}]"#,
+        ] {
             assert!(read(body).is_err(), "{body}");
         }
     }
@@ -255,26 +330,53 @@ mod tests {
         let body = r#"{ "model" : "up","data":[{"v":[1], "x":1},{"v":[2]}] }"#;
         let found = Vectors::read(body.as_bytes(), PLACES).unwrap();
         let vectors = [Cow::Borrowed(&b"[1]"[..]), Cow::Owned(b"\"b\"".to_vec())];
-        let header = AnswerHeader { model: "m".into(), ..AnswerHeader::default() };
+        let header = AnswerHeader {
+            model: "m".into(),
+            ..AnswerHeader::default()
+        };
         let passed = found.passed(&header, &vectors, 0).unwrap();
-        assert_eq!(String::from_utf8(passed).unwrap(), r#"{ "model" : "m","data":[{"v":[1], "x":1},{"v":"b"}] }"#);
+        assert_eq!(
+            String::from_utf8(passed).unwrap(),
+            r#"{ "model" : "m","data":[{"v":[1], "x":1},{"v":"b"}] }"#
+        );
         let odd = Vectors::read(br#"{"data":[{"v":[1],"i":1},{"i":0,"v":[0]}]}"#, PLACES).unwrap();
         assert_eq!(odd.passed(&header, &vectors, 0), None);
     }
 
     #[test]
     fn counts_that_cannot_be_are_corrected_and_an_id_is_added() {
-        let header = AnswerHeader { model: "m".into(), id: "embd-1".into(), ..AnswerHeader::default() };
+        let header = AnswerHeader {
+            model: "m".into(),
+            id: "embd-1".into(),
+            ..AnswerHeader::default()
+        };
         let vectors = [VectorText::Borrowed(&b"[1]"[..])];
         for (counts, corrected) in [
-            (r#""prompt_tokens":-5,"total_tokens":1e30"#, r#""prompt_tokens":7,"total_tokens":7"#),
-            (r#""prompt_tokens":5,"total_tokens":"many""#, r#""prompt_tokens":5,"total_tokens":7"#),
-            (r#""prompt_tokens":5,"total_tokens":5"#, r#""prompt_tokens":5,"total_tokens":5"#),
+            (
+                r#""prompt_tokens":-5,"total_tokens":1e30"#,
+                r#""prompt_tokens":7,"total_tokens":7"#,
+            ),
+            (
+                r#""prompt_tokens":5,"total_tokens":"many""#,
+                r#""prompt_tokens":5,"total_tokens":7"#,
+            ),
+            (
+                r#""prompt_tokens":5,"total_tokens":5"#,
+                r#""prompt_tokens":5,"total_tokens":5"#,
+            ),
         ] {
-            let body = |id: &str, counts: &str| format!(r#"{{{id}"data":[{{"embedding":[1]}}],"usage":{{{counts}}}}}"#);
-            for (sent, shown) in [("", r#""id":"embd-1","#), (r#""id":"theirs","#, r#""id":"theirs","#)] {
+            let body = |id: &str, counts: &str| {
+                format!(r#"{{{id}"data":[{{"embedding":[1]}}],"usage":{{{counts}}}}}"#)
+            };
+            for (sent, shown) in [
+                ("", r#""id":"embd-1","#),
+                (r#""id":"theirs","#, r#""id":"theirs","#),
+            ] {
                 let sent = body(sent, counts);
-                let passed = Vectors::read(sent.as_bytes(), OF_OPENAI).unwrap().passed(&header, &vectors, 7).unwrap();
+                let passed = Vectors::read(sent.as_bytes(), OF_OPENAI)
+                    .unwrap()
+                    .passed(&header, &vectors, 7)
+                    .unwrap();
                 assert_eq!(String::from_utf8(passed).unwrap(), body(shown, corrected));
             }
         }

@@ -33,7 +33,11 @@ pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::At("https://api.anthropic.com/v1"),
     path: |_, _, _| "/messages".into(),
     endpoints: Endpoints {
-        listing: Some(ModelListing { path: |base| format!("{base}/models?limit=1000"), next: "after_id", before: "" }),
+        listing: Some(ModelListing {
+            path: |base| format!("{base}/models?limit=1000"),
+            next: "after_id",
+            before: "",
+        }),
         ..ENDPOINTS
     },
     key_header: Some("x-api-key"),
@@ -51,17 +55,33 @@ pub(super) static BESIDE_CHAT: Protocol = Protocol {
     name: "messages",
     path: PROTOCOL.path,
     family: PROTOCOL.family,
-    translation: Some(Translation { counting: None, ..TRANSLATION }),
+    translation: Some(Translation {
+        counting: None,
+        ..TRANSLATION
+    }),
     error: PROTOCOL.error,
     ..openai::PROTOCOL
 };
 
 /// The API refuses here what changes only the answer.
 pub(crate) const COUNTING: Counting = Counting {
-    path: |path| path.ends_with("/messages").then(|| format!("{path}/count_tokens")),
+    path: |path| {
+        path.ends_with("/messages")
+            .then(|| format!("{path}/count_tokens"))
+    },
     body: |_, body| {
-        let answers = ["max_tokens", "stream", "temperature", "top_p", "top_k", "stop_sequences", "metadata"];
-        Some(without(body, |name| answers.contains(&name) || name == "service_tier"))
+        let answers = [
+            "max_tokens",
+            "stream",
+            "temperature",
+            "top_p",
+            "top_k",
+            "stop_sequences",
+            "metadata",
+        ];
+        Some(without(body, |name| {
+            answers.contains(&name) || name == "service_tier"
+        }))
     },
     field: "input_tokens",
 };

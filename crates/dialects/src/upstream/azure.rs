@@ -78,11 +78,30 @@ static EMBEDDINGS: Protocol = Protocol {
 /// The kinds of endpoint that the servers have.
 static KINDS: [Endpoint; 9] = {
     use Endpoint::*;
-    [Chat, Responses, Completions, Embeddings, Images, Edits, Speech, Transcriptions, Translations]
+    [
+        Chat,
+        Responses,
+        Completions,
+        Embeddings,
+        Images,
+        Edits,
+        Speech,
+        Transcriptions,
+        Translations,
+    ]
 };
 static OLDER: [Endpoint; 8] = {
     use Endpoint::*;
-    [Chat, Completions, Embeddings, Images, Edits, Speech, Transcriptions, Translations]
+    [
+        Chat,
+        Completions,
+        Embeddings,
+        Images,
+        Edits,
+        Speech,
+        Transcriptions,
+        Translations,
+    ]
 };
 
 /// Azure OpenAI's pictures that are changed.
@@ -104,7 +123,9 @@ static SPEECH: Protocol = Protocol {
 /// Azure OpenAI's texts of recordings.
 static TRANSCRIPTIONS: Protocol = Protocol {
     name: openai::beside::TRANSCRIPTIONS.name,
-    path: |settings, model, _| path_to("/audio/transcriptions", settings.version.as_deref(), model).into(),
+    path: |settings, model, _| {
+        path_to("/audio/transcriptions", settings.version.as_deref(), model).into()
+    },
     translation: openai::beside::TRANSCRIPTIONS.translation,
     ..PROTOCOL
 };
@@ -112,7 +133,9 @@ static TRANSCRIPTIONS: Protocol = Protocol {
 /// The same in English.
 static TRANSLATIONS: Protocol = Protocol {
     name: openai::beside::TRANSLATIONS.name,
-    path: |settings, model, _| path_to("/audio/translations", settings.version.as_deref(), model).into(),
+    path: |settings, model, _| {
+        path_to("/audio/translations", settings.version.as_deref(), model).into()
+    },
     translation: openai::beside::TRANSLATIONS.translation,
     ..PROTOCOL
 };
@@ -120,7 +143,9 @@ static TRANSLATIONS: Protocol = Protocol {
 /// Azure OpenAI's pictures.
 static IMAGES: Protocol = Protocol {
     name: openai::beside::IMAGES.name,
-    path: |settings, model, _| path_to("/images/generations", settings.version.as_deref(), model).into(),
+    path: |settings, model, _| {
+        path_to("/images/generations", settings.version.as_deref(), model).into()
+    },
     translation: openai::beside::IMAGES.translation,
     ..PROTOCOL
 };
@@ -151,7 +176,11 @@ fn path_to(endpoint: &str, api_version: Option<&str>, model: &str) -> String {
             format!("/openai/v1{endpoint}?api-version={}", segment(version))
         }
         Some(version) => {
-            format!("/openai/deployments/{}{endpoint}?api-version={}", segment(model), segment(version))
+            format!(
+                "/openai/deployments/{}{endpoint}?api-version={}",
+                segment(model),
+                segment(version)
+            )
         }
     }
 }
@@ -159,8 +188,13 @@ fn path_to(endpoint: &str, api_version: Option<&str>, model: &str) -> String {
 /// Returns the quirks of a version: the fields that it does not know yet. The server would answer
 /// 400 to them, and a loss does less harm.
 pub fn quirks(api_version: Option<&str>) -> &'static Quirks {
-    let Some(date) = api_version.and_then(date) else { return &Quirks::NONE };
-    VERSIONS.iter().find(|(until, _)| date < *until).map_or(&Quirks::NONE, |(_, quirks)| quirks)
+    let Some(date) = api_version.and_then(date) else {
+        return &Quirks::NONE;
+    };
+    VERSIONS
+        .iter()
+        .find(|(until, _)| date < *until)
+        .map_or(&Quirks::NONE, |(_, quirks)| quirks)
 }
 
 /// Reads the body of an answer whose status is that of an error.
@@ -170,7 +204,10 @@ pub fn error(status: u16, body: &[u8], content_type: Option<&str>) -> UpstreamEr
     // caller's fault, though the status is 400.
     let is_ours = error.code.as_deref() == Some("OperationNotSupported")
         || error.message.starts_with("API version not supported");
-    UpstreamError { status: if is_ours { Some(404) } else { error.status }, ..error }
+    UpstreamError {
+        status: if is_ours { Some(404) } else { error.status },
+        ..error
+    }
 }
 
 /// The quirks of older versions, oldest first. A row holds for versions before its date.
@@ -194,7 +231,12 @@ const VERSIONS: &[(&str, Quirks)] = &[
         "2024-09-01",
         Quirks {
             name: "azure before 2024-09-01",
-            fields: &[MAX_TOKENS, NEW_OMITTED, NEW_REFUSED, (&["parallel_tool_calls"], Omit)],
+            fields: &[
+                MAX_TOKENS,
+                NEW_OMITTED,
+                NEW_REFUSED,
+                (&["parallel_tool_calls"], Omit),
+            ],
             stream_options: false,
             ..BEFORE_REASONING
         },
@@ -231,10 +273,13 @@ const NEW_REFUSED: FieldRule = (&["audio", "modalities", "web_search_options"], 
 /// Returns the date at the start of a version. Such dates can be compared as text.
 fn date(version: &str) -> Option<&str> {
     let date = version.get(..10)?;
-    let is_date = date
-        .bytes()
-        .enumerate()
-        .all(|(at, byte)| if at == 4 || at == 7 { byte == b'-' } else { byte.is_ascii_digit() });
+    let is_date = date.bytes().enumerate().all(|(at, byte)| {
+        if at == 4 || at == 7 {
+            byte == b'-'
+        } else {
+            byte.is_ascii_digit()
+        }
+    });
     is_date.then_some(date)
 }
 

@@ -36,7 +36,10 @@ use crate::wire::percent::segment;
 pub static PROTOCOL: Protocol = Protocol {
     name: "bedrock",
     about: "AWS Bedrock's Converse, and Claude's own format for callers of Messages, with `region`. The credential is `aws`, or a Bedrock API key in `key`. The base URL follows from `region`.",
-    base_url: BaseUrl::OfPlace { usual: "us-east-1", at: base_url },
+    base_url: BaseUrl::OfPlace {
+        usual: "us-east-1",
+        at: base_url,
+    },
     path: |_, model, stream| path(model, stream).into(),
     model_in_path: |_| true,
     key_variable: Some("AWS_BEARER_TOKEN_BEDROCK"),
@@ -75,7 +78,11 @@ pub fn base_url(region: &str) -> String {
 /// Returns the path after the base URL. A model's id may be an ARN, with `:` and `/` in it. The
 /// whole id is one segment.
 pub fn path(model: &str, stream: bool) -> String {
-    let action = if stream { "converse-stream" } else { "converse" };
+    let action = if stream {
+        "converse-stream"
+    } else {
+        "converse"
+    };
     format!("/model/{}/{action}", segment(model))
 }
 

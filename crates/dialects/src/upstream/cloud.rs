@@ -19,21 +19,42 @@ pub(crate) struct Cloud {
 /// The betas that the clouds know, each with their name for it. They refuse a request with any
 /// other. One says only which client asks: it has no name.
 const BETAS: [(&str, &str); 17] = [
-    ("advanced-tool-use-2025-11-20", "tool-search-tool-2025-10-19"),
+    (
+        "advanced-tool-use-2025-11-20",
+        "tool-search-tool-2025-10-19",
+    ),
     ("claude-code-20250219", ""),
     ("compact-2026-01-12", "compact-2026-01-12"),
     ("computer-use-2024-10-22", "computer-use-2024-10-22"),
     ("computer-use-2025-01-24", "computer-use-2025-01-24"),
     ("computer-use-2025-11-24", "computer-use-2025-11-24"),
     ("context-1m-2025-08-07", "context-1m-2025-08-07"),
-    ("context-management-2025-06-27", "context-management-2025-06-27"),
-    ("dev-full-thinking-2025-05-14", "dev-full-thinking-2025-05-14"),
+    (
+        "context-management-2025-06-27",
+        "context-management-2025-06-27",
+    ),
+    (
+        "dev-full-thinking-2025-05-14",
+        "dev-full-thinking-2025-05-14",
+    ),
     ("effort-2025-11-24", "effort-2025-11-24"),
-    ("fine-grained-tool-streaming-2025-05-14", "fine-grained-tool-streaming-2025-05-14"),
-    ("interleaved-thinking-2025-05-14", "interleaved-thinking-2025-05-14"),
+    (
+        "fine-grained-tool-streaming-2025-05-14",
+        "fine-grained-tool-streaming-2025-05-14",
+    ),
+    (
+        "interleaved-thinking-2025-05-14",
+        "interleaved-thinking-2025-05-14",
+    ),
     ("output-128k-2025-02-19", "output-128k-2025-02-19"),
-    ("structured-outputs-2025-12-15", "structured-outputs-2025-12-15"),
-    ("token-efficient-tools-2025-02-19", "token-efficient-tools-2025-02-19"),
+    (
+        "structured-outputs-2025-12-15",
+        "structured-outputs-2025-12-15",
+    ),
+    (
+        "token-efficient-tools-2025-02-19",
+        "token-efficient-tools-2025-02-19",
+    ),
     ("tool-examples-2025-10-29", "tool-examples-2025-10-29"),
     ("tool-search-tool-2025-10-19", "tool-search-tool-2025-10-19"),
 ];
@@ -46,7 +67,12 @@ type HeaderList = Vec<(&'static str, Cow<'static, str>)>;
 
 impl Cloud {
     /// Makes a body fit, and returns the headers that go with it.
-    pub(crate) fn fit(&self, edits: &mut Edits<'_>, headers: HeaderList, losses: &mut Losses) -> HeaderList {
+    pub(crate) fn fit(
+        &self,
+        edits: &mut Edits<'_>,
+        headers: HeaderList,
+        losses: &mut Losses,
+    ) -> HeaderList {
         let text = edits.text();
         let mut betas = Vec::new();
         let mut kept = HeaderList::new();
@@ -55,8 +81,16 @@ impl Cloud {
                 kept.push((name, value));
                 continue;
             }
-            for beta in value.split(',').map(str::trim).filter(|beta| !beta.is_empty()) {
-                match BETAS.iter().find(|(known, _)| *known == beta).map(|(_, name)| *name) {
+            for beta in value
+                .split(',')
+                .map(str::trim)
+                .filter(|beta| !beta.is_empty())
+            {
+                match BETAS
+                    .iter()
+                    .find(|(known, _)| *known == beta)
+                    .map(|(_, name)| *name)
+                {
                     Some(name) if name.is_empty() || betas.contains(&name) => {}
                     Some(name) => betas.push(name),
                     None => losses.add(HEADER),
@@ -75,15 +109,24 @@ impl Cloud {
             }
             _ => {}
         });
-        let open = text.iter().position(|byte| *byte == b'{').unwrap_or_default();
-        edits.insert_member(open, format!(r#""anthropic_version":"{}""#, self.version).into_bytes());
+        let open = text
+            .iter()
+            .position(|byte| *byte == b'{')
+            .unwrap_or_default();
+        edits.insert_member(
+            open,
+            format!(r#""anthropic_version":"{}""#, self.version).into_bytes(),
+        );
         if betas.is_empty() {
             return kept;
         }
         if self.is_bare {
             let mut list = Writer::with_capacity(0);
             list.array(|list| betas.iter().for_each(|beta| list.text(beta)));
-            edits.insert_member(open, [br#""anthropic_beta":"#.to_vec(), list.into_bytes()].concat());
+            edits.insert_member(
+                open,
+                [br#""anthropic_beta":"#.to_vec(), list.into_bytes()].concat(),
+            );
         } else {
             kept.push((HEADER, betas.join(",").into()));
         }
@@ -97,17 +140,35 @@ mod tests {
 
     /// Returns the body, its headers and what is lost of a request with these betas.
     fn fitted(cloud: &Cloud, body: &str, betas: &str) -> (String, String, String) {
-        let (mut edits, mut losses, mut out) = (Edits::new(body.as_bytes()), Losses::default(), Vec::new());
-        let headers = cloud.fit(&mut edits, vec![(HEADER, Cow::Owned(betas.to_owned()))], &mut losses);
+        let (mut edits, mut losses, mut out) =
+            (Edits::new(body.as_bytes()), Losses::default(), Vec::new());
+        let headers = cloud.fit(
+            &mut edits,
+            vec![(HEADER, Cow::Owned(betas.to_owned()))],
+            &mut losses,
+        );
         edits.apply_into(&mut out);
-        let headers: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}")).collect();
-        (String::from_utf8(out).unwrap(), headers.join("\n"), losses.names().join(" "))
+        let headers: Vec<String> = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {value}"))
+            .collect();
+        (
+            String::from_utf8(out).unwrap(),
+            headers.join("\n"),
+            losses.names().join(" "),
+        )
     }
 
     #[test]
     fn a_body_has_what_the_cloud_wants() {
-        let bare = Cloud { version: "v", is_bare: true };
-        let other = Cloud { version: "v", is_bare: false };
+        let bare = Cloud {
+            version: "v",
+            is_bare: true,
+        };
+        let other = Cloud {
+            version: "v",
+            is_bare: false,
+        };
         let body = r#"{"model":"m", "max_tokens":1,"stream":true,"service_tier":"auto","anthropic_version":"x"}"#;
         let betas = "effort-2025-11-24, claude-code-20250219,advanced-tool-use-2025-11-20,tool-search-tool-2025-10-19";
         let both = r#"["effort-2025-11-24","tool-search-tool-2025-10-19"]"#;
@@ -127,6 +188,9 @@ mod tests {
                 "anthropic-beta service_tier".to_owned()
             )
         );
-        assert_eq!(fitted(&bare, r#"{"model":"m"}"#, "").0, r#"{"anthropic_version":"v"}"#);
+        assert_eq!(
+            fitted(&bare, r#"{"model":"m"}"#, "").0,
+            r#"{"anthropic_version":"v"}"#
+        );
     }
 }

@@ -27,7 +27,10 @@ pub static PROTOCOL: Protocol = Protocol {
     base_url: BaseUrl::At("https://api.cohere.com/v2"),
     path: |_, _, _| "/chat".into(),
     endpoints: Endpoints {
-        others: &[(Endpoint::Embeddings, &embed::EMBEDDINGS), (Endpoint::Rerank, &RERANK)],
+        others: &[
+            (Endpoint::Embeddings, &embed::EMBEDDINGS),
+            (Endpoint::Rerank, &RERANK),
+        ],
         usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings, Endpoint::Rerank],
         listing: Some(ModelListing {
             // The second version of the API has no list.
@@ -68,20 +71,65 @@ static RERANK: Protocol = Protocol {
 
 /// Returns the abilities of a model, by its name. No model takes a format beside tools.
 pub fn traits(model: &str) -> Traits {
-    let unknown = Traits { structured_with_tools: false, ..Traits::UNKNOWN };
-    let text = Traits { images: false, thinking: Thinking::None, ..unknown };
+    let unknown = Traits {
+        structured_with_tools: false,
+        ..Traits::UNKNOWN
+    };
+    let text = Traits {
+        images: false,
+        thinking: Thinking::None,
+        ..unknown
+    };
     let known = [
-        ("command-a-reasoning", Traits { thinking: Thinking::Budget, ..text }),
-        ("command-a-vision", Traits { images: true, tools: false, forced_tools: false, ..text }),
+        (
+            "command-a-reasoning",
+            Traits {
+                thinking: Thinking::Budget,
+                ..text
+            },
+        ),
+        (
+            "command-a-vision",
+            Traits {
+                images: true,
+                tools: false,
+                forced_tools: false,
+                ..text
+            },
+        ),
         ("command-a-translate", text),
         ("command-a-03-2025", text),
         ("command-r7b", text),
         // `tool_choice` came with command-r7b.
-        ("command-r", Traits { forced_tools: false, ..text }),
-        ("c4ai-aya-vision", Traits { images: true, tools: false, forced_tools: false, ..text }),
-        ("c4ai-aya", Traits { tools: false, forced_tools: false, ..text }),
+        (
+            "command-r",
+            Traits {
+                forced_tools: false,
+                ..text
+            },
+        ),
+        (
+            "c4ai-aya-vision",
+            Traits {
+                images: true,
+                tools: false,
+                forced_tools: false,
+                ..text
+            },
+        ),
+        (
+            "c4ai-aya",
+            Traits {
+                tools: false,
+                forced_tools: false,
+                ..text
+            },
+        ),
     ];
-    known.into_iter().find(|(name, _)| model.starts_with(name)).map_or(unknown, |(_, traits)| traits)
+    known
+        .into_iter()
+        .find(|(name, _)| model.starts_with(name))
+        .map_or(unknown, |(_, traits)| traits)
 }
 
 #[cfg(test)]
@@ -91,18 +139,46 @@ mod tests {
     #[test]
     fn models_are_known_by_their_names() {
         let of = |model| {
-            let Traits { thinking, tools, forced_tools, images, structured_with_tools, .. } = traits(model);
+            let Traits {
+                thinking,
+                tools,
+                forced_tools,
+                images,
+                structured_with_tools,
+                ..
+            } = traits(model);
             assert!(!structured_with_tools, "{model}");
             (thinking, tools, forced_tools, images)
         };
-        assert_eq!(of("command-a-reasoning-08-2025"), (Thinking::Budget, true, true, false));
-        assert_eq!(of("command-a-vision-07-2025"), (Thinking::None, false, false, true));
+        assert_eq!(
+            of("command-a-reasoning-08-2025"),
+            (Thinking::Budget, true, true, false)
+        );
+        assert_eq!(
+            of("command-a-vision-07-2025"),
+            (Thinking::None, false, false, true)
+        );
         assert_eq!(of("command-a-03-2025"), (Thinking::None, true, true, false));
-        assert_eq!(of("command-r7b-12-2024"), (Thinking::None, true, true, false));
-        assert_eq!(of("command-r-plus-08-2024"), (Thinking::None, true, false, false));
-        assert_eq!(of("c4ai-aya-vision-32b"), (Thinking::None, false, false, true));
-        assert_eq!(of("c4ai-aya-expanse-32b"), (Thinking::None, false, false, false));
-        assert_eq!(of("command-a-plus-05-2026"), (Thinking::Unknown, true, true, true));
+        assert_eq!(
+            of("command-r7b-12-2024"),
+            (Thinking::None, true, true, false)
+        );
+        assert_eq!(
+            of("command-r-plus-08-2024"),
+            (Thinking::None, true, false, false)
+        );
+        assert_eq!(
+            of("c4ai-aya-vision-32b"),
+            (Thinking::None, false, false, true)
+        );
+        assert_eq!(
+            of("c4ai-aya-expanse-32b"),
+            (Thinking::None, false, false, false)
+        );
+        assert_eq!(
+            of("command-a-plus-05-2026"),
+            (Thinking::Unknown, true, true, true)
+        );
         assert_eq!(of("b0f5-ft"), (Thinking::Unknown, true, true, true));
     }
 }

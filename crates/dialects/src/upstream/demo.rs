@@ -16,7 +16,9 @@ use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Prices, Protocol};
 use crate::front::STANDARD;
 use crate::neutral::answer::{AnswerOptions, Draft};
 use crate::neutral::traits::{Thinking, Traits};
-use crate::neutral::{AnswerHeader, Effort, Endpoint, Event, Family, Finish, Format, PartKind, Request, Tokens};
+use crate::neutral::{
+    AnswerHeader, Effort, Endpoint, Event, Family, Finish, Format, PartKind, Request, Tokens,
+};
 use calls::NextAct;
 
 /// The demo account, which calls nobody.
@@ -24,8 +26,15 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "demo",
     about: "Answers by itself, without a network and without a credential: for trying things out.",
     base_url: BaseUrl::Nowhere,
-    endpoints: Endpoints { others: &OTHERS, usual: |_, _| &SERVED, ..ENDPOINTS },
-    traits: |_| Traits { thinking: Thinking::Effort, ..Traits::UNKNOWN },
+    endpoints: Endpoints {
+        others: &OTHERS,
+        usual: |_, _| &SERVED,
+        ..ENDPOINTS
+    },
+    traits: |_| Traits {
+        thinking: Thinking::Effort,
+        ..Traits::UNKNOWN
+    },
     prices: |_| Prices::Free,
     error: |_, head, body| openai::error(body, head.content_type),
     is_imitated: true,
@@ -48,7 +57,18 @@ const OTHERS: [(Endpoint, &Protocol); 9] = [
 /// All kinds of endpoint that it has.
 const SERVED: [Endpoint; 10] = {
     use Endpoint::*;
-    [Chat, Completions, Embeddings, Rerank, Moderations, Images, Edits, Speech, Transcriptions, Translations]
+    [
+        Chat,
+        Completions,
+        Embeddings,
+        Rerank,
+        Moderations,
+        Images,
+        Edits,
+        Speech,
+        Transcriptions,
+        Translations,
+    ]
 };
 
 /// The pause before the first word of the slow model: longer than callers wait for a sign of life.
@@ -92,26 +112,42 @@ pub fn reply(path: &str, body: &[u8], length: usize, stream: bool) -> Option<Rep
             breaks: false,
         }));
     }
-    let model = (STANDARD.envelope)(body).map(|envelope| envelope.model).unwrap_or_default();
+    let model = (STANDARD.envelope)(body)
+        .map(|envelope| envelope.model)
+        .unwrap_or_default();
     match model.as_str() {
         "demo-down" => return None,
         "demo-429" => return Some(busy()),
         _ => {}
     }
-    let request = (STANDARD.read)(body).map(|(request, _)| request).unwrap_or_default();
+    let request = (STANDARD.read)(body)
+        .map(|(request, _)| request)
+        .unwrap_or_default();
     let said = Said::to(&request);
     let mut pieces = said.pieces(stream);
     let breaks = model == "demo-broken";
     if breaks && stream {
         pieces.truncate(pieces.len() / 2);
     } else if breaks {
-        pieces.iter_mut().for_each(|piece| piece.bytes.truncate(piece.bytes.len() / 2));
+        pieces
+            .iter_mut()
+            .for_each(|piece| piece.bytes.truncate(piece.bytes.len() / 2));
     }
     if let Some(first) = pieces.first_mut().filter(|_| model == "demo-slow") {
         first.pause = SLOW;
     }
-    let content_type = if stream { "text/event-stream" } else { "application/json" };
-    Some(Reply { status: 200, retry_after: None, content_type, pieces, breaks })
+    let content_type = if stream {
+        "text/event-stream"
+    } else {
+        "application/json"
+    };
+    Some(Reply {
+        status: 200,
+        retry_after: None,
+        content_type,
+        pieces,
+        breaks,
+    })
 }
 
 /// Returns the tokens of a request's body, as its answer reports them.
@@ -127,7 +163,10 @@ fn busy() -> Reply {
         status: 429,
         retry_after: Some(RETRY_AFTER),
         content_type: "application/json",
-        pieces: vec![Piece { pause: Duration::ZERO, bytes: bytes.to_vec() }],
+        pieces: vec![Piece {
+            pause: Duration::ZERO,
+            bytes: bytes.to_vec(),
+        }],
         breaks: false,
     }
 }
@@ -136,13 +175,32 @@ fn busy() -> Reply {
 fn refusal(message: String) -> Reply {
     let error = serde_json::json!({ "error": { "message": message, "type": "invalid_request_error", "param": null, "code": null } });
     let pieces = paused(vec![error.to_string().into_bytes()]);
-    Reply { status: 400, retry_after: None, content_type: "application/json", pieces, breaks: false }
+    Reply {
+        status: 400,
+        retry_after: None,
+        content_type: "application/json",
+        pieces,
+        breaks: false,
+    }
 }
 
 /// Puts a pause before each piece but the first.
 fn paused(pieces: Vec<Vec<u8>>) -> Vec<Piece> {
-    let pause = |index| if index == 0 { Duration::ZERO } else { BETWEEN_WORDS };
-    pieces.into_iter().enumerate().map(|(index, bytes)| Piece { pause: pause(index), bytes }).collect()
+    let pause = |index| {
+        if index == 0 {
+            Duration::ZERO
+        } else {
+            BETWEEN_WORDS
+        }
+    };
+    pieces
+        .into_iter()
+        .enumerate()
+        .map(|(index, bytes)| Piece {
+            pause: pause(index),
+            bytes,
+        })
+        .collect()
 }
 
 /// What the demo says.
@@ -163,12 +221,20 @@ struct Said {
 }
 
 /// The words that stand where a model's thinking stands.
-const THINKING: &str = "The demo does not think. It shows these words where the thinking of a model would stand.";
+const THINKING: &str =
+    "The demo does not think. It shows these words where the thinking of a model would stand.";
 
 impl Said {
     fn to(request: &Request<'_>) -> Said {
-        let mut said = Said { place: request.messages.len(), prompt: words_read(request), ..Said::default() };
-        if request.effort().is_some_and(|effort| effort != Effort::None) {
+        let mut said = Said {
+            place: request.messages.len(),
+            prompt: words_read(request),
+            ..Said::default()
+        };
+        if request
+            .effort()
+            .is_some_and(|effort| effort != Effort::None)
+        {
             said.reasoning = THINKING;
         }
         match calls::next_act(request) {
@@ -182,7 +248,8 @@ impl Said {
                         Some(json) => said.text = json,
                         None => {
                             said.declines = true;
-                            said.text = "The demo cannot make up an answer for this JSON Schema.".to_owned();
+                            said.text = "The demo cannot make up an answer for this JSON Schema."
+                                .to_owned();
                         }
                     }
                 }
@@ -193,16 +260,29 @@ impl Said {
 
     /// Says a text, or as much of it as the request allows.
     fn say(&mut self, text: String, most: Option<u64>) {
-        let most = most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+        let most = most
+            .and_then(|most| usize::try_from(most).ok())
+            .unwrap_or(usize::MAX);
         self.is_cut = text.split_inclusive(' ').count() > most;
-        self.text = if self.is_cut { text.split_inclusive(' ').take(most).collect() } else { text };
+        self.text = if self.is_cut {
+            text.split_inclusive(' ').take(most).collect()
+        } else {
+            text
+        };
     }
 
     /// Returns the answer, whole or as a stream, with one word or one call in each event. The last
     /// event of a long text has all that is left of it.
     fn pieces(&self, is_stream: bool) -> Vec<Piece> {
-        let header = AnswerHeader { show_usage: true, ..AnswerHeader::default() };
-        let writer = if is_stream { STANDARD.stream } else { STANDARD.whole };
+        let header = AnswerHeader {
+            show_usage: true,
+            ..AnswerHeader::default()
+        };
+        let writer = if is_stream {
+            STANDARD.stream
+        } else {
+            STANDARD.whole
+        };
         let mut draft = Draft::new(&header, AnswerOptions::default(), writer(&header));
         let mut written = Vec::new();
         let mut tell = |draft: &mut Draft, event: Event<'_>| {
@@ -213,15 +293,34 @@ impl Said {
             tell(&mut draft, Event::Reasoning(0, word));
         }
         for word in words(&self.text) {
-            tell(&mut draft, if self.declines { Event::Refusal(0, word) } else { Event::Text(0, word) });
+            tell(
+                &mut draft,
+                if self.declines {
+                    Event::Refusal(0, word)
+                } else {
+                    Event::Text(0, word)
+                },
+            );
         }
         for (number, (name, arguments)) in self.calls.iter().enumerate() {
             let id = format!("call_demo_{}_{number}", self.place);
-            draft.take(Event::Call { choice: 0, id: Some(&id), name, signature: None });
+            draft.take(Event::Call {
+                choice: 0,
+                id: Some(&id),
+                name,
+                signature: None,
+            });
             tell(&mut draft, Event::Arguments(0, arguments));
         }
         draft.take(Event::Usage(self.usage()));
-        draft.take(Event::Finish(0, if self.is_cut { Finish::Length } else { Finish::Stop }));
+        draft.take(Event::Finish(
+            0,
+            if self.is_cut {
+                Finish::Length
+            } else {
+                Finish::Stop
+            },
+        ));
         draft.take(Event::End);
         // It has a choice, and so an end.
         let _usage = draft.end(None);
@@ -235,7 +334,11 @@ impl Said {
         let words = |text: &str| text.split_whitespace().count();
         let number = |count: usize| u64::try_from(count).ok();
         let thought = words(self.reasoning);
-        let called: usize = self.calls.iter().map(|(_, arguments)| words(arguments) + 1).sum();
+        let called: usize = self
+            .calls
+            .iter()
+            .map(|(_, arguments)| words(arguments) + 1)
+            .sum();
         Tokens {
             prompt: number(self.prompt),
             completion: number(thought + called + words(&self.text)),
@@ -253,16 +356,22 @@ const BETWEEN_WORDS: Duration = Duration::from_millis(15);
 /// Returns the words of a text, and what is left of a long one.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split_inclusive(' ').take(MOST_WORDS);
-    let rest = text.get(words.clone().map(str::len).sum()..).filter(|rest| !rest.is_empty());
+    let rest = text
+        .get(words.clone().map(str::len).sum()..)
+        .filter(|rest| !rest.is_empty());
     words.chain(rest)
 }
 
 fn plain(request: &Request<'_>) -> String {
-    let count = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let count =
+        |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let tools = match calls::shown(request) {
         Some(tool) => {
             let name = calls::quoted(tool);
-            format!(" and {}: write \"call {name}\", and the demo calls it", count(request.tools.len(), "tool"))
+            format!(
+                " and {}: write \"call {name}\", and the demo calls it",
+                count(request.tools.len(), "tool")
+            )
         }
         None => String::new(),
     };

@@ -82,11 +82,15 @@ pub fn path(model: &str, stream: bool) -> String {
 
 /// Returns the path of a method.
 fn of_model(model: &str, method: &str) -> String {
-    format!("/models/{}{method}", segment(model.strip_prefix("models/").unwrap_or(model)))
+    format!(
+        "/models/{}{method}",
+        segment(model.strip_prefix("models/").unwrap_or(model))
+    )
 }
 
 /// The kinds of endpoint of both services.
-const USUAL: fn(&Settings, &str) -> &'static [Endpoint] = |_, _| &[Endpoint::Chat, Endpoint::Embeddings];
+const USUAL: fn(&Settings, &str) -> &'static [Endpoint] =
+    |_, _| &[Endpoint::Chat, Endpoint::Embeddings];
 
 /// The service that runs a Gemini.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +103,11 @@ enum Service {
 
 /// Returns the method in the path. Without `alt=sse` a stream is one long JSON array.
 fn action(stream: bool) -> &'static str {
-    if stream { ":streamGenerateContent?alt=sse" } else { ":generateContent" }
+    if stream {
+        ":streamGenerateContent?alt=sse"
+    } else {
+        ":generateContent"
+    }
 }
 
 #[cfg(test)]

@@ -95,18 +95,29 @@ impl ModelListing {
         let body = clean.as_deref().unwrap_or(body);
         // A few servers write nothing but the names.
         let page = if body.trim_ascii_start().starts_with(b"[") {
-            WrittenPage { data: serde_json::from_slice(body).ok()?, ..WrittenPage::default() }
+            WrittenPage {
+                data: serde_json::from_slice(body).ok()?,
+                ..WrittenPage::default()
+            }
         } else {
             serde_json::from_slice(body).ok()?
         };
         // Ollama without models has `null` in place of the names.
         let none = || (page.object.as_deref() == Some("list")).then(Names::default);
         let names = page.data.or(page.models).or_else(none)?;
-        let name = |name: String| name.strip_prefix(self.before).map(str::to_owned).unwrap_or(name);
-        let next = page.last_id.filter(|_| page.has_more).or(page.next_page_token);
+        let name = |name: String| {
+            name.strip_prefix(self.before)
+                .map(str::to_owned)
+                .unwrap_or(name)
+        };
+        let next = page
+            .last_id
+            .filter(|_| page.has_more)
+            .or(page.next_page_token);
         Some(ModelPage {
             names: names.0.into_iter().map(name).collect(),
-            next: next.filter(|next| !self.next.is_empty() && (1..=LONGEST_NEXT).contains(&next.len())),
+            next: next
+                .filter(|next| !self.next.is_empty() && (1..=LONGEST_NEXT).contains(&next.len())),
         })
     }
 }
@@ -125,14 +136,24 @@ mod tests {
     fn each_dialect_lists_at_its_own_path() {
         for (protocol, base, first, second) in [
             (&openai::PROTOCOL, "/v1", "/v1/models", None),
-            (&anthropic::PROTOCOL, "/v1", "/v1/models?limit=1000", Some("/v1/models?limit=1000&after_id=a%26b")),
+            (
+                &anthropic::PROTOCOL,
+                "/v1",
+                "/v1/models?limit=1000",
+                Some("/v1/models?limit=1000&after_id=a%26b"),
+            ),
             (
                 &gemini::PROTOCOL,
                 "/v1beta",
                 "/v1beta/models?pageSize=1000",
                 Some("/v1beta/models?pageSize=1000&pageToken=a%26b"),
             ),
-            (&cohere::PROTOCOL, "/v2", "/v1/models?page_size=1000", Some("/v1/models?page_size=1000&page_token=a%26b")),
+            (
+                &cohere::PROTOCOL,
+                "/v2",
+                "/v1/models?page_size=1000",
+                Some("/v1/models?page_size=1000&page_token=a%26b"),
+            ),
             (&ollama::PROTOCOL, "/sub", "/sub/api/tags", None),
         ] {
             let listing = listing(protocol);
@@ -153,34 +174,67 @@ mod tests {
         let page = |protocol: &Protocol, body: &str| listing(protocol).page(body.as_bytes());
         let is = |names: &[&str], next: Option<&str>| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
-            Some(ModelPage { names, next: next.map(str::to_owned) })
+            Some(ModelPage {
+                names,
+                next: next.map(str::to_owned),
+            })
         };
-        let openai =
-            r#"{"object":"list","data":[{"id":"gpt-4o","object":"model"},{"id":"o3"}],"has_more":true,"last_id":"o3"}"#;
-        assert_eq!(page(&openai::PROTOCOL, openai), is(&["gpt-4o", "o3"], None), "it has one page");
+        let openai = r#"{"object":"list","data":[{"id":"gpt-4o","object":"model"},{"id":"o3"}],"has_more":true,"last_id":"o3"}"#;
+        assert_eq!(
+            page(&openai::PROTOCOL, openai),
+            is(&["gpt-4o", "o3"], None),
+            "it has one page"
+        );
         let anthropic = |more: bool| {
-            format!(r#"{{"data":[{{"type":"model","id":"claude-x"}}],"has_more":{more},"last_id":"claude-x"}}"#)
+            format!(
+                r#"{{"data":[{{"type":"model","id":"claude-x"}}],"has_more":{more},"last_id":"claude-x"}}"#
+            )
         };
-        assert_eq!(page(&anthropic::PROTOCOL, &anthropic(true)), is(&["claude-x"], Some("claude-x")));
-        assert_eq!(page(&anthropic::PROTOCOL, &anthropic(false)), is(&["claude-x"], None));
+        assert_eq!(
+            page(&anthropic::PROTOCOL, &anthropic(true)),
+            is(&["claude-x"], Some("claude-x"))
+        );
+        assert_eq!(
+            page(&anthropic::PROTOCOL, &anthropic(false)),
+            is(&["claude-x"], None)
+        );
         let gemini = r#"{"models":[{"name":"models/gemini-x","displayName":"X"},{"name":"tunedModels/y"}],"nextPageToken":"p=="}"#;
-        assert_eq!(page(&gemini::PROTOCOL, gemini), is(&["gemini-x", "tunedModels/y"], Some("p==")));
-        let cohere = r#"{"models":[{"name":"command-r","endpoints":["chat"]}],"next_page_token":""}"#;
+        assert_eq!(
+            page(&gemini::PROTOCOL, gemini),
+            is(&["gemini-x", "tunedModels/y"], Some("p=="))
+        );
+        let cohere =
+            r#"{"models":[{"name":"command-r","endpoints":["chat"]}],"next_page_token":""}"#;
         assert_eq!(page(&cohere::PROTOCOL, cohere), is(&["command-r"], None));
         let ollama = r#"{"models":[{"name":"llama3:latest","model":"llama3:latest","size":1},{}]}"#;
-        assert_eq!(page(&ollama::PROTOCOL, ollama), is(&["llama3:latest"], None));
-        assert_eq!(page(&openai::PROTOCOL, r#"[{"id":"org/x"},{"id":"org/y"}]"#), is(&["org/x", "org/y"], None));
+        assert_eq!(
+            page(&ollama::PROTOCOL, ollama),
+            is(&["llama3:latest"], None)
+        );
+        assert_eq!(
+            page(&openai::PROTOCOL, r#"[{"id":"org/x"},{"id":"org/y"}]"#),
+            is(&["org/x", "org/y"], None)
+        );
         let llama_cpp = r#"{"models":[{"name":"a.gguf","model":"a.gguf"}],"object":"list","data":[{"id":"a.gguf","object":"model"}]}"#;
         assert_eq!(page(&openai::PROTOCOL, llama_cpp), is(&["a.gguf"], None));
-        assert_eq!(page(&openai::PROTOCOL, r#"{"object":"list","data":null}"#), is(&[], None));
+        assert_eq!(
+            page(&openai::PROTOCOL, r#"{"object":"list","data":null}"#),
+            is(&[], None)
+        );
         for odd in [
             &br#"{"data":[{"id":"a"},{"id":"b\ud800"},{"id":"c"}]}"#[..],
             b"{\"data\":[{\"id\":\"a\"},{\"id\":\"b\xff\"},{\"id\":\"c\"}]}",
         ] {
             let names = listing(&openai::PROTOCOL).page(odd).map(|page| page.names);
-            assert_eq!(names, Some(vec!["a".to_owned(), "b\u{fffd}".to_owned(), "c".to_owned()]));
+            assert_eq!(
+                names,
+                Some(vec!["a".to_owned(), "b\u{fffd}".to_owned(), "c".to_owned()])
+            );
         }
-        let long = format!(r#"{{"models":[],"next_page_token":"{}"}}"#, "x".repeat(LONGEST_NEXT + 1));
+        let long = format!(
+            r#"{{"models":[],"next_page_token":"{}"}}"#,
+            "x".repeat(LONGEST_NEXT + 1)
+        );
         assert_eq!(page(&cohere::PROTOCOL, &long), is(&[], None));
         for none in [
             "",
@@ -202,6 +256,9 @@ mod tests {
             .filter(|protocol| protocol.endpoints.listing.is_some())
             .map(|protocol| protocol.name)
             .collect();
-        assert_eq!(listed, ["openai", "anthropic", "gemini", "cohere", "ollama"]);
+        assert_eq!(
+            listed,
+            ["openai", "anthropic", "gemini", "cohere", "ollama"]
+        );
     }
 }

@@ -21,7 +21,9 @@ use crate::neutral::Endpoint;
 pub(crate) use cloud::Cloud;
 pub use listing::{ModelListing, ModelPage};
 pub(crate) use protocol::{ANY_NUMBER, VectorForm};
-pub use protocol::{BaseUrl, Counting, Endpoints, Framing, Prices, Protocol, Settings, SignsWith, Translation};
+pub use protocol::{
+    BaseUrl, Counting, Endpoints, Framing, Prices, Protocol, Settings, SignsWith, Translation,
+};
 
 /// All dialects.
 pub static ALL: [&Protocol; 9] = [
@@ -37,7 +39,10 @@ pub static ALL: [&Protocol; 9] = [
 ];
 
 /// The names of all dialects.
-#[expect(clippy::indexing_slicing, reason = "the compiler does it, and would not compile a panic")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the compiler does it, and would not compile a panic"
+)]
 pub static NAMES: [&str; ALL.len()] = {
     let mut names = [""; ALL.len()];
     let mut at = 0;
@@ -56,9 +61,21 @@ impl Protocol {
 
     /// Returns the protocol of a kind of endpoint, if its servers may have one.
     pub fn at(&'static self, endpoint: Endpoint) -> Option<&'static Protocol> {
-        let others = || self.endpoints.others.iter().find(|(kind, _)| *kind == endpoint).map(|(_, protocol)| *protocol);
-        let messages =
-            || (endpoint == Endpoint::Messages && *self == openai::PROTOCOL).then_some(&anthropic::BESIDE_CHAT);
-        if endpoint == Endpoint::Chat { Some(self) } else { others().or_else(messages) }
+        let others = || {
+            self.endpoints
+                .others
+                .iter()
+                .find(|(kind, _)| *kind == endpoint)
+                .map(|(_, protocol)| *protocol)
+        };
+        let messages = || {
+            (endpoint == Endpoint::Messages && *self == openai::PROTOCOL)
+                .then_some(&anthropic::BESIDE_CHAT)
+        };
+        if endpoint == Endpoint::Chat {
+            Some(self)
+        } else {
+            others().or_else(messages)
+        }
     }
 }

@@ -27,7 +27,11 @@ pub static PROTOCOL: Protocol = Protocol {
     endpoints: Endpoints {
         others: &[(Endpoint::Embeddings, &embed::EMBEDDINGS)],
         usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
-        listing: Some(ModelListing { path: |base| format!("{base}/api/tags"), next: "", before: "" }),
+        listing: Some(ModelListing {
+            path: |base| format!("{base}/api/tags"),
+            next: "",
+            before: "",
+        }),
         ..ENDPOINTS
     },
     key_variable: Some("OLLAMA_API_KEY"),
@@ -54,8 +58,15 @@ pub static PROTOCOL: Protocol = Protocol {
 /// for thinking that is switched on and off. Models of other kinds than `Budget` and `Effort`
 /// refuse to be told. A format holds for the whole answer, so no tool can be called beside it.
 pub fn traits(model: &str) -> Traits {
-    let unknown = Traits { forced_tools: false, structured_with_tools: false, ..Traits::UNKNOWN };
-    let name = model.rsplit_once('/').map_or(model, |(_, name)| name).to_ascii_lowercase();
+    let unknown = Traits {
+        forced_tools: false,
+        structured_with_tools: false,
+        ..Traits::UNKNOWN
+    };
+    let name = model
+        .rsplit_once('/')
+        .map_or(model, |(_, name)| name)
+        .to_ascii_lowercase();
     let (family, tag) = name.split_once(':').unwrap_or((&name, ""));
     let thinking = match family {
         "gpt-oss" => Thinking::Effort,
@@ -63,7 +74,12 @@ pub fn traits(model: &str) -> Traits {
         "qwen3" if !tag.contains("instruct") => Thinking::Budget,
         _ => Thinking::Unknown,
     };
-    Traits { thinking, thinking_off: family != "gpt-oss", images: !BLIND.contains(&family), ..unknown }
+    Traits {
+        thinking,
+        thinking_off: family != "gpt-oss",
+        images: !BLIND.contains(&family),
+        ..unknown
+    }
 }
 
 /// Families of models that cannot see pictures.
@@ -97,16 +113,29 @@ mod tests {
     #[test]
     fn models_are_known_by_their_families() {
         let of = |model| {
-            let Traits { thinking, thinking_off, images, forced_tools, structured_with_tools, .. } = traits(model);
+            let Traits {
+                thinking,
+                thinking_off,
+                images,
+                forced_tools,
+                structured_with_tools,
+                ..
+            } = traits(model);
             assert!(!forced_tools && !structured_with_tools, "{model}");
             (thinking, thinking_off, images)
         };
         assert_eq!(of("gpt-oss:20b"), (Thinking::Effort, false, false));
         assert_eq!(of("me/GPT-OSS"), (Thinking::Effort, false, false));
         assert_eq!(of("qwen3:8b"), (Thinking::Budget, true, false));
-        assert_eq!(of("qwen3:30b-a3b-instruct-2507-q4_K_M"), (Thinking::Unknown, true, false));
+        assert_eq!(
+            of("qwen3:30b-a3b-instruct-2507-q4_K_M"),
+            (Thinking::Unknown, true, false)
+        );
         assert_eq!(of("qwen3-vl:8b"), (Thinking::Unknown, true, true));
-        assert_eq!(of("registry.ollama.ai/library/deepseek-r1"), (Thinking::Budget, true, false));
+        assert_eq!(
+            of("registry.ollama.ai/library/deepseek-r1"),
+            (Thinking::Budget, true, false)
+        );
         assert_eq!(of("llama3.2-vision"), (Thinking::Unknown, true, true));
         assert_eq!(of(""), (Thinking::Unknown, true, true));
     }

@@ -15,7 +15,8 @@ use crate::neutral::embedding::Embedding;
 use crate::neutral::traits::Traits;
 use crate::neutral::vectors::VectorPlace;
 use crate::neutral::{
-    AnswerFault, Emit, ErrorHead, Family, FieldRefused, Reader, Request, Target, UpstreamError, Written,
+    AnswerFault, Emit, ErrorHead, Family, FieldRefused, Reader, Request, Target, UpstreamError,
+    Written,
 };
 
 /// The facts that are the same for all accounts of a dialect.
@@ -202,8 +203,13 @@ pub enum Prices {
 }
 
 /// The endpoints of most dialects.
-pub(crate) const ENDPOINTS: Endpoints =
-    Endpoints { others: &[], usual: |_, _| &[Endpoint::Chat], of_model: |_| None, beside: |_, _| None, listing: None };
+pub(crate) const ENDPOINTS: Endpoints = Endpoints {
+    others: &[],
+    usual: |_, _| &[Endpoint::Chat],
+    of_model: |_| None,
+    beside: |_, _| None,
+    listing: None,
+};
 
 impl Framing {
     /// Returns the framing that a content type names, if it is one of a stream. The type is in
@@ -232,7 +238,12 @@ impl Protocol {
         signs_with: SignsWith::Nothing,
         headers: &[],
         // Servers stand behind others: any may send any of these.
-        request_ids: &["x-request-id", "request-id", "x-amzn-requestid", "apim-request-id"],
+        request_ids: &[
+            "x-request-id",
+            "request-id",
+            "x-amzn-requestid",
+            "apim-request-id",
+        ],
         error_type: None,
         framing: Framing::Events,
         family: None,
@@ -257,7 +268,8 @@ impl Protocol {
 
     /// Returns the name of the format, by which a front door of the same format knows it.
     pub(crate) fn format(&self) -> &'static str {
-        self.translation.map_or("", |translation| translation.format)
+        self.translation
+            .map_or("", |translation| translation.format)
     }
 
     /// Returns whether bodies of a front door pass to some of its models.
@@ -296,5 +308,10 @@ impl fmt::Debug for Protocol {
 
 impl Settings {
     /// The settings of an account that sets nothing.
-    pub const NONE: Settings = Settings { quirks: &Quirks::NONE, version: None, project: None, place: None };
+    pub const NONE: Settings = Settings {
+        quirks: &Quirks::NONE,
+        version: None,
+        project: None,
+        place: None,
+    };
 }

@@ -105,12 +105,17 @@ impl Quirks {
     /// Returns the rule for a top-level field, with the field's name.
     pub(crate) fn rule(&self, name: &str) -> Option<(&'static str, Rule)> {
         let named = |names: &'static [&'static str]| names.iter().find(|known| **known == name);
-        self.fields.iter().find_map(|(names, rule)| Some((*named(names)?, *rule)))
+        self.fields
+            .iter()
+            .find_map(|(names, rule)| Some((*named(names)?, *rule)))
     }
 
     /// Returns whether a request cannot be written without reading the messages.
     pub(crate) fn touches_messages(&self) -> bool {
-        self.developer_is_system || self.message_fields.is_some() || self.short_call_ids || self.inline_images
+        self.developer_is_system
+            || self.message_fields.is_some()
+            || self.short_call_ids
+            || self.inline_images
     }
 
     /// Returns whether a request may need any change.
@@ -120,7 +125,10 @@ impl Quirks {
 
     /// Returns the standard status for this server's status.
     pub fn status(&self, status: u16) -> u16 {
-        self.statuses.iter().find(|(own, _)| *own == status).map_or(status, |(_, standard)| *standard)
+        self.statuses
+            .iter()
+            .find(|(own, _)| *own == status)
+            .map_or(status, |(_, standard)| *standard)
     }
 }
 
@@ -147,8 +155,10 @@ pub const ALL: &[&Quirks] = &[
 /// older versions know no other.
 pub(super) const MAX_TOKENS: FieldRule = (&["max_completion_tokens"], Rename("max_tokens"));
 /// Maps the efforts for servers that know three.
-const THREE_EFFORTS: FieldRule =
-    (&["reasoning_effort"], Nearest(&[("minimal", "low"), ("xhigh", "high"), ("max", "high")]));
+const THREE_EFFORTS: FieldRule = (
+    &["reasoning_effort"],
+    Nearest(&[("minimal", "low"), ("xhigh", "high"), ("max", "high")]),
+);
 
 /// api.mistral.ai. It answers 422 to unknown fields, in messages too. It counts tokens without
 /// being asked.
@@ -159,9 +169,27 @@ pub const MISTRAL: Quirks = Quirks {
         (&["seed"], Rename("random_seed")),
         (&["tool_choice"], ToolChoice(Choices::Any)),
         (&["service_tier"], OneOf(&["auto", "standard_only"])),
-        (&["logit_bias", "moderation", "prompt_cache_options", "prompt_cache_retention", "safety_identifier"], Omit),
+        (
+            &[
+                "logit_bias",
+                "moderation",
+                "prompt_cache_options",
+                "prompt_cache_retention",
+                "safety_identifier",
+            ],
+            Omit,
+        ),
         (&["store", "user", "verbosity"], Omit),
-        (&["audio", "function_call", "functions", "modalities", "web_search_options"], Cannot),
+        (
+            &[
+                "audio",
+                "function_call",
+                "functions",
+                "modalities",
+                "web_search_options",
+            ],
+            Cannot,
+        ),
     ],
     stream_options: false,
     developer_is_system: true,
@@ -172,21 +200,55 @@ pub const MISTRAL: Quirks = Quirks {
 };
 
 /// api.x.ai.
-pub const XAI: Quirks = Quirks { name: "xai", reasoning_outside: true, repeats_reasoning: true, ..Quirks::NONE };
+pub const XAI: Quirks = Quirks {
+    name: "xai",
+    reasoning_outside: true,
+    repeats_reasoning: true,
+    ..Quirks::NONE
+};
 
 /// api.groq.com. It answers 400 to unknown fields, in messages too.
 pub const GROQ: Quirks = Quirks {
     name: "groq",
     fields: &[
         (&["logprobs", "n", "top_logprobs"], Cannot),
-        (&["service_tier"], OneOf(&["auto", "on_demand", "flex", "performance"])),
+        (
+            &["service_tier"],
+            OneOf(&["auto", "on_demand", "flex", "performance"]),
+        ),
         THREE_EFFORTS,
-        (&["frequency_penalty", "logit_bias", "metadata", "moderation", "prediction", "presence_penalty"], Omit),
-        (&["prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "store"], Omit),
+        (
+            &[
+                "frequency_penalty",
+                "logit_bias",
+                "metadata",
+                "moderation",
+                "prediction",
+                "presence_penalty",
+            ],
+            Omit,
+        ),
+        (
+            &[
+                "prompt_cache_key",
+                "prompt_cache_options",
+                "prompt_cache_retention",
+                "safety_identifier",
+                "store",
+            ],
+            Omit,
+        ),
         (&["verbosity"], Omit),
         (&["audio", "modalities", "web_search_options"], Cannot),
     ],
-    message_fields: Some(&["role", "content", "tool_calls", "tool_call_id", "function_call", "reasoning"]),
+    message_fields: Some(&[
+        "role",
+        "content",
+        "tool_calls",
+        "tool_call_id",
+        "function_call",
+        "reasoning",
+    ]),
     // Its flex tier is full.
     statuses: &[(498, 503)],
     ..Quirks::NONE
@@ -195,20 +257,30 @@ pub const GROQ: Quirks = Quirks {
 /// api.deepseek.com.
 pub const DEEPSEEK: Quirks = Quirks {
     name: "deepseek",
-    fields: &[MAX_TOKENS, (&["n"], Cannot), (&["response_format"], Format(Formats::NoSchema))],
+    fields: &[
+        MAX_TOKENS,
+        (&["n"], Cannot),
+        (&["response_format"], Format(Formats::NoSchema)),
+    ],
     developer_is_system: true,
     ..Quirks::NONE
 };
 
 /// openrouter.ai. It does for its providers what this file does for ours.
-pub const OPENROUTER: Quirks = Quirks { name: "openrouter", ..Quirks::NONE };
+pub const OPENROUTER: Quirks = Quirks {
+    name: "openrouter",
+    ..Quirks::NONE
+};
 
 /// api.perplexity.ai. It counts tokens without being asked.
 pub const PERPLEXITY: Quirks = Quirks {
     name: "perplexity",
     fields: &[
         MAX_TOKENS,
-        (&["reasoning_effort"], Nearest(&[("none", "minimal"), ("xhigh", "high"), ("max", "high")])),
+        (
+            &["reasoning_effort"],
+            Nearest(&[("none", "minimal"), ("xhigh", "high"), ("max", "high")]),
+        ),
         (&["response_format"], Format(Formats::SchemaOnly)),
         (&["function_call", "functions", "tools"], Cannot),
         (&["logit_bias", "seed", "tool_choice"], Omit),
@@ -221,29 +293,56 @@ pub const PERPLEXITY: Quirks = Quirks {
 /// api.together.xyz. `logprobs` is a number in its requests and in its answers.
 pub const TOGETHER: Quirks = Quirks {
     name: "together",
-    fields: &[MAX_TOKENS, THREE_EFFORTS, (&["stop"], List), (&["logprobs", "top_logprobs"], Cannot)],
+    fields: &[
+        MAX_TOKENS,
+        THREE_EFFORTS,
+        (&["stop"], List),
+        (&["logprobs", "top_logprobs"], Cannot),
+    ],
     developer_is_system: true,
     ..Quirks::NONE
 };
 
 /// api.fireworks.ai.
-pub const FIREWORKS: Quirks =
-    Quirks { name: "fireworks", fields: &[THREE_EFFORTS], developer_is_system: true, ..Quirks::NONE };
+pub const FIREWORKS: Quirks = Quirks {
+    name: "fireworks",
+    fields: &[THREE_EFFORTS],
+    developer_is_system: true,
+    ..Quirks::NONE
+};
 
 /// api.cerebras.ai. It answers 400 to unknown fields.
 pub const CEREBRAS: Quirks = Quirks {
     name: "cerebras",
     fields: &[
         THREE_EFFORTS,
-        (&["service_tier"], OneOf(&["auto", "default", "flex", "priority"])),
-        (&["frequency_penalty", "logit_bias", "metadata", "presence_penalty", "safety_identifier", "store"], Omit),
+        (
+            &["service_tier"],
+            OneOf(&["auto", "default", "flex", "priority"]),
+        ),
+        (
+            &[
+                "frequency_penalty",
+                "logit_bias",
+                "metadata",
+                "presence_penalty",
+                "safety_identifier",
+                "store",
+            ],
+            Omit,
+        ),
         (&["verbosity"], Omit),
     ],
     ..Quirks::NONE
 };
 
 /// vLLM.
-pub const VLLM: Quirks = Quirks { name: "vllm", fields: &[MAX_TOKENS], developer_is_system: true, ..Quirks::NONE };
+pub const VLLM: Quirks = Quirks {
+    name: "vllm",
+    fields: &[MAX_TOKENS],
+    developer_is_system: true,
+    ..Quirks::NONE
+};
 
 /// llama.cpp's server. It treats a `tool_choice` that is no string as `auto`.
 pub const LLAMA_CPP: Quirks = Quirks {
@@ -254,7 +353,12 @@ pub const LLAMA_CPP: Quirks = Quirks {
 };
 
 /// SGLang.
-pub const SGLANG: Quirks = Quirks { name: "sglang", fields: &[MAX_TOKENS], developer_is_system: true, ..Quirks::NONE };
+pub const SGLANG: Quirks = Quirks {
+    name: "sglang",
+    fields: &[MAX_TOKENS],
+    developer_is_system: true,
+    ..Quirks::NONE
+};
 
 /// Hugging Face's Text Generation Inference. It answers 422 to fields of the wrong type.
 pub const TGI: Quirks = Quirks {
@@ -293,11 +397,26 @@ mod tests {
     #[test]
     fn names_and_fields_are_distinct() {
         for (at, quirks) in ALL.iter().enumerate() {
-            assert!(ALL.iter().skip(at + 1).all(|other| other.name != quirks.name), "{}", quirks.name);
+            assert!(
+                ALL.iter()
+                    .skip(at + 1)
+                    .all(|other| other.name != quirks.name),
+                "{}",
+                quirks.name
+            );
             assert_eq!(Quirks::find(quirks.name), Some(*quirks));
-            let fields: Vec<&str> = quirks.fields.iter().flat_map(|(names, _)| *names).copied().collect();
+            let fields: Vec<&str> = quirks
+                .fields
+                .iter()
+                .flat_map(|(names, _)| *names)
+                .copied()
+                .collect();
             for (at, field) in fields.iter().enumerate() {
-                assert!(fields.iter().skip(at + 1).all(|other| other != field), "{}: {field}", quirks.name);
+                assert!(
+                    fields.iter().skip(at + 1).all(|other| other != field),
+                    "{}: {field}",
+                    quirks.name
+                );
             }
         }
         assert_eq!(Quirks::find("nobody"), None);

@@ -43,7 +43,10 @@ impl FrameDecoder {
     /// Returns a decoder at the start of a stream. The payload of a frame may have up to `limit`
     /// bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit: limit.min(MAX_PAYLOAD), pending: Vec::new() }
+        Self {
+            limit: limit.min(MAX_PAYLOAD),
+            pending: Vec::new(),
+        }
     }
 
     /// Returns the number of buffered bytes of a frame whose end has not come yet.
@@ -62,7 +65,10 @@ impl FrameDecoder {
         // The loop runs at most twice: first for the lengths, then for the rest of the frame.
         while !self.pending.is_empty() {
             let lengths = Lengths::of(&self.pending, self.limit)?;
-            let missing = lengths.as_ref().map_or(PRELUDE, |lengths| lengths.total).saturating_sub(self.pending.len());
+            let missing = lengths
+                .as_ref()
+                .map_or(PRELUDE, |lengths| lengths.total)
+                .saturating_sub(self.pending.len());
             let (taken, after) = rest.split_at_checked(missing).unwrap_or((rest, &[]));
             self.pending.extend_from_slice(taken);
             if taken.len() < missing {
@@ -111,7 +117,9 @@ impl Lengths {
             let (checksum, _) = word(rest)?;
             Some((total, headers, checksum))
         };
-        let Some((total, headers, checksum)) = read() else { return Ok(None) };
+        let Some((total, headers, checksum)) = read() else {
+            return Ok(None);
+        };
         if crc32fast::hash(bytes.get(..8).unwrap_or_default()) != checksum {
             return Err(Broken("a frame's lengths do not match their checksum"));
         }
@@ -136,8 +144,14 @@ impl Lengths {
 /// The name of an event is its `:event-type`. The name of an exception is `exception/` and its
 /// type, and that of an error is `error/` and its code. The data is the payload. Only an error has
 /// its text in a header, so its data is `{"message":…}`.
-fn show<R>(frame: &[u8], lengths: &Lengths, event: impl FnOnce(Event<'_>) -> R) -> Result<Option<R>, Broken> {
-    let (before, checksum) = frame.split_last_chunk::<CHECKSUM>().unwrap_or((&[], &[0; CHECKSUM]));
+fn show<R>(
+    frame: &[u8],
+    lengths: &Lengths,
+    event: impl FnOnce(Event<'_>) -> R,
+) -> Result<Option<R>, Broken> {
+    let (before, checksum) = frame
+        .split_last_chunk::<CHECKSUM>()
+        .unwrap_or((&[], &[0; CHECKSUM]));
     if crc32fast::hash(before) != u32::from_be_bytes(*checksum) {
         return Err(Broken("a frame does not match its checksum"));
     }
@@ -145,13 +159,25 @@ fn show<R>(frame: &[u8], lengths: &Lengths, event: impl FnOnce(Event<'_>) -> R) 
     let (headers, payload) = inside.split_at_checked(lengths.headers).unwrap_or_default();
     let headers = Headers::read(headers)?;
     Ok(Some(match headers.message_type {
-        b"exception" => event(Event { name: &[b"exception/", headers.exception_type].concat(), data: payload }),
+        b"exception" => event(Event {
+            name: &[b"exception/", headers.exception_type].concat(),
+            data: payload,
+        }),
         b"error" => {
             let mut data = Writer::default();
-            data.object(|data| data.key("message").text(&String::from_utf8_lossy(headers.error_message)));
-            event(Event { name: &[b"error/", headers.error_code].concat(), data: &data.into_bytes() })
+            data.object(|data| {
+                data.key("message")
+                    .text(&String::from_utf8_lossy(headers.error_message))
+            });
+            event(Event {
+                name: &[b"error/", headers.error_code].concat(),
+                data: &data.into_bytes(),
+            })
         }
-        b"event" | b"" => event(Event { name: headers.event_type, data: payload }),
+        b"event" | b"" => event(Event {
+            name: headers.event_type,
+            data: payload,
+        }),
         _ => return Ok(None),
     }))
 }
@@ -171,7 +197,8 @@ impl<'a> Headers<'a> {
         let mut headers = Self::default();
         let mut rest = bytes;
         while !rest.is_empty() {
-            let (name, value, after) = header(rest).ok_or(Broken("a frame's headers are malformed"))?;
+            let (name, value, after) =
+                header(rest).ok_or(Broken("a frame's headers are malformed"))?;
             rest = after;
             match name {
                 b":message-type" => headers.message_type = value,

@@ -48,7 +48,11 @@ impl Broken {
         let line = memchr::memchr_iter(b'\n', before).count() + 1;
         let start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
         let is_start = |byte: &&u8| **byte & 0xC0 != 0x80;
-        let column = slice(before, &(start..before.len())).iter().filter(is_start).count() + 1;
+        let column = slice(before, &(start..before.len()))
+            .iter()
+            .filter(is_start)
+            .count()
+            + 1;
         (line, column)
     }
 }
@@ -64,7 +68,11 @@ pub struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     /// Returns a cursor before the first byte.
     pub fn new(text: &'a [u8]) -> Self {
-        Self { text, at: 0, depth: 0 }
+        Self {
+            text,
+            at: 0,
+            depth: 0,
+        }
     }
 
     /// Returns a cursor before a value that an earlier scan has found at this place.
@@ -74,7 +82,11 @@ impl<'a> Cursor<'a> {
 
     /// Returns a cursor at this place, for which a value with more levels than this is too deep.
     pub fn starting_at_with_levels(text: &'a [u8], at: usize, levels: usize) -> Self {
-        Self { text, at, depth: MAX_DEPTH.saturating_sub(levels) }
+        Self {
+            text,
+            at,
+            depth: MAX_DEPTH.saturating_sub(levels),
+        }
     }
 
     /// Returns the whole text.
@@ -90,7 +102,9 @@ impl<'a> Cursor<'a> {
     /// Returns the kind of the next value. Consumes only white space.
     pub fn kind(&mut self) -> Result<Kind, Broken> {
         self.skip_blank();
-        self.peek().and_then(Kind::of).ok_or_else(|| self.broken("expected a value"))
+        self.peek()
+            .and_then(Kind::of)
+            .ok_or_else(|| self.broken("expected a value"))
     }
 
     /// Consumes and checks one whole value.
@@ -160,7 +174,10 @@ impl<'a> Cursor<'a> {
 
     /// Consumes an object. `each` gets the span of every key, quotes included, and must consume
     /// exactly the value of that member. What `each` returns has no effect, unless it is a fault.
-    pub fn object<R>(&mut self, mut each: impl FnMut(&mut Self, Span) -> Result<R, Broken>) -> Result<Span, Broken> {
+    pub fn object<R>(
+        &mut self,
+        mut each: impl FnMut(&mut Self, Span) -> Result<R, Broken>,
+    ) -> Result<Span, Broken> {
         self.enclosed([b'{', b'}'], "expected an object", |cursor, _| {
             let key = cursor.key()?;
             each(cursor, key)
@@ -177,7 +194,10 @@ impl<'a> Cursor<'a> {
 
     /// Consumes an array. `each` gets the index of every element, and must consume exactly that
     /// element. What `each` returns has no effect, unless it is a fault.
-    pub fn array<R>(&mut self, each: impl FnMut(&mut Self, usize) -> Result<R, Broken>) -> Result<Span, Broken> {
+    pub fn array<R>(
+        &mut self,
+        each: impl FnMut(&mut Self, usize) -> Result<R, Broken>,
+    ) -> Result<Span, Broken> {
         self.enclosed([b'[', b']'], "expected an array", each)
     }
 
@@ -209,19 +229,37 @@ impl<'a> Cursor<'a> {
 
     /// Consumes a value. If it is an object, `each` gets its members as in
     /// [`object`](Self::object).
-    pub fn maybe_object<R>(&mut self, each: impl FnMut(&mut Self, Span) -> Result<R, Broken>) -> Result<Span, Broken> {
-        if self.kind()? == Kind::Object { self.object(each) } else { self.value() }
+    pub fn maybe_object<R>(
+        &mut self,
+        each: impl FnMut(&mut Self, Span) -> Result<R, Broken>,
+    ) -> Result<Span, Broken> {
+        if self.kind()? == Kind::Object {
+            self.object(each)
+        } else {
+            self.value()
+        }
     }
 
     /// Consumes a value. If it is an object, `each` gets its members as in
     /// [`members`](Self::members).
     pub fn maybe_members(&mut self, each: impl FnMut(Span, Span)) -> Result<Span, Broken> {
-        if self.kind()? == Kind::Object { self.members(each) } else { self.value() }
+        if self.kind()? == Kind::Object {
+            self.members(each)
+        } else {
+            self.value()
+        }
     }
 
     /// Consumes a value. If it is an array, `each` gets its elements as in [`array`](Self::array).
-    pub fn maybe_array<R>(&mut self, each: impl FnMut(&mut Self, usize) -> Result<R, Broken>) -> Result<Span, Broken> {
-        if self.kind()? == Kind::Array { self.array(each) } else { self.value() }
+    pub fn maybe_array<R>(
+        &mut self,
+        each: impl FnMut(&mut Self, usize) -> Result<R, Broken>,
+    ) -> Result<Span, Broken> {
+        if self.kind()? == Kind::Array {
+            self.array(each)
+        } else {
+            self.value()
+        }
     }
 
     /// Checks that only white space is left.
@@ -276,7 +314,11 @@ impl<'a> Cursor<'a> {
             self.at += 1;
             return Ok(false);
         }
-        Err(self.broken(if close == b'}' { "expected `,` or `}`" } else { "expected `,` or `]`" }))
+        Err(self.broken(if close == b'}' {
+            "expected `,` or `}`"
+        } else {
+            "expected `,` or `]`"
+        }))
     }
 
     /// Steps over a key and its colon.
@@ -415,11 +457,17 @@ impl<'a> Cursor<'a> {
     fn broken(&self, why: &'static str) -> Broken {
         let why = match self.text {
             [0xEF, 0xBB, 0xBF, ..] if self.at == 0 => "a byte order mark (BOM) is not allowed",
-            [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => "the text must be UTF-8, and this looks like UTF-16",
+            [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..] => {
+                "the text must be UTF-8, and this looks like UTF-16"
+            }
             // JSON begins with two ASCII characters, so a zero byte among the first two cannot be
             // JSON in UTF-8.
-            [0, _, ..] | [_, 0, ..] => "the text must be UTF-8, and this looks like UTF-16 or UTF-32",
-            _ if self.at >= self.text.len() && why.starts_with("expected") => "the text ends too early",
+            [0, _, ..] | [_, 0, ..] => {
+                "the text must be UTF-8, and this looks like UTF-16 or UTF-32"
+            }
+            _ if self.at >= self.text.len() && why.starts_with("expected") => {
+                "the text ends too early"
+            }
             _ => why,
         };
         Broken { at: self.at, why }

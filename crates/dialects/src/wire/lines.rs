@@ -25,7 +25,11 @@ pub struct LineDecoder {
 impl LineDecoder {
     /// Returns a decoder at the start of a stream. A line may have up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { limit, line: Vec::new(), first_line: true }
+        Self {
+            limit,
+            line: Vec::new(),
+            first_line: true,
+        }
     }
 
     /// Returns the number of buffered bytes of a line whose end has not come yet.
@@ -112,14 +116,25 @@ mod tests {
     #[track_caller]
     fn check(stream: impl AsRef<[u8]>, expected: &[&str], last: Option<&str>) {
         let stream = stream.as_ref();
-        let expected = (expected.iter().map(|line| (*line).to_owned()).collect(), Ok(last.map(str::to_owned)));
+        let expected = (
+            expected.iter().map(|line| (*line).to_owned()).collect(),
+            Ok(last.map(str::to_owned)),
+        );
         let shown = stream.escape_ascii();
         assert_eq!(decode(LIMIT, &[stream]), expected, "{shown}");
-        assert_eq!(decode(LIMIT, &stream.chunks(1).collect::<Vec<_>>()), expected, "byte by byte: {shown}");
+        assert_eq!(
+            decode(LIMIT, &stream.chunks(1).collect::<Vec<_>>()),
+            expected,
+            "byte by byte: {shown}"
+        );
         for second in 0..=stream.len() {
             for first in 0..=second {
                 let reads = [&stream[..first], &stream[first..second], &stream[second..]];
-                assert_eq!(decode(LIMIT, &reads), expected, "cut at {first} and {second}: {shown}");
+                assert_eq!(
+                    decode(LIMIT, &reads),
+                    expected,
+                    "cut at {first} and {second}: {shown}"
+                );
             }
         }
     }
@@ -165,19 +180,30 @@ mod tests {
         let mut seen = 0;
         let fed = LineDecoder::new(LIMIT).feed(b"1\n2\n3\n", |event| {
             seen += 1;
-            if event.data == b"2" { ControlFlow::Break("two") } else { ControlFlow::Continue(()) }
+            if event.data == b"2" {
+                ControlFlow::Break("two")
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         assert_eq!((fed, seen), (Ok(ControlFlow::Break("two")), 2));
     }
 
     #[test]
     fn d14_a_line_over_the_limit_is_refused_however_it_comes() {
-        for (stream, lines, is_fine) in [("12345678\n", 1, true), ("123456789\n", 0, false), ("1\n123456789", 1, false)]
-        {
+        for (stream, lines, is_fine) in [
+            ("12345678\n", 1, true),
+            ("123456789\n", 0, false),
+            ("1\n123456789", 1, false),
+        ] {
             for size in [1, 3, 100] {
                 let reads: Vec<&[u8]> = stream.as_bytes().chunks(size).collect();
                 let (seen, end) = decode(8, &reads);
-                assert_eq!((seen.len(), end.is_ok()), (lines, is_fine), "{stream:?} by {size}");
+                assert_eq!(
+                    (seen.len(), end.is_ok()),
+                    (lines, is_fine),
+                    "{stream:?} by {size}"
+                );
             }
         }
     }

@@ -93,17 +93,30 @@ enum State {
 
 /// Reads the boundary from a content type. Returns `None` if the type is no form.
 pub fn boundary(content_type: &[u8]) -> Option<Result<&str, &'static str>> {
-    const WHY: &str = "has no usable `boundary` in its content type: 1 to 70 letters, digits and `'()+_,-./:=?`";
-    let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
+    const WHY: &str =
+        "has no usable `boundary` in its content type: 1 to 70 letters, digits and `'()+_,-./:=?`";
+    let end = content_type
+        .iter()
+        .position(|byte| *byte == b';')
+        .unwrap_or(content_type.len());
     let (kind, rest) = content_type.split_at(end);
-    kind.trim_ascii().eq_ignore_ascii_case(b"multipart/form-data").then(|| {
-        let parameters = parameters(rest).ok_or(WHY)?;
-        let mut named = parameters.iter().filter(|(name, _)| name.eq_ignore_ascii_case(b"boundary"));
-        let (Some((_, value)), None) = (named.next(), named.next()) else { return Err(WHY) };
-        let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=?".contains(byte);
-        let is_good = (1..=70).contains(&value.len()) && value.iter().all(fits);
-        std::str::from_utf8(value).ok().filter(|_| is_good).ok_or(WHY)
-    })
+    kind.trim_ascii()
+        .eq_ignore_ascii_case(b"multipart/form-data")
+        .then(|| {
+            let parameters = parameters(rest).ok_or(WHY)?;
+            let mut named = parameters
+                .iter()
+                .filter(|(name, _)| name.eq_ignore_ascii_case(b"boundary"));
+            let (Some((_, value)), None) = (named.next(), named.next()) else {
+                return Err(WHY);
+            };
+            let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"'()+_,-./:=?".contains(byte);
+            let is_good = (1..=70).contains(&value.len()) && value.iter().all(fits);
+            std::str::from_utf8(value)
+                .ok()
+                .filter(|_| is_good)
+                .ok_or(WHY)
+        })
 }
 
 impl FormScanner {
@@ -146,7 +159,9 @@ impl FormScanner {
         let delimiter = self.delimiter.needle().len();
         match self.state {
             State::Start if self.rest.len() < delimiter => Ok(false),
-            State::Start if self.rest.starts_with(self.delimiter.needle()) => self.go(delimiter, State::Delimiter),
+            State::Start if self.rest.starts_with(self.delimiter.needle()) => {
+                self.go(delimiter, State::Delimiter)
+            }
             State::Start => Err(broken("does not begin with its boundary")),
             State::Delimiter => match self.rest.get(..2) {
                 None => Ok(false),
@@ -208,7 +223,9 @@ impl FormScanner {
 
     /// Takes the next bytes of a part, if it is a field that is read. Returns whether it still is.
     fn keep(&mut self, reads: bool, length: usize) -> Result<bool, FormFault> {
-        let Some(mut field) = self.found.pop_if(|_| reads) else { return Ok(false) };
+        let Some(mut field) = self.found.pop_if(|_| reads) else {
+            return Ok(false);
+        };
         let bytes = self.rest.get(..length).unwrap_or_default();
         let begin = || Begin::of(&field.value, bytes);
         let (most, fault) = match field.reading {
@@ -224,9 +241,14 @@ impl FormScanner {
         let kept = length.min(most.saturating_sub(field.value.len()));
         field.is_whole &= kept == length;
         if let Some(why) = fault.filter(|_| kept < length) {
-            return Err(FormFault { field: Some(field.name), why });
+            return Err(FormFault {
+                field: Some(field.name),
+                why,
+            });
         }
-        field.value.extend_from_slice(bytes.get(..kept).unwrap_or_default());
+        field
+            .value
+            .extend_from_slice(bytes.get(..kept).unwrap_or_default());
         field.place.end += kept;
         self.found.push(field);
         Ok(true)
@@ -234,43 +256,72 @@ impl FormScanner {
 
     /// Returns the room that one more value has which is read as a whole.
     fn room(&self) -> usize {
-        let is_whole = |field: &&FormField| !matches!(field.reading, FieldReading::Once(_)) && field.is_json_or_whole();
-        let taken: usize = self.found.iter().filter(is_whole).map(|field| field.value.len()).sum();
+        let is_whole = |field: &&FormField| {
+            !matches!(field.reading, FieldReading::Once(_)) && field.is_json_or_whole()
+        };
+        let taken: usize = self
+            .found
+            .iter()
+            .filter(is_whole)
+            .map(|field| field.value.len())
+            .sum();
         VALUES.saturating_sub(taken)
     }
 
     /// Ends a field. One that is read only if it is JSON may be blank.
     fn end_field(&mut self, reads: bool) {
-        self.found.pop_if(|field| reads && field.reading == FieldReading::Json && !field.is_json_or_whole());
+        self.found.pop_if(|field| {
+            reads && field.reading == FieldReading::Json && !field.is_json_or_whole()
+        });
     }
 
     /// Returns a field whose value begins at this place, if it is one that is read.
-    fn begin_field(&self, part: PartName<'_>, start: usize) -> Result<Option<FormField>, FormFault> {
+    fn begin_field(
+        &self,
+        part: PartName<'_>,
+        start: usize,
+    ) -> Result<Option<FormField>, FormFault> {
         let name = String::from_utf8_lossy(part.name);
         let reading = (self.reading)(&name);
         let name = match reading {
             FieldReading::Nothing => return Ok(None),
-            FieldReading::Json | FieldReading::Beginning if part.file == PartFile::Surely => return Ok(None),
+            FieldReading::Json | FieldReading::Beginning if part.file == PartFile::Surely => {
+                return Ok(None);
+            }
             FieldReading::Once(name) => Cow::Borrowed(name),
-            FieldReading::Whole | FieldReading::Json | FieldReading::Beginning => Cow::Owned(name.into_owned()),
+            FieldReading::Whole | FieldReading::Json | FieldReading::Beginning => {
+                Cow::Owned(name.into_owned())
+            }
         };
         let is_known = || self.found.iter().any(|field| field.reading == reading);
         let why = match reading {
-            FieldReading::Once(_) | FieldReading::Whole if part.file != PartFile::No => "must be a text and no file",
+            FieldReading::Once(_) | FieldReading::Whole if part.file != PartFile::No => {
+                "must be a text and no file"
+            }
             FieldReading::Once(_) if is_known() => "is given more than once",
             FieldReading::Nothing
             | FieldReading::Once(_)
             | FieldReading::Whole
             | FieldReading::Json
             | FieldReading::Beginning => {
-                return Ok(Some(FormField { name, reading, value: Vec::new(), place: start..start, is_whole: true }));
+                return Ok(Some(FormField {
+                    name,
+                    reading,
+                    value: Vec::new(),
+                    place: start..start,
+                    is_whole: true,
+                }));
             }
         };
-        Err(FormFault { field: Some(name), why })
+        Err(FormFault {
+            field: Some(name),
+            why,
+        })
     }
 }
 
-const TOO_MUCH: &str = "is too long: all fields that hold JSON or name models have at most 64 KiB together";
+const TOO_MUCH: &str =
+    "is too long: all fields that hold JSON or name models have at most 64 KiB together";
 
 /// How a value begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -291,7 +342,10 @@ impl Begin {
             Ok(text) => (text, false),
             Err(why) => {
                 let (good, _) = start.split_at(why.valid_up_to());
-                (std::str::from_utf8(good).unwrap_or_default(), why.error_len().is_some())
+                (
+                    std::str::from_utf8(good).unwrap_or_default(),
+                    why.error_len().is_some(),
+                )
             }
         };
         match text.trim_start_matches(is_blank).chars().next() {
@@ -343,14 +397,23 @@ fn part_name(head: &[u8]) -> Result<PartName<'_>, FormFault> {
     if memmem::find_iter(head, b"\r\n").count() != line_feeds {
         return Err(broken(ODD));
     }
-    for line in head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)) {
-        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return Err(broken(ODD)) };
+    for line in head
+        .split(|byte| *byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+    {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else {
+            return Err(broken(ODD));
+        };
         let (name, value) = line.split_at(colon);
         let is_odd = |byte: &u8| *byte < b' ' && *byte != b'\t' || *byte == 0x7f;
         if name.is_empty() || !name.iter().all(|byte| is_token(*byte)) || value.iter().any(is_odd) {
             return Err(broken(ODD));
         }
-        let text = value.get(1..).unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        let text = value
+            .get(1..)
+            .unwrap_or_default()
+            .trim_ascii()
+            .to_ascii_lowercase();
         let is = |header: &[u8]| name.eq_ignore_ascii_case(header);
         // Some servers decode what is encoded, and read forms in forms, and others do not.
         let is_coded = || ![&b"7bit"[..], b"8bit", b"binary"].contains(&&*text);
@@ -376,10 +439,23 @@ fn part_name(head: &[u8]) -> Result<PartName<'_>, FormFault> {
 fn is_like_ascii(content_type: &[u8]) -> bool {
     const KNOWN: [&[u8]; 5] = [b"utf-8", b"utf8", b"us-ascii", b"ascii", b"iso-8859-1"];
     memmem::find_iter(content_type, b"charset").all(|at| {
-        let rest = content_type.get(at + b"charset".len()..).unwrap_or_default();
-        let value = rest.trim_ascii_start().strip_prefix(b"=").unwrap_or_default().trim_ascii_start();
-        let value = value.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        let value = value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value);
+        let rest = content_type
+            .get(at + b"charset".len()..)
+            .unwrap_or_default();
+        let value = rest
+            .trim_ascii_start()
+            .strip_prefix(b"=")
+            .unwrap_or_default()
+            .trim_ascii_start();
+        let value = value
+            .split(|byte| *byte == b';')
+            .next()
+            .unwrap_or_default()
+            .trim_ascii();
+        let value = value
+            .strip_prefix(b"\"")
+            .and_then(|value| value.strip_suffix(b"\""))
+            .unwrap_or(value);
         KNOWN.contains(&value)
     })
 }
@@ -390,24 +466,36 @@ const ODD: &str = "has a part whose head is not `content-disposition: form-data;
 fn disposition(value: &[u8]) -> Option<PartName<'_>> {
     let rest = value.strip_prefix(b":")?.trim_ascii();
     let (kind, rest) = rest.split_at(rest.iter().position(|byte| *byte == b';')?);
-    let parameters = parameters(rest).filter(|_| kind.trim_ascii().eq_ignore_ascii_case(b"form-data"))?;
+    let parameters =
+        parameters(rest).filter(|_| kind.trim_ascii().eq_ignore_ascii_case(b"form-data"))?;
     // Some servers know `name*` and `name*0`, and others do not.
-    let begins = |name: &[u8], with: &[u8]| name.get(..with.len()).is_some_and(|name| name.eq_ignore_ascii_case(with));
+    let begins = |name: &[u8], with: &[u8]| {
+        name.get(..with.len())
+            .is_some_and(|name| name.eq_ignore_ascii_case(with))
+    };
     let mut names = parameters.iter().filter(|(name, _)| begins(name, b"name"));
-    let names_file = |name: &[u8]| name.eq_ignore_ascii_case(b"filename") || begins(name, b"filename*");
-    let file = if parameters.iter().any(|(name, value)| names_file(name) && !value.is_empty()) {
+    let names_file =
+        |name: &[u8]| name.eq_ignore_ascii_case(b"filename") || begins(name, b"filename*");
+    let file = if parameters
+        .iter()
+        .any(|(name, value)| names_file(name) && !value.is_empty())
+    {
         PartFile::Surely
     } else if parameters.iter().any(|(name, _)| begins(name, b"filename")) {
         PartFile::Perhaps
     } else {
         PartFile::No
     };
-    let ((key, name), None) = (names.next()?, names.next()) else { return None };
+    let ((key, name), None) = (names.next()?, names.next()) else {
+        return None;
+    };
     if key.len() > b"name".len() {
         return None;
     }
     // Some servers decode escapes, and others do not.
-    let is_plain = name.iter().all(|byte| (b' '..=b'~').contains(byte) && !b"%\\".contains(byte));
+    let is_plain = name
+        .iter()
+        .all(|byte| (b' '..=b'~').contains(byte) && !b"%\\".contains(byte));
     (is_plain && !name.is_empty()).then_some(PartName { name, file })
 }
 
@@ -430,11 +518,14 @@ fn parameters(mut text: &[u8]) -> Option<Vec<(&[u8], &[u8])>> {
                 let (value, rest) = quoted.split_at(memchr::memchr(b'"', quoted)?);
                 // Servers that know no escape would end the text here, and others would not. Those
                 // that split at each `;` would find a parameter in the text.
-                let is_odd = value.ends_with(b"\\") || value.contains(&b';') && value.contains(&b'=');
+                let is_odd =
+                    value.ends_with(b"\\") || value.contains(&b';') && value.contains(&b'=');
                 (value, rest.get(1..).filter(|_| !is_odd)?)
             }
             None => rest.split_at(
-                rest.iter().position(|byte| !byte.is_ascii_graphic() || b"\";\\".contains(byte)).unwrap_or(rest.len()),
+                rest.iter()
+                    .position(|byte| !byte.is_ascii_graphic() || b"\";\\".contains(byte))
+                    .unwrap_or(rest.len()),
             ),
         };
         found.push((name, value));

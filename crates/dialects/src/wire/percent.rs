@@ -5,14 +5,20 @@
 /// becomes a name that nothing has.
 pub fn segment(text: &str) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let hex = |nibble: u8| HEX.get(usize::from(nibble)).copied().map_or('0', char::from);
+    let hex = |nibble: u8| {
+        HEX.get(usize::from(nibble))
+            .copied()
+            .map_or('0', char::from)
+    };
     if text.bytes().all(|byte| byte == b'.') {
         return "_".repeat(text.len().max(1));
     }
     let mut out = String::with_capacity(text.len() + 16);
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.push(char::from(byte))
+            }
             _ => out.extend(['%', hex(byte >> 4), hex(byte & 15)]),
         }
     }
@@ -50,13 +56,19 @@ mod tests {
     #[test]
     fn only_what_is_unreserved_stays() {
         assert_eq!(segment("aZ09-._~"), "aZ09-._~");
-        assert_eq!(segment("a:b/c d%é?#&=+"), "a%3Ab%2Fc%20d%25%C3%A9%3F%23%26%3D%2B");
+        assert_eq!(
+            segment("a:b/c d%é?#&=+"),
+            "a%3Ab%2Fc%20d%25%C3%A9%3F%23%26%3D%2B"
+        );
         assert_eq!(segment("\0\x7f"), "%00%7F");
     }
 
     #[test]
     fn no_segment_is_a_step_in_the_tree() {
-        assert_eq!([segment(""), segment("."), segment(".."), segment("...")], ["_", "_", "__", "___"]);
+        assert_eq!(
+            [segment(""), segment("."), segment(".."), segment("...")],
+            ["_", "_", "__", "___"]
+        );
         assert_eq!(segment("..a"), "..a");
     }
 }

@@ -46,7 +46,11 @@ impl<'e> Edits<'e> {
 
     /// Returns an empty set of edits that takes no more than `most`, and says if there were more.
     pub fn at_most(text: &'e [u8], most: usize) -> Self {
-        Self { text, list: Vec::new(), most }
+        Self {
+            text,
+            list: Vec::new(),
+            most,
+        }
     }
 
     /// Returns whether there were more edits than may be gathered.
@@ -110,7 +114,8 @@ impl<'e> Edits<'e> {
         let text = self.text;
         // The sort is stable, so insertions keep their order. An insertion comes before other edits
         // at its place.
-        self.list.sort_by_key(|edit| (edit.span.start, !matches!(edit.what, What::InsertMember(_))));
+        self.list
+            .sort_by_key(|edit| (edit.span.start, !matches!(edit.what, What::InsertMember(_))));
 
         let mut copied = 0;
         let mut edits = self.list.as_slice();
@@ -135,7 +140,11 @@ impl<'e> Edits<'e> {
                 }
                 What::RemoveMember => {
                     let run = RemovedRun::from(text, edit, later);
-                    let start = if run.is_last { comma_before(text, edit.span.start) } else { edit.span.start };
+                    let start = if run.is_last {
+                        comma_before(text, edit.span.start)
+                    } else {
+                        edit.span.start
+                    };
                     put(Part::Old(copied..start));
                     copied = run.end;
                 }
@@ -150,7 +159,11 @@ impl<'e> Edits<'e> {
         const SHORT: usize = 4096;
         let is_short = body.len() <= SHORT_BODY;
         let longest = if is_short { SHORT_BODY } else { SHORT };
-        let room = if is_short { body.len() + self.list.iter().map(Edit::added).sum::<usize>() } else { 0 };
+        let room = if is_short {
+            body.len() + self.list.iter().map(Edit::added).sum::<usize>()
+        } else {
+            0
+        };
         let (mut parts, mut short, mut copied) = (Vec::new(), Vec::with_capacity(room), 0);
         self.apply(|part| {
             let bytes = match &part {
@@ -213,7 +226,10 @@ struct RemovedRun {
 impl RemovedRun {
     /// Finds the row that begins with `first`. `later` has the edits after it, sorted.
     fn from(text: &[u8], first: &Edit<'_>, later: &[Edit<'_>]) -> Self {
-        let mut removed = later.iter().filter(|edit| matches!(edit.what, What::RemoveMember)).peekable();
+        let mut removed = later
+            .iter()
+            .filter(|edit| matches!(edit.what, What::RemoveMember))
+            .peekable();
         let mut end = first.span.end;
         loop {
             let comma = after_blank(text, end);
@@ -224,7 +240,12 @@ impl RemovedRun {
             while removed.next_if(|edit| edit.span.start < next).is_some() {}
             match removed.next_if(|edit| edit.span.start == next) {
                 Some(member) => end = member.span.end,
-                None => return Self { end: next, is_last: false },
+                None => {
+                    return Self {
+                        end: next,
+                        is_last: false,
+                    };
+                }
             }
         }
     }
@@ -238,7 +259,8 @@ fn is_followed(text: &[u8], open: usize, later: &[Edit<'_>]) -> bool {
         match edit.what {
             What::InsertMember(_) if edit.span.start == open => return true,
             What::RemoveMember if edit.span.start == first => {
-                return !RemovedRun::from(text, edit, later.get(index + 1..).unwrap_or_default()).is_last;
+                return !RemovedRun::from(text, edit, later.get(index + 1..).unwrap_or_default())
+                    .is_last;
             }
             _ if edit.span.start > first => break,
             What::Replace(_) | What::InsertMember(_) | What::RemoveMember => {}
@@ -250,7 +272,10 @@ fn is_followed(text: &[u8], open: usize, later: &[Edit<'_>]) -> bool {
 /// Returns the first place at or after `at` that is not white space.
 fn after_blank(text: &[u8], at: usize) -> usize {
     let rest = text.get(at..).unwrap_or_default();
-    at + rest.iter().position(|byte| !is_blank(*byte)).unwrap_or(rest.len())
+    at + rest
+        .iter()
+        .position(|byte| !is_blank(*byte))
+        .unwrap_or(rest.len())
 }
 
 /// Returns the place of the comma before the member at `at`, or `at` itself if that member is the

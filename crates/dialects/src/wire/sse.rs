@@ -116,7 +116,11 @@ impl Decoder {
                 rest = after;
                 continue;
             }
-            let end = if first == b'\n' { Some(0) } else { memchr2(b'\n', b'\r', rest) };
+            let end = if first == b'\n' {
+                Some(0)
+            } else {
+                memchr2(b'\n', b'\r', rest)
+            };
             let Some(end) = end else {
                 check(gathered + rest.len(), self.limit)?;
                 append(&mut self.line, rest, self.limit);
@@ -177,9 +181,13 @@ impl Decoder {
             return None;
         }
         let after = rest.strip_prefix(self.name_line.as_slice())?;
-        let line = self.name_line.split_last().map_or(&[][..], |(_, line)| line);
+        let line = self
+            .name_line
+            .split_last()
+            .map_or(&[][..], |(_, line)| line);
         self.name.clear();
-        self.name.extend_from_slice(value_of(line, NAME).unwrap_or_default());
+        self.name
+            .extend_from_slice(value_of(line, NAME).unwrap_or_default());
         Some(after)
     }
 
@@ -194,7 +202,11 @@ impl Decoder {
 
     /// Ends the last line at the end of the stream. Returns it if it is a stray.
     pub fn end_line<R>(&mut self, stray: impl FnOnce(&[u8]) -> R) -> Option<R> {
-        if self.line.is_empty() { None } else { self.end_of_gathered(stray) }
+        if self.line.is_empty() {
+            None
+        } else {
+            self.end_of_gathered(stray)
+        }
     }
 
     /// Calls `event`, at the end of the stream, for an event with data that still waits for its
@@ -248,10 +260,19 @@ impl Decoder {
     }
 
     /// Ends the pending event, and calls `event` if it has data.
-    fn dispatch<R>(&mut self, borrowed: Option<&[u8]>, event: impl FnOnce(Event<'_>) -> R) -> Option<R> {
+    fn dispatch<R>(
+        &mut self,
+        borrowed: Option<&[u8]>,
+        event: impl FnOnce(Event<'_>) -> R,
+    ) -> Option<R> {
         let data = borrowed.unwrap_or_else(|| self.data.bytes());
         // Several empty `data` lines count as empty.
-        let shown = data.iter().any(|byte| *byte != b'\n').then(|| event(Event { name: &self.name, data }));
+        let shown = data.iter().any(|byte| *byte != b'\n').then(|| {
+            event(Event {
+                name: &self.name,
+                data,
+            })
+        });
         empty(&mut self.name);
         self.data.clear();
         shown
@@ -284,7 +305,11 @@ impl Data {
 
 /// Checks that a length is within the limit.
 pub(super) fn check(length: usize, limit: usize) -> Result<(), TooLarge> {
-    if length > limit { Err(TooLarge) } else { Ok(()) }
+    if length > limit {
+        Err(TooLarge)
+    } else {
+        Ok(())
+    }
 }
 
 /// The field that gives an event's name.

@@ -12,7 +12,8 @@ use dialects::neutral::answer::AnswerOptions;
 use dialects::usage::{Source, Usage};
 use dialects::wire::multipart::FormScanner;
 use dialects::{
-    AnswerFault, AnswerHeader, Dialect, ErrorHead, Protocol, Recipient, Settings, Stream, StreamFault, Translate,
+    AnswerFault, AnswerHeader, Dialect, ErrorHead, Protocol, Recipient, Settings, Stream,
+    StreamFault, Translate,
 };
 
 use crate::differences::Differences;
@@ -32,11 +33,18 @@ fn requests_and_answers_beside_chat() {
         let path = root().join(format!("beside/{}.txt", front.name));
         let text = std::fs::read_to_string(&path).expect("a file for each door");
         let mut found = String::new();
-        for section in format!("\n{}", text.trim_end_matches('\n')).split("\n=== ").skip(1) {
+        for section in format!("\n{}", text.trim_end_matches('\n'))
+            .split("\n=== ")
+            .skip(1)
+        {
             let (head, rest) = section.split_once('\n').expect("a head");
             let given = rest.split("\n--- ").next().expect("what is given");
             // The end of a stream is an empty line.
-            let given = if head.ends_with("stream") { format!("{}\n\n", given.trim_end()) } else { given.to_owned() };
+            let given = if head.ends_with("stream") {
+                format!("{}\n\n", given.trim_end())
+            } else {
+                given.to_owned()
+            };
             found += &format!("=== {head}\n{}\n", given.trim_end());
             let all = match head.split_once(' ').expect("words") {
                 ("request", path) => requests(front, path, &given),
@@ -60,31 +68,59 @@ fn requests_and_answers_beside_chat() {
 /// The dialects that have the door's kind of endpoint, as columns of a table.
 fn dialects(front: &Front) -> Vec<(String, Dialect)> {
     let kind = front.only.expect("one kind");
-    let versions = |name| if name == "azure" { vec![Some("2024-10-21"), None] } else { vec![None] };
-    let all = DIALECTS.into_iter().flat_map(|dialect| versions(dialect.name).into_iter().map(move |v| (dialect, v)));
+    let versions = |name| {
+        if name == "azure" {
+            vec![Some("2024-10-21"), None]
+        } else {
+            vec![None]
+        }
+    };
+    let all = DIALECTS.into_iter().flat_map(|dialect| {
+        versions(dialect.name)
+            .into_iter()
+            .map(move |v| (dialect, v))
+    });
     let has = all.filter(|(dialect, _)| {
-        let others = Protocol::find(dialect.name).expect("a dialect").endpoints.others;
+        let others = Protocol::find(dialect.name)
+            .expect("a dialect")
+            .endpoints
+            .others;
         others.iter().any(|(other, _)| *other == kind)
     });
     let spoken = has.map(|(dialect, version)| {
-        let settings = Settings { version: version.map(Into::into), ..Settings::NONE };
+        let settings = Settings {
+            version: version.map(Into::into),
+            ..Settings::NONE
+        };
         let protocol = Protocol::find(dialect.name).expect("a dialect");
         let name = format!("{} {}", dialect.name, version.unwrap_or_default());
-        (name.trim_end().to_owned(), Dialect::new(protocol, settings).at(kind))
+        (
+            name.trim_end().to_owned(),
+            Dialect::new(protocol, settings).at(kind),
+        )
     });
     spoken.collect()
 }
 
 fn requests(front: &'static Front, path: &str, given: &str) -> Vec<(String, String)> {
     let asked = (front.route)(path, None).unwrap_or_else(|| panic!("{path} leads elsewhere"));
-    let told = |fault: Fault| format!("400 {} {}\n{}", word(&fault.param), word(&fault.code), fault.message);
+    let told = |fault: Fault| {
+        format!(
+            "400 {} {}\n{}",
+            word(&fault.param),
+            word(&fault.code),
+            fault.message
+        )
+    };
     if !front.is_form() {
         let read = front.request(Bytes::copy_from_slice(given.as_bytes()), asked);
         return match read {
             Ok((body, envelope)) => dialects(front)
                 .into_iter()
                 .map(|(name, dialect)| {
-                    let sent = dialect.write(&Translate::new(&body, &envelope, MODEL)).expect("it passes");
+                    let sent = dialect
+                        .write(&Translate::new(&body, &envelope, MODEL))
+                        .expect("it passes");
                     assert!(sent.losses.names().is_empty());
                     let body = String::from_utf8(sent.body.concat()).expect("UTF-8");
                     (format!("{name} POST {}", sent.path), body)
@@ -94,11 +130,24 @@ fn requests(front: &'static Front, path: &str, given: &str) -> Vec<(String, Stri
         };
     }
     let form = given.replace('\n', "\r\n") + "\r\n";
-    let boundary = form.split("\r\n").next().expect("a line").strip_prefix("--").expect("a boundary");
+    let boundary = form
+        .split("\r\n")
+        .next()
+        .expect("a line")
+        .strip_prefix("--")
+        .expect("a boundary");
     let scanned = |size: usize| {
         let mut scanner = FormScanner::new(boundary, form::reading);
-        form.as_bytes().chunks(size).try_for_each(|piece| scanner.feed(piece)).map_err(form::fault)?;
-        form::read(front, &scanner.finish().map_err(form::fault)?, &asked, form.len())
+        form.as_bytes()
+            .chunks(size)
+            .try_for_each(|piece| scanner.feed(piece))
+            .map_err(form::fault)?;
+        form::read(
+            front,
+            &scanner.finish().map_err(form::fault)?,
+            &asked,
+            form.len(),
+        )
     };
     let read = match (scanned(1), scanned(form.len())) {
         (Ok(one), Ok(other)) => {
@@ -111,16 +160,26 @@ fn requests(front: &'static Front, path: &str, given: &str) -> Vec<(String, Stri
             return vec![("nobody".to_owned(), one.expect("a fault"))];
         }
     };
-    let FormRead { envelope, places, names_model, .. } = read;
+    let FormRead {
+        envelope,
+        places,
+        names_model,
+        ..
+    } = read;
     assert!(names_model, "the form names the model");
     let place = places.into_iter().next().expect("a place");
     let name = Bytes::copy_from_slice(form[place.clone()].as_bytes());
     let written = |(title, dialect): (String, Dialect)| {
-        let sent = dialect.write(&Translate::new(&name, &envelope, MODEL)).expect("it passes");
+        let sent = dialect
+            .write(&Translate::new(&name, &envelope, MODEL))
+            .expect("it passes");
         let model = String::from_utf8(sent.body.concat()).expect("UTF-8");
         let lines = [&form[..place.start], &model, &form[place.end..]].concat();
         let shown = lines.replace("\r\n", "\n");
-        (format!("{title} POST {}", sent.path), shown.trim_end().to_owned())
+        (
+            format!("{title} POST {}", sent.path),
+            shown.trim_end().to_owned(),
+        )
     };
     dialects(front).into_iter().map(written).collect()
 }
@@ -136,30 +195,55 @@ fn answers(front: &'static Front, kind: &str, given: &str) -> Vec<(String, Strin
             prompt_bytes: if front.is_form() { 0 } else { 40 },
             ..AnswerHeader::default()
         };
-        let to = Recipient { front, header: &header, options: AnswerOptions::default() };
-        let estimated = Usage { source: Source::Estimated, ..Usage::default() };
+        let to = Recipient {
+            front,
+            header: &header,
+            options: AnswerOptions::default(),
+        };
+        let estimated = Usage {
+            source: Source::Estimated,
+            ..Usage::default()
+        };
         match kind {
             _ if status != 200 => {
-                let head = ErrorHead { status, content_type: Some(kind), error_type: None };
+                let head = ErrorHead {
+                    status,
+                    content_type: Some(kind),
+                    error_type: None,
+                };
                 error(front, dialect, &head, given)
             }
             "application/json" => match dialect.answer(MODEL, &to, given.as_bytes()) {
                 Ok((answer, _)) => {
-                    format!("{}\n{}", used(&answer.usage), String::from_utf8(answer.body).expect("UTF-8"))
+                    format!(
+                        "{}\n{}",
+                        used(&answer.usage),
+                        String::from_utf8(answer.body).expect("UTF-8")
+                    )
                 }
                 Err(AnswerFault::Nonsense(why)) => format!("!nonsense {why}"),
                 Err(AnswerFault::Upstream(error)) => upstream(&error),
             },
-            _ if front.gives_bytes() => streamed(|| Stream::bytes(kind.as_bytes(), estimated, 1 << 16), given, false),
+            _ if front.gives_bytes() => streamed(
+                || Stream::bytes(kind.as_bytes(), estimated, 1 << 16),
+                given,
+                false,
+            ),
             _ => streamed(|| dialect.stream(MODEL, to.clone(), 1 << 16), given, true),
         }
     };
     let all = dialects(front);
-    let mut found: Vec<_> = all.iter().map(|(name, dialect)| (name.clone(), answered(dialect, true))).collect();
+    let mut found: Vec<_> = all
+        .iter()
+        .map(|(name, dialect)| (name.clone(), answered(dialect, true)))
+        .collect();
     for ((name, dialect), (_, with_usage)) in all.iter().zip(found.clone()) {
         let without = answered(dialect, false);
         if without != with_usage {
-            found.push((format!("{name}, for callers who did not ask for the usage"), without));
+            found.push((
+                format!("{name}, for callers who did not ask for the usage"),
+                without,
+            ));
         }
     }
     found
@@ -177,7 +261,11 @@ fn streamed(new: impl Fn() -> Stream, given: &str, says_its_end: bool) -> String
     let whole = read(&mut [given.as_bytes()].into_iter());
     assert_eq!(read(&mut given.as_bytes().chunks(1)), whole, "byte by byte");
     // Nothing but what says nothing may be missing: the counts.
-    let says = |text: &str| text.lines().filter(|line| !line.contains(r#""choices":[],"#)).collect::<String>();
+    let says = |text: &str| {
+        text.lines()
+            .filter(|line| !line.contains(r#""choices":[],"#))
+            .collect::<String>()
+    };
     for at in 0..given.len() {
         let (said, end) = read(&mut [&given.as_bytes()[..at]].into_iter());
         match end {
@@ -212,12 +300,21 @@ fn error(front: &Front, dialect: &Dialect, head: &ErrorHead<'_>, body: &str) -> 
     };
     let body = String::from_utf8((front.errors.body)(&told)).expect("UTF-8");
     let read = upstream(&error).replace("!upstream -", &format!("!upstream {status}"));
-    if status == 400 { format!("{read}{body}") } else { read.trim_end().to_owned() }
+    if status == 400 {
+        format!("{read}{body}")
+    } else {
+        read.trim_end().to_owned()
+    }
 }
 
 /// What an answer used.
 fn used(usage: &Usage) -> String {
-    let mut all = vec![format!("tokens {}+{} {}", usage.prompt, usage.completion, usage.source.name())];
+    let mut all = vec![format!(
+        "tokens {}+{} {}",
+        usage.prompt,
+        usage.completion,
+        usage.source.name()
+    )];
     let units = usage.units;
     let counts = [
         (units.requests, "requests"),
@@ -225,10 +322,16 @@ fn used(usage: &Usage) -> String {
         (units.millis, "milliseconds"),
         (units.characters, "characters"),
     ];
-    all.extend(counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, name)| format!("{count} {name}")));
+    all.extend(
+        counts
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, name)| format!("{count} {name}")),
+    );
     format!("({})", all.join(", "))
 }
 
 fn word(word: &Option<impl ToString>) -> String {
-    word.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string)
+    word.as_ref()
+        .map_or_else(|| "-".to_owned(), ToString::to_string)
 }

@@ -22,7 +22,10 @@ impl Differences {
             }
             return;
         }
-        let name = file.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap_or(file).display();
+        let name = file
+            .strip_prefix(env!("CARGO_MANIFEST_DIR"))
+            .unwrap_or(file)
+            .display();
         self.0.push(match (expected, found) {
             (Some(expected), Some(found)) => format!("{name}\n{}", difference(&expected, found)),
             (None, Some(found)) => format!("{name} is not there, and would be\n{found}"),
@@ -38,7 +41,11 @@ impl Differences {
     #[track_caller]
     pub fn none(self) {
         let found = self.0.join("\n\n");
-        assert!(found.is_empty(), "\n{found}\n\n{} differences; UPDATE_GOLDEN=1 takes them over\n", self.0.len());
+        assert!(
+            found.is_empty(),
+            "\n{found}\n\n{} differences; UPDATE_GOLDEN=1 takes them over\n",
+            self.0.len()
+        );
     }
 }
 
@@ -51,10 +58,26 @@ fn difference(expected: &str, found: &str) -> String {
             (None, None) => return shown,
             (expected, found) if expected == found => {}
             (expected, found) => {
-                let (expected, found) = (expected.unwrap_or("(nothing)"), found.unwrap_or("(nothing)"));
-                let same = expected.chars().zip(found.chars()).take_while(|(a, b)| a == b).count();
-                let cut = |line: &str| line.chars().skip(same.saturating_sub(40)).take(160).collect::<String>();
-                shown.push_str(&format!("  expected …{}\n  found    …{}\n", cut(expected), cut(found)));
+                let (expected, found) = (
+                    expected.unwrap_or("(nothing)"),
+                    found.unwrap_or("(nothing)"),
+                );
+                let same = expected
+                    .chars()
+                    .zip(found.chars())
+                    .take_while(|(a, b)| a == b)
+                    .count();
+                let cut = |line: &str| {
+                    line.chars()
+                        .skip(same.saturating_sub(40))
+                        .take(160)
+                        .collect::<String>()
+                };
+                shown.push_str(&format!(
+                    "  expected …{}\n  found    …{}\n",
+                    cut(expected),
+                    cut(found)
+                ));
             }
         }
     }

@@ -120,8 +120,13 @@ fn requests() {
     for case in cases() {
         for door in &DOORS {
             let name = door.front.name;
-            let Some(request) = case.request(&format!("{name}.json")) else { continue };
-            differences.compare(&case.path.join(format!("{name}.written")), Some(&written(&case, door, &request)));
+            let Some(request) = case.request(&format!("{name}.json")) else {
+                continue;
+            };
+            differences.compare(
+                &case.path.join(format!("{name}.written")),
+                Some(&written(&case, door, &request)),
+            );
         }
     }
     differences.none();
@@ -136,10 +141,12 @@ fn written(case: &Case, door: &Door, request: &str) -> String {
         let (sent, refused) = shown(dialect.write(door.front, &model, request, &[]));
         let text = sent.or(refused).expect("one of both");
         // The path may be another.
-        let same = text.split_once('\n').map(|(head, rest)| match head.strip_prefix("POST ") {
-            Some(_) => rest.replace(&format!(r#""model":"{model}""#), r#""model":"…""#),
-            None => text.clone(),
-        });
+        let same = text
+            .split_once('\n')
+            .map(|(head, rest)| match head.strip_prefix("POST ") {
+                Some(_) => rest.replace(&format!(r#""model":"{model}""#), r#""model":"…""#),
+                None => text.clone(),
+            });
         let same = same.expect("lines");
         all += &format!("== {}\n", dialect.name);
         match seen.iter().find(|(before, _)| *before == same) {
@@ -165,7 +172,12 @@ fn answers() {
                 };
                 compare(&case, door, &recorded, &found, &mut differences);
                 if let Err(why) = same_answer(&case, door, dialect, &recorded) {
-                    differences.add(format!("{:?} {}/{}: {why}\n{found}", door.front, case.name(), recorded.file));
+                    differences.add(format!(
+                        "{:?} {}/{}: {why}\n{found}",
+                        door.front,
+                        case.name(),
+                        recorded.file
+                    ));
                 }
             }
         }
@@ -181,11 +193,19 @@ fn streams() {
             for recorded in case.recorded(".stream") {
                 let dialect = dialect(&recorded);
                 let bytes = bytes(&recorded);
-                let (to, model) = (of(&case, door, dialect), case.model(dialect.name, dialect.model));
+                let (to, model) = (
+                    of(&case, door, dialect),
+                    case.model(dialect.name, dialect.model),
+                );
                 let (found, _) = stream(dialect, &to, &model, &mut [&*bytes].into_iter());
                 compare(&case, door, &recorded, &found, &mut differences);
                 if let Err(why) = same_stream(&case, door, dialect, &bytes) {
-                    differences.add(format!("{:?} {}/{}: {why}\n{found}", door.front, case.name(), recorded.file));
+                    differences.add(format!(
+                        "{:?} {}/{}: {why}\n{found}",
+                        door.front,
+                        case.name(),
+                        recorded.file
+                    ));
                 }
             }
         }
@@ -201,10 +221,19 @@ fn an_array_has_the_chunks_of_the_events() {
         for recorded in case.recorded(".stream") {
             let (dialect, bytes) = (dialect(&recorded), bytes(&recorded));
             let model = case.model(dialect.name, dialect.model);
-            let of = |door: &Door| stream(dialect, &of(&case, door, dialect), &model, &mut [&*bytes].into_iter());
+            let of = |door: &Door| {
+                stream(
+                    dialect,
+                    &of(&case, door, dialect),
+                    &model,
+                    &mut [&*bytes].into_iter(),
+                )
+            };
             if let ((events, true), false) = (of(events), passes(events, dialect)) {
-                let chunks: Vec<&str> =
-                    events.split_terminator("\n\n").filter_map(|event| event.strip_prefix("data: ")).collect();
+                let chunks: Vec<&str> = events
+                    .split_terminator("\n\n")
+                    .filter_map(|event| event.strip_prefix("data: "))
+                    .collect();
                 let expected = format!("[{}]\n", chunks.join(",\n"));
                 assert_eq!(of(array).0, expected, "{}/{}", case.name(), recorded.file);
             }
@@ -217,15 +246,22 @@ fn an_array_has_the_chunks_of_the_events() {
 #[test]
 fn cuts() {
     for door in &DOORS {
-        for case in cases().into_iter().filter(|case| ANSWERED.contains(&case.name().as_str())) {
+        for case in cases()
+            .into_iter()
+            .filter(|case| ANSWERED.contains(&case.name().as_str()))
+        {
             for recorded in case.recorded(".stream") {
                 let (dialect, bytes) = (dialect(&recorded), bytes(&recorded));
                 if has_own_form(door, dialect) {
                     continue;
                 }
                 let name = format!("{:?} {}/{}", door.front, case.name(), recorded.file);
-                let (to, model) = (of(&case, door, dialect), case.model(dialect.name, dialect.model));
-                let stream = |pieces: &mut dyn Iterator<Item = &[u8]>| stream(dialect, &to, &model, pieces);
+                let (to, model) = (
+                    of(&case, door, dialect),
+                    case.model(dialect.name, dialect.model),
+                );
+                let stream =
+                    |pieces: &mut dyn Iterator<Item = &[u8]>| stream(dialect, &to, &model, pieces);
                 let (whole, _) = stream(&mut [&*bytes].into_iter());
                 assert_eq!(stream(&mut bytes.chunks(1)).0, whole, "{name} byte by byte");
                 let mut before = (String::new(), true);
@@ -243,11 +279,23 @@ fn cuts() {
                         // Nothing but the counts may be missing.
                         (Ok(told), true) => {
                             let all = (door.stream)(&whole).expect("a stream");
-                            let Told { prompt, completion, .. } = told;
-                            assert_eq!(told, Told { prompt, completion, ..all }, "{name} ends at {at}");
+                            let Told {
+                                prompt, completion, ..
+                            } = told;
+                            assert_eq!(
+                                told,
+                                Told {
+                                    prompt,
+                                    completion,
+                                    ..all
+                                },
+                                "{name} ends at {at}"
+                            );
                         }
                         (Err(_), false) => {}
-                        (read, _) => panic!("{name} ends at {at}: whole: {is_whole}, and {read:?}\n{said}"),
+                        (read, _) => {
+                            panic!("{name} ends at {at}: whole: {is_whole}, and {read:?}\n{said}")
+                        }
                     }
                 }
             }
@@ -255,7 +303,13 @@ fn cuts() {
     }
 }
 
-fn compare(case: &Case, door: &Door, recorded: &Recorded, found: &str, differences: &mut Differences) {
+fn compare(
+    case: &Case,
+    door: &Door,
+    recorded: &Recorded,
+    found: &str,
+    differences: &mut Differences,
+) {
     if door.has_files && ANSWERED.contains(&case.name().as_str()) {
         let file = format!("{}.{}.out", recorded.file, door.front.name);
         differences.compare(&recorded.path.with_file_name(file), Some(found));
@@ -266,7 +320,9 @@ fn compare(case: &Case, door: &Door, recorded: &Recorded, found: &str, differenc
 fn passes(door: &Door, dialect: Dialect) -> bool {
     matches!(
         (door.front.name, dialect.name),
-        ("messages", "anthropic") | ("responses", "responses") | ("gemini" | "gemini_array", "gemini")
+        ("messages", "anthropic")
+            | ("responses", "responses")
+            | ("gemini" | "gemini_array", "gemini")
     )
 }
 
@@ -275,14 +331,28 @@ fn passes(door: &Door, dialect: Dialect) -> bool {
 fn of(case: &Case, door: &Door, dialect: Dialect) -> For {
     let own = case.request(&format!("{}.json", door.front.name));
     let model = case.model(dialect.name, dialect.model);
-    let echo = dialect.write(door.front, &model, own.as_deref().unwrap_or(door.plain), &[]);
+    let echo = dialect.write(
+        door.front,
+        &model,
+        own.as_deref().unwrap_or(door.plain),
+        &[],
+    );
     let echo = echo.ok().and_then(|sent| sent.undo.echo);
     // Who speaks the dialect's own format gets its answers as they are.
-    let undo = if passes(door, dialect) { Undo::default() } else { undo(case, dialect) };
+    let undo = if passes(door, dialect) {
+        Undo::default()
+    } else {
+        undo(case, dialect)
+    };
     For(door.front, Undo { echo, ..undo })
 }
 
-fn answer(case: &Case, door: &Door, dialect: Dialect, recorded: &Recorded) -> Result<String, AnswerFault> {
+fn answer(
+    case: &Case,
+    door: &Door,
+    dialect: Dialect,
+    recorded: &Recorded,
+) -> Result<String, AnswerFault> {
     let body = fs::read(&recorded.path).expect("a file");
     let model = case.model(dialect.name, dialect.model);
     let (answer, _) = dialect.answer(of(case, door, dialect), &model, body.trim_ascii_end())?;
@@ -290,21 +360,40 @@ fn answer(case: &Case, door: &Door, dialect: Dialect, recorded: &Recorded) -> Re
 }
 
 /// What the caller gets, and whether it is whole.
-fn stream(dialect: Dialect, to: &For, model: &str, pieces: &mut dyn Iterator<Item = &[u8]>) -> (String, bool) {
+fn stream(
+    dialect: Dialect,
+    to: &For,
+    model: &str,
+    pieces: &mut dyn Iterator<Item = &[u8]>,
+) -> (String, bool) {
     let streamed = dialect.stream(to.clone(), model, pieces);
     (told(&streamed), streamed.end.is_ok())
 }
 
 /// Checks that an answer, and the stream that it becomes, tell what callers of chat completions are
 /// told.
-fn same_answer(case: &Case, door: &Door, dialect: Dialect, recorded: &Recorded) -> Result<(), String> {
+fn same_answer(
+    case: &Case,
+    door: &Door,
+    dialect: Dialect,
+    recorded: &Recorded,
+) -> Result<(), String> {
     let body = fs::read(&recorded.path).expect("a file");
-    let (body, model) = (body.trim_ascii_end(), case.model(dialect.name, dialect.model));
+    let (body, model) = (
+        body.trim_ascii_end(),
+        case.model(dialect.name, dialect.model),
+    );
     let chat = match dialect.answer(For(&CHAT, undo(case, dialect)), &model, body) {
         Ok((answer, _)) => Told::of_chat(&serde_json::from_slice(&answer.body).expect("JSON")),
         Err(fault) => {
-            let ours = answer(case, door, dialect, recorded).err().ok_or("no fault")?;
-            return if fault == ours { Ok(()) } else { Err(format!("{fault:?} and {ours:?}")) };
+            let ours = answer(case, door, dialect, recorded)
+                .err()
+                .ok_or("no fault")?;
+            return if fault == ours {
+                Ok(())
+            } else {
+                Err(format!("{fault:?} and {ours:?}"))
+            };
         }
     };
     let ours = match answer(case, door, dialect, recorded) {
@@ -317,8 +406,13 @@ fn same_answer(case: &Case, door: &Door, dialect: Dialect, recorded: &Recorded) 
     }
     let chat = tellable(door, dialect, chat);
     same(&chat, &(door.whole)(&ours)?)?;
-    let converted = dialect.converted(of(case, door, dialect), &model, body).map_err(|fault| format!("{fault:?}"))?;
-    same(&chat, &(door.stream)(&String::from_utf8(converted.body).expect("UTF-8"))?)
+    let converted = dialect
+        .converted(of(case, door, dialect), &model, body)
+        .map_err(|fault| format!("{fault:?}"))?;
+    same(
+        &chat,
+        &(door.stream)(&String::from_utf8(converted.body).expect("UTF-8"))?,
+    )
 }
 
 fn same_stream(case: &Case, door: &Door, dialect: Dialect, bytes: &[u8]) -> Result<(), String> {
@@ -330,7 +424,11 @@ fn same_stream(case: &Case, door: &Door, dialect: Dialect, bytes: &[u8]) -> Resu
         (Ok(_), Err(StreamFault::Broken(BROKEN_CALL))) => return Ok(()),
         (Ok(counted), Ok(same)) if counted == same => {}
         (Err(fault), Err(same)) if fault == same => {
-            return if (door.stream)(&out).is_ok() { Err("it looks whole".to_owned()) } else { Ok(()) };
+            return if (door.stream)(&out).is_ok() {
+                Err("it looks whole".to_owned())
+            } else {
+                Ok(())
+            };
         }
         (chat, ours) => return Err(format!("{chat:?} and {ours:?}")),
     }
@@ -365,5 +463,9 @@ fn has_own_form(door: &Door, dialect: Dialect) -> bool {
 }
 
 fn same(chat: &Told, ours: &Told) -> Result<(), String> {
-    if chat == ours { Ok(()) } else { Err(format!("chat tells\n  {chat:?}\nand this\n  {ours:?}")) }
+    if chat == ours {
+        Ok(())
+    } else {
+        Err(format!("chat tells\n  {chat:?}\nand this\n  {ours:?}"))
+    }
 }

@@ -8,25 +8,61 @@ use dialects::neutral::{Kept, Losses, Refused, Thought, Undo};
 use dialects::upstream::{Endpoints, bedrock};
 use dialects::usage::Usage;
 use dialects::{
-    Answer, AnswerFault, AnswerHeader, Endpoint, ErrorHead, Flaws, Protocol, Recipient, Settings, StreamFault,
-    Translate, UpstreamError,
+    Answer, AnswerFault, AnswerHeader, Endpoint, ErrorHead, Flaws, Protocol, Recipient, Settings,
+    StreamFault, Translate, UpstreamError,
 };
 
 /// Every dialect, as the columns of the table have them.
 pub const DIALECTS: [Dialect; 8] = [
-    Dialect { name: "openai", model: "gpt-4o", base: "/v1" },
-    Dialect { name: "azure", model: "gpt-4o", base: "" },
-    Dialect { name: "anthropic", model: "claude-sonnet-4-5", base: "/v1" },
-    Dialect { name: "gemini", model: "gemini-2.5-flash", base: "/v1beta" },
-    Dialect { name: "vertex", model: "gemini-2.5-flash", base: "" },
-    Dialect { name: "bedrock", model: "anthropic.claude-sonnet-4-5-20250929-v1:0", base: "" },
-    Dialect { name: "cohere", model: "command-a-03-2025", base: "/v2" },
-    Dialect { name: "ollama", model: "qwen3", base: "" },
+    Dialect {
+        name: "openai",
+        model: "gpt-4o",
+        base: "/v1",
+    },
+    Dialect {
+        name: "azure",
+        model: "gpt-4o",
+        base: "",
+    },
+    Dialect {
+        name: "anthropic",
+        model: "claude-sonnet-4-5",
+        base: "/v1",
+    },
+    Dialect {
+        name: "gemini",
+        model: "gemini-2.5-flash",
+        base: "/v1beta",
+    },
+    Dialect {
+        name: "vertex",
+        model: "gemini-2.5-flash",
+        base: "",
+    },
+    Dialect {
+        name: "bedrock",
+        model: "anthropic.claude-sonnet-4-5-20250929-v1:0",
+        base: "",
+    },
+    Dialect {
+        name: "cohere",
+        model: "command-a-03-2025",
+        base: "/v2",
+    },
+    Dialect {
+        name: "ollama",
+        model: "qwen3",
+        base: "",
+    },
 ];
 
 /// OpenAI's other kind of endpoint, at which bodies of Responses pass. The tables have no column of
 /// it.
-pub const RESPONSES: Dialect = Dialect { name: "responses", model: "gpt-5", base: "/v1" };
+pub const RESPONSES: Dialect = Dialect {
+    name: "responses",
+    model: "gpt-5",
+    base: "/v1",
+};
 
 /// The dialects, and that one.
 pub fn all() -> impl Iterator<Item = Dialect> {
@@ -58,7 +94,10 @@ impl Dialect {
     /// `translates` is the way of all others.
     fn spoken(self, translates: bool) -> dialects::Dialect {
         static CONVERSE: Protocol = Protocol {
-            endpoints: Endpoints { beside: |_, _| None, ..bedrock::PROTOCOL.endpoints },
+            endpoints: Endpoints {
+                beside: |_, _| None,
+                ..bedrock::PROTOCOL.endpoints
+            },
             ..bedrock::PROTOCOL
         };
         let settings = Settings {
@@ -83,14 +122,27 @@ impl Dialect {
 
     /// Writes a request of a front door's caller. `kept` are thoughts of earlier answers, by their
     /// calls.
-    pub fn write(self, front: &Front, model: &str, body: &str, kept: &[answer::Kept]) -> Result<Sent, Refused> {
+    pub fn write(
+        self,
+        front: &Front,
+        model: &str,
+        body: &str,
+        kept: &[answer::Kept],
+    ) -> Result<Sent, Refused> {
         let spoken = self.spoken(false);
         let body = Bytes::copy_from_slice(body.as_bytes());
         let envelope = (front.envelope)(&body).expect("a request");
         // Where the body does not say it, the path does.
-        let asked = Asked { model: envelope.model.is_empty().then(|| "m".to_owned()), stream: *front == GEMINI_ARRAY };
+        let asked = Asked {
+            model: envelope.model.is_empty().then(|| "m".to_owned()),
+            stream: *front == GEMINI_ARRAY,
+        };
         let envelope = envelope.at(asked);
-        let of = |id: &str| kept.iter().find(|kept| kept.call == id).map(|found| Kept::from(found.thoughts.as_slice()));
+        let of = |id: &str| {
+            kept.iter()
+                .find(|kept| kept.call == id)
+                .map(|found| Kept::from(found.thoughts.as_slice()))
+        };
         let outbound = spoken.write(&Translate {
             traits: (spoken.protocol.traits)(model),
             kept: &of,
@@ -114,30 +166,61 @@ impl Dialect {
     }
 
     /// Reads a buffered answer.
-    pub fn answer(self, to: For, model: &str, body: &[u8]) -> Result<(Answer, Vec<answer::Kept>), AnswerFault> {
+    pub fn answer(
+        self,
+        to: For,
+        model: &str,
+        body: &[u8],
+    ) -> Result<(Answer, Vec<answer::Kept>), AnswerFault> {
         let header = header(to.0);
-        self.spoken(true).answer(model, &self.recipient(to, &header), body)
+        self.spoken(true)
+            .answer(model, &self.recipient(to, &header), body)
     }
 
     /// Reads a buffered answer where a stream was asked for.
     pub fn converted(self, to: For, model: &str, body: &[u8]) -> Result<Answer, AnswerFault> {
         let header = header(to.0);
-        self.spoken(true).converted(model, &self.recipient(to, &header), body).map(|(answer, _)| answer)
+        self.spoken(true)
+            .converted(model, &self.recipient(to, &header), body)
+            .map(|(answer, _)| answer)
     }
 
     /// Reads a stream that comes in these pieces: what the caller gets, and how it ends.
-    pub fn stream<'b>(self, to: For, model: &str, pieces: impl Iterator<Item = &'b [u8]>) -> Streamed {
+    pub fn stream<'b>(
+        self,
+        to: For,
+        model: &str,
+        pieces: impl Iterator<Item = &'b [u8]>,
+    ) -> Streamed {
         let mut out = Vec::new();
         let header = header(to.0);
-        let mut stream = self.spoken(true).stream(model, self.recipient(to, &header), EVENT_LIMIT);
-        let end = feed(pieces, |piece| stream.feed(piece, &mut out).map(|()| stream.done()));
+        let mut stream = self
+            .spoken(true)
+            .stream(model, self.recipient(to, &header), EVENT_LIMIT);
+        let end = feed(pieces, |piece| {
+            stream.feed(piece, &mut out).map(|()| stream.done())
+        });
         let end = end.and_then(|()| stream.finish(&mut out, None));
-        Streamed { out, end, flaws: stream.flaws(), kept: stream.kept() }
+        Streamed {
+            out,
+            end,
+            flaws: stream.flaws(),
+            kept: stream.kept(),
+        }
     }
 
     fn recipient(self, For(front, undo): For, header: &AnswerHeader) -> Recipient<'_> {
         let keep_thoughts = self.spoken(true).protocol.family.is_some();
-        Recipient { front, header, options: AnswerOptions { undo, hide_reasoning: false, keep_thoughts, seal: None } }
+        Recipient {
+            front,
+            header,
+            options: AnswerOptions {
+                undo,
+                hide_reasoning: false,
+                keep_thoughts,
+                seal: None,
+            },
+        }
     }
 }
 
@@ -167,7 +250,9 @@ fn feed<'b>(
     mut take: impl FnMut(&'b [u8]) -> Result<bool, StreamFault>,
 ) -> Result<(), StreamFault> {
     loop {
-        let Some(piece) = pieces.next() else { return Ok(()) };
+        let Some(piece) = pieces.next() else {
+            return Ok(());
+        };
         if take(piece)? {
             return Ok(());
         }
@@ -186,16 +271,30 @@ fn header(front: &Front) -> AnswerHeader {
 }
 
 fn names(losses: &Losses) -> Vec<String> {
-    losses.names().iter().map(|name| name.clone().into_owned()).collect()
+    losses
+        .names()
+        .iter()
+        .map(|name| name.clone().into_owned())
+        .collect()
 }
 
 /// Kept thoughts, to be compared and shown.
 pub fn shown(kept: &[answer::Kept]) -> String {
     let one = |thought: &Thought<'_>| match &thought.redacted {
         Some(data) => format!("redacted {data}"),
-        None => format!("{:?} signed {}", thought.text, thought.signature.as_deref().unwrap_or("-")),
+        None => format!(
+            "{:?} signed {}",
+            thought.text,
+            thought.signature.as_deref().unwrap_or("-")
+        ),
     };
     kept.iter()
-        .map(|kept| format!("{}: {}\n", kept.call, kept.thoughts.iter().map(one).collect::<Vec<_>>().join(", ")))
+        .map(|kept| {
+            format!(
+                "{}: {}\n",
+                kept.call,
+                kept.thoughts.iter().map(one).collect::<Vec<_>>().join(", ")
+            )
+        })
         .collect()
 }

@@ -18,14 +18,31 @@ const CALLERS: [u16; 3] = [400, 413, 422];
 #[test]
 fn errors() {
     let mut differences = Differences::default();
-    let case = Case { path: root().join("errors") };
+    let case = Case {
+        path: root().join("errors"),
+    };
     for recorded in case.recorded(".errors") {
-        let dialect = DIALECTS.into_iter().find(|dialect| dialect.name == recorded.dialect).expect("a dialect");
+        let dialect = DIALECTS
+            .into_iter()
+            .find(|dialect| dialect.name == recorded.dialect)
+            .expect("a dialect");
         let mut found = String::new();
-        for section in case.text(&recorded.file).expect("text").strip_prefix("== ").expect("a section").split("\n== ") {
+        for section in case
+            .text(&recorded.file)
+            .expect("text")
+            .strip_prefix("== ")
+            .expect("a section")
+            .split("\n== ")
+        {
             let (head, body) = section.split_once("\n\n").expect("a head and a body");
-            let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-            let status = head.lines().find_map(|line| line.strip_prefix("HTTP ")).expect("a status");
+            let header = |name: &str| {
+                head.lines()
+                    .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+            };
+            let status = head
+                .lines()
+                .find_map(|line| line.strip_prefix("HTTP "))
+                .expect("a status");
             let head_of_error = ErrorHead {
                 status: status.parse().expect("a number"),
                 content_type: header("content-type"),
@@ -33,11 +50,14 @@ fn errors() {
             };
             found += &format!("== {}\n", head.lines().next().expect("a name"));
             for (place, front) in FRONTS.into_iter().enumerate() {
-                let (error, meant) = dialect.error(front, &head_of_error, body.trim_end().as_bytes());
+                let (error, meant) =
+                    dialect.error(front, &head_of_error, body.trim_end().as_bytes());
                 if place == 0 {
-                    found += &upstream(&error).replace("!upstream -", &format!("!upstream {meant}"));
+                    found +=
+                        &upstream(&error).replace("!upstream -", &format!("!upstream {meant}"));
                 }
-                let is_callers = error.code.as_deref() == Some("context_length_exceeded") || error.is_filtered();
+                let is_callers =
+                    error.code.as_deref() == Some("context_length_exceeded") || error.is_filtered();
                 if is_callers || CALLERS.contains(&meant) {
                     let told = CallerError {
                         status: if CALLERS.contains(&meant) { meant } else { 400 },
@@ -54,7 +74,12 @@ fn errors() {
             }
             found.push('\n');
         }
-        differences.compare(&recorded.path.with_file_name(format!("{}.out", recorded.file)), Some(&found));
+        differences.compare(
+            &recorded
+                .path
+                .with_file_name(format!("{}.out", recorded.file)),
+            Some(&found),
+        );
     }
     differences.none();
 }
@@ -75,8 +100,17 @@ fn refusals() {
     ] {
         found += &format!("== {status} {code}\n");
         for front in FRONTS {
-            let status = if status == 503 { front.errors.unavailable } else { status };
-            let begun = AnswerSoFar { id: "resp_golden", events: 5, has_begun: true, ..AnswerSoFar::default() };
+            let status = if status == 503 {
+                front.errors.unavailable
+            } else {
+                status
+            };
+            let begun = AnswerSoFar {
+                id: "resp_golden",
+                events: 5,
+                has_begun: true,
+                ..AnswerSoFar::default()
+            };
             let told = |has_begun| CallerError {
                 status,
                 kind,
@@ -85,9 +119,15 @@ fn refusals() {
                 message: "What happened, and what to do.",
                 request_id: "r",
                 retry_after,
-                answer: if has_begun { begun } else { AnswerSoFar::default() },
+                answer: if has_begun {
+                    begun
+                } else {
+                    AnswerSoFar::default()
+                },
             };
-            let event = |has_begun| String::from_utf8((front.errors.event)(&told(has_begun))).expect("UTF-8");
+            let event = |has_begun| {
+                String::from_utf8((front.errors.event)(&told(has_begun))).expect("UTF-8")
+            };
             found += &format!("{front:?} {status} {}\n", body_of(front, &told(false)));
             if status >= 500 || code == "no_capacity" {
                 found += &format!("{}{}", event(false), event(true));

@@ -15,7 +15,10 @@ pub fn repository() -> PathBuf {
 
 /// The folders in a folder, in order.
 fn folders(of: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<_> = fs::read_dir(of).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+    let mut found: Vec<_> = fs::read_dir(of)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     found.retain(|path| path.is_dir());
     found.sort();
     found
@@ -23,7 +26,10 @@ fn folders(of: &Path) -> Vec<PathBuf> {
 
 /// The cases, a folder each.
 pub fn cases() -> Vec<Case> {
-    folders(&root()).into_iter().map(|path| Case { path }).collect()
+    folders(&root())
+        .into_iter()
+        .map(|path| Case { path })
+        .collect()
 }
 
 /// One case's folder.
@@ -40,7 +46,11 @@ pub struct Recorded {
 
 impl Case {
     pub fn name(&self) -> String {
-        self.path.file_name().expect("a name").to_string_lossy().into_owned()
+        self.path
+            .file_name()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned()
     }
 
     /// A file's text, if it is there.
@@ -67,15 +77,30 @@ impl Case {
 
     /// The recorded files with this ending.
     pub fn recorded(&self, ending: &str) -> Vec<Recorded> {
-        let mut found: Vec<_> =
-            fs::read_dir(&self.path).expect("a folder").map(|entry| entry.expect("an entry").path()).collect();
+        let mut found: Vec<_> = fs::read_dir(&self.path)
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
         found.sort();
-        let name = |path: &PathBuf| path.file_name().expect("a name").to_string_lossy().into_owned();
+        let name = |path: &PathBuf| {
+            path.file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .into_owned()
+        };
         let recorded = |path: PathBuf| {
             let file = name(&path);
             let dialect = file.split('.').next().unwrap_or_default().to_owned();
-            Recorded { path, file, dialect }
+            Recorded {
+                path,
+                file,
+                dialect,
+            }
         };
-        found.into_iter().filter(|path| name(path).ends_with(ending)).map(recorded).collect()
+        found
+            .into_iter()
+            .filter(|path| name(path).ends_with(ending))
+            .map(recorded)
+            .collect()
     }
 }

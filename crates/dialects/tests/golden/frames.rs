@@ -33,7 +33,11 @@ fn frame(name: &str, payload: &str) -> Vec<u8> {
     };
     header(":message-type", kind);
     let length = |length: usize| u32::try_from(length).expect("short").to_be_bytes();
-    let mut frame = [length(headers.len() + payload.len() + 16), length(headers.len())].concat();
+    let mut frame = [
+        length(headers.len() + payload.len() + 16),
+        length(headers.len()),
+    ]
+    .concat();
     frame.extend_from_slice(&crc32(&frame).to_be_bytes());
     frame.extend_from_slice(&headers);
     frame.extend_from_slice(payload.as_bytes());
@@ -44,6 +48,12 @@ fn frame(name: &str, payload: &str) -> Vec<u8> {
 /// As the standard defines it, bit by bit: not what the gateway uses.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 })
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+            if crc & 1 == 1 {
+                (crc >> 1) ^ 0xEDB8_8320
+            } else {
+                crc >> 1
+            }
+        })
     })
 }

@@ -52,7 +52,9 @@ use files::{Case, Recorded, cases, repository, root};
 fn requests() {
     let mut differences = Differences::default();
     for case in cases() {
-        let Some(request) = case.request("request.json") else { continue };
+        let Some(request) = case.request("request.json") else {
+            continue;
+        };
         for dialect in drive::all() {
             written(&case, dialect, (&CHAT, &request, ""), &[], &mut differences);
         }
@@ -64,28 +66,47 @@ fn requests() {
 fn second_turns() {
     let mut differences = Differences::default();
     for case in cases() {
-        let Some(request) = case.request("second.json") else { continue };
+        let Some(request) = case.request("second.json") else {
+            continue;
+        };
         for dialect in DIALECTS {
-            let Some(recorded) = case.recorded(".answer").into_iter().find(|recorded| recorded.dialect == dialect.name)
+            let Some(recorded) = case
+                .recorded(".answer")
+                .into_iter()
+                .find(|recorded| recorded.dialect == dialect.name)
             else {
                 continue;
             };
             let (_, kept) = answered(&case, dialect, &recorded).expect("an answer");
-            let stream = case.recorded(".stream").into_iter().find(|recorded| recorded.dialect == dialect.name);
+            let stream = case
+                .recorded(".stream")
+                .into_iter()
+                .find(|recorded| recorded.dialect == dialect.name);
             if let Some(recorded) = stream {
                 let bytes = bytes(&recorded);
                 let streamed = streamed(&case, dialect, &mut [&*bytes].into_iter());
                 if drive::shown(&streamed.kept) != drive::shown(&kept) {
-                    differences.add(format!("{}: a stream and an answer leave different thoughts", case.name()));
+                    differences.add(format!(
+                        "{}: a stream and an answer leave different thoughts",
+                        case.name()
+                    ));
                 }
             }
             differences.compare(
                 &case.path.join(format!("{}.kept", dialect.name)),
-                Some(&drive::shown(&kept)).filter(|text| !text.is_empty()).map(|text| text.as_str()),
+                Some(&drive::shown(&kept))
+                    .filter(|text| !text.is_empty())
+                    .map(|text| text.as_str()),
             );
             // What callers send back carries the ids that they were given, which are those of the
             // recorded answer.
-            written(&case, dialect, (&CHAT, &request, "second."), &kept, &mut differences);
+            written(
+                &case,
+                dialect,
+                (&CHAT, &request, "second."),
+                &kept,
+                &mut differences,
+            );
         }
     }
     differences.none();
@@ -105,9 +126,12 @@ fn written(
     let (sent, refused) = shown(dialect.write(front, &model, request, kept));
     if dialect.name == "vertex" && !file("request").exists() && !file("refused").exists() {
         let gemini = DIALECTS[3];
-        let (same, same_refused) = shown(gemini.write(front, &case.model(gemini.name, gemini.model), request, kept));
+        let (same, same_refused) =
+            shown(gemini.write(front, &case.model(gemini.name, gemini.model), request, kept));
         let body = |text: &Option<String>| {
-            text.as_deref().and_then(|text| text.split_once('\n')).map(|(_, rest)| rest.to_owned())
+            text.as_deref()
+                .and_then(|text| text.split_once('\n'))
+                .map(|(_, rest)| rest.to_owned())
         };
         if (body(&sent), &refused) == (body(&same), &same_refused) {
             return;
@@ -120,16 +144,33 @@ fn written(
 /// The texts of the two files, of which there is one.
 fn shown(written: Result<Sent, Refused>) -> (Option<String>, Option<String>) {
     match written {
-        Ok(Sent { path, dropped, body, .. }) => {
-            let dropped = if dropped.is_empty() { String::new() } else { format!("dropped: {}\n", dropped.join(", ")) };
+        Ok(Sent {
+            path,
+            dropped,
+            body,
+            ..
+        }) => {
+            let dropped = if dropped.is_empty() {
+                String::new()
+            } else {
+                format!("dropped: {}\n", dropped.join(", "))
+            };
             (Some(format!("POST {path}\n{dropped}\n{body}\n")), None)
         }
-        Err(Refused::Invalid(complaint)) => {
-            (None, Some(format!("invalid {}\n{}\n", complaint.param, complaint.message)))
-        }
-        Err(Refused::Unsupported(complaint)) => {
-            (None, Some(format!("unsupported {}\n{}\n", complaint.param, complaint.message)))
-        }
+        Err(Refused::Invalid(complaint)) => (
+            None,
+            Some(format!(
+                "invalid {}\n{}\n",
+                complaint.param, complaint.message
+            )),
+        ),
+        Err(Refused::Unsupported(complaint)) => (
+            None,
+            Some(format!(
+                "unsupported {}\n{}\n",
+                complaint.param, complaint.message
+            )),
+        ),
     }
 }
 
@@ -142,11 +183,19 @@ fn answers() {
             let found = match answered(&case, dialect, &recorded) {
                 Ok((body, _)) => {
                     if let Err(why) = shape::answer(&body, dialect.passes()) {
-                        differences.add(format!("{}/{}: {why}\n{body}", case.name(), recorded.file));
+                        differences.add(format!(
+                            "{}/{}: {why}\n{body}",
+                            case.name(),
+                            recorded.file
+                        ));
                     }
                     let stream = converted(&case, dialect, &recorded);
                     if let Err(why) = shape::stream(&stream, dialect.passes()) {
-                        differences.add(format!("{}/{} as a stream: {why}\n{stream}", case.name(), recorded.file));
+                        differences.add(format!(
+                            "{}/{} as a stream: {why}\n{stream}",
+                            case.name(),
+                            recorded.file
+                        ));
                     }
                     format!("{body}\n")
                 }
@@ -167,7 +216,10 @@ fn streams() {
             let dialect = dialect(&recorded);
             let bytes = bytes(&recorded);
             let found = told(&streamed(&case, dialect, &mut [&*bytes].into_iter()));
-            let judged = match found.rsplit_once("\n\n").map(|(events, end)| (format!("{events}\n\n"), end)) {
+            let judged = match found
+                .rsplit_once("\n\n")
+                .map(|(events, end)| (format!("{events}\n\n"), end))
+            {
                 Some((events, "")) => shape::stream(&events, dialect.passes()),
                 Some((events, _)) => shape::beginning(&events, dialect.passes()),
                 None => Ok(()),
@@ -184,8 +236,12 @@ fn streams() {
 /// Whatever reason a buffered answer can end for, a stream can: with the same meaning.
 #[test]
 fn reasons() {
-    let text = Case { path: root().join("text") };
-    let stops = Case { path: root().join("stops") };
+    let text = Case {
+        path: root().join("text"),
+    };
+    let stops = Case {
+        path: root().join("stops"),
+    };
     for recorded in stops.recorded(".answer") {
         let dialect = dialect(&recorded);
         let (place, usual) = match dialect.name {
@@ -196,9 +252,13 @@ fn reasons() {
             "ollama" => ("/done_reason", "stop"),
             other => panic!("{other}"),
         };
-        let json = |path: &Path| serde_json::from_str::<Value>(&fs::read_to_string(path).expect("text")).expect("JSON");
-        let word =
-            json(&recorded.path).pointer(place).and_then(|word| word.as_str().map(str::to_owned)).expect("a reason");
+        let json = |path: &Path| {
+            serde_json::from_str::<Value>(&fs::read_to_string(path).expect("text")).expect("JSON")
+        };
+        let word = json(&recorded.path)
+            .pointer(place)
+            .and_then(|word| word.as_str().map(str::to_owned))
+            .expect("a reason");
         // No reason at all: whole JSON is whole without one, but a stream may have been cut.
         if word == "FINISH_REASON_UNSPECIFIED" {
             continue;
@@ -209,10 +269,16 @@ fn reasons() {
             .text(&format!("{}.stream", dialect.name))
             .expect("a stream")
             .replace(&format!("\"{usual}\""), &format!("\"{word}\""));
-        let bytes = if dialect.name == "bedrock" { frames::encode(&stream) } else { stream.into_bytes() };
+        let bytes = if dialect.name == "bedrock" {
+            frames::encode(&stream)
+        } else {
+            stream.into_bytes()
+        };
         let told = told(&streamed(&text, dialect, &mut [&*bytes].into_iter()));
         assert!(
-            told.contains(&format!("\"delta\":{{}},\"logprobs\":null,\"finish_reason\":{meant}")),
+            told.contains(&format!(
+                "\"delta\":{{}},\"logprobs\":null,\"finish_reason\":{meant}"
+            )),
             "{}: {meant}\n{told}",
             recorded.file
         );
@@ -228,12 +294,24 @@ fn cuts() {
             let bytes = bytes(&recorded);
             let whole = streamed(&case, dialect, &mut [&*bytes].into_iter());
             let one_by_one = streamed(&case, dialect, &mut bytes.chunks(1));
-            assert_eq!(told(&one_by_one), told(&whole), "{}/{} byte by byte", case.name(), recorded.file);
+            assert_eq!(
+                told(&one_by_one),
+                told(&whole),
+                "{}/{} byte by byte",
+                case.name(),
+                recorded.file
+            );
             assert_eq!(one_by_one, whole);
             for at in 0..=bytes.len() {
                 let (head, tail) = bytes.split_at(at);
                 let halves = streamed(&case, dialect, &mut [head, tail].into_iter());
-                assert_eq!(told(&halves), told(&whole), "{}/{} cut at {at}", case.name(), recorded.file);
+                assert_eq!(
+                    told(&halves),
+                    told(&whole),
+                    "{}/{} cut at {at}",
+                    case.name(),
+                    recorded.file
+                );
                 assert_eq!(halves, whole);
             }
         }
@@ -272,7 +350,12 @@ fn ends() {
                         recorded.file
                     );
                 } else {
-                    assert!(!said.contains("[DONE]"), "{}/{} ends at {at}", case.name(), recorded.file);
+                    assert!(
+                        !said.contains("[DONE]"),
+                        "{}/{} ends at {at}",
+                        case.name(),
+                        recorded.file
+                    );
                 }
             }
         }
@@ -283,7 +366,11 @@ fn ends() {
 fn the_book_has_the_tables() {
     let mut differences = Vec::new();
     for (name, new) in table::markdown() {
-        let chapter = if name == "dialect" { "providers" } else { "doors" };
+        let chapter = if name == "dialect" {
+            "providers"
+        } else {
+            "doors"
+        };
         let chapter = repository().join(format!("docs/src/{chapter}.md"));
         let text = fs::read_to_string(&chapter).expect("a chapter");
         let mark = format!("<!-- {name} table -->\n");
@@ -296,7 +383,10 @@ fn the_book_has_the_tables() {
             differences.push(name);
         }
     }
-    assert!(differences.is_empty(), "the cases show other tables; UPDATE_GOLDEN=1 writes them: {differences:?}");
+    assert!(
+        differences.is_empty(),
+        "the cases show other tables; UPDATE_GOLDEN=1 writes them: {differences:?}"
+    );
 }
 
 /// The providers' own packages judge all of it. `tests/sdk/setup.sh` installs them.
@@ -306,31 +396,61 @@ fn judged_by_the_packages_of_the_providers() {
     let frames = target.join("golden-frames");
     fs::create_dir_all(&frames).expect("a folder");
     for case in cases() {
-        for recorded in case.recorded(".stream").into_iter().filter(|recorded| recorded.dialect == "bedrock") {
-            fs::write(frames.join(format!("{}.{}", case.name(), recorded.file)), bytes(&recorded)).expect("written");
+        for recorded in case
+            .recorded(".stream")
+            .into_iter()
+            .filter(|recorded| recorded.dialect == "bedrock")
+        {
+            fs::write(
+                frames.join(format!("{}.{}", case.name(), recorded.file)),
+                bytes(&recorded),
+            )
+            .expect("written");
         }
     }
-    let venv = target.parent().expect("the target folder").join("sdk/python-validators");
-    assert!(venv.join(".made-from").exists(), "{} is not there: run tests/sdk/setup.sh", venv.display());
+    let venv = target
+        .parent()
+        .expect("the target folder")
+        .join("sdk/python-validators");
+    assert!(
+        venv.join(".made-from").exists(),
+        "{} is not there: run tests/sdk/setup.sh",
+        venv.display()
+    );
     let mut python = Command::new(venv.join("bin/python"));
-    python.current_dir(repository()).arg("tests/sdk/python/golden").args([root(), frames]);
+    python
+        .current_dir(repository())
+        .arg("tests/sdk/python/golden")
+        .args([root(), frames]);
     let output = python.output().expect("Python");
     let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success(), "\n{}", String::from_utf8_lossy(&said));
+    assert!(
+        output.status.success(),
+        "\n{}",
+        String::from_utf8_lossy(&said)
+    );
 }
 
 fn dialect(recorded: &Recorded) -> Dialect {
-    drive::all().find(|dialect| dialect.name == recorded.dialect).expect("a dialect")
+    drive::all()
+        .find(|dialect| dialect.name == recorded.dialect)
+        .expect("a dialect")
 }
 
 /// A recorded stream as it is on the wire.
 fn bytes(recorded: &Recorded) -> Vec<u8> {
     let text = fs::read_to_string(&recorded.path).expect("text");
-    if recorded.dialect == "bedrock" { frames::encode(&text) } else { text.into_bytes() }
+    if recorded.dialect == "bedrock" {
+        frames::encode(&text)
+    } else {
+        text.into_bytes()
+    }
 }
 
 fn out(recorded: &Recorded) -> PathBuf {
-    recorded.path.with_file_name(format!("{}.out", recorded.file))
+    recorded
+        .path
+        .with_file_name(format!("{}.out", recorded.file))
 }
 
 /// What the case's request, if it has one, leaves to undo.
@@ -341,7 +461,11 @@ fn undo(case: &Case, dialect: Dialect) -> dialects::neutral::Undo {
     sent.map(|sent| sent.undo).unwrap_or_default()
 }
 
-fn answered(case: &Case, dialect: Dialect, recorded: &Recorded) -> Result<(String, Vec<Kept>), AnswerFault> {
+fn answered(
+    case: &Case,
+    dialect: Dialect,
+    recorded: &Recorded,
+) -> Result<(String, Vec<Kept>), AnswerFault> {
     let body = fs::read(&recorded.path).expect("a file");
     let (answer, kept) = dialect.answer(
         For::chat(undo(case, dialect)),
@@ -362,7 +486,11 @@ fn converted(case: &Case, dialect: Dialect, recorded: &Recorded) -> String {
 }
 
 fn streamed(case: &Case, dialect: Dialect, pieces: &mut dyn Iterator<Item = &[u8]>) -> Streamed {
-    dialect.stream(For::chat(undo(case, dialect)), &case.model(dialect.name, dialect.model), pieces)
+    dialect.stream(
+        For::chat(undo(case, dialect)),
+        &case.model(dialect.name, dialect.model),
+        pieces,
+    )
 }
 
 /// What the caller got, and how it ended.
@@ -379,7 +507,14 @@ fn told(streamed: &Streamed) -> String {
 
 /// An upstream's error, as it was read: status, type, code, message.
 fn upstream(error: &UpstreamError) -> String {
-    let status = error.status.map_or("-".to_owned(), |status| status.to_string());
+    let status = error
+        .status
+        .map_or("-".to_owned(), |status| status.to_string());
     let word = |word: &Option<String>| word.clone().unwrap_or_else(|| "-".to_owned());
-    format!("!upstream {status} {} {} {}\n", word(&error.kind), word(&error.code), error.message)
+    format!(
+        "!upstream {status} {} {} {}\n",
+        word(&error.kind),
+        word(&error.code),
+        error.message
+    )
 }

@@ -23,18 +23,37 @@ fn passed(dialect: &Dialect, model: &str, body: &str) -> (String, Value) {
         .write(&Translate {
             traits: (dialect.protocol.traits)(model),
             other: &|_| dialects::OtherModel::Elsewhere,
-            ..Translate::new(&body, &(RESPONSES.envelope)(&body).expect("a request"), model)
+            ..Translate::new(
+                &body,
+                &(RESPONSES.envelope)(&body).expect("a request"),
+                model,
+            )
         })
         .expect("it passes");
-    (String::from_utf8(outbound.body.concat()).expect("UTF-8"), json!(outbound.losses.names()))
+    (
+        String::from_utf8(outbound.body.concat()).expect("UTF-8"),
+        json!(outbound.losses.names()),
+    )
 }
 
 /// Passes a stream in pieces of `size` bytes.
 fn streamed(dialect: &Dialect, bytes: &str, size: usize) -> String {
-    let header = AnswerHeader { model: "m".into(), id: "resp_golden".into(), ..AnswerHeader::default() };
-    let to = Recipient { front: &RESPONSES, header: &header, options: AnswerOptions::default() };
+    let header = AnswerHeader {
+        model: "m".into(),
+        id: "resp_golden".into(),
+        ..AnswerHeader::default()
+    };
+    let to = Recipient {
+        front: &RESPONSES,
+        header: &header,
+        options: AnswerOptions::default(),
+    };
     let (mut stream, mut out) = (dialect.stream("gpt-5", to, 1 << 20), Vec::new());
-    bytes.as_bytes().chunks(size).try_for_each(|piece| stream.feed(piece, &mut out)).expect("a whole stream");
+    bytes
+        .as_bytes()
+        .chunks(size)
+        .try_for_each(|piece| stream.feed(piece, &mut out))
+        .expect("a whole stream");
     stream.finish(&mut out, None).expect("its end");
     String::from_utf8(out).expect("UTF-8")
 }
@@ -42,19 +61,32 @@ fn streamed(dialect: &Dialect, bytes: &str, size: usize) -> String {
 #[test]
 fn what_passes_is_what_the_file_says() {
     let path = root().join("responses_pass.json");
-    let before: Value = serde_json::from_str(&fs::read_to_string(&path).expect("the file")).expect("JSON");
+    let before: Value =
+        serde_json::from_str(&fs::read_to_string(&path).expect("the file")).expect("JSON");
     let mut after = before.clone();
     for request in after["requests"].as_array_mut().expect("requests") {
-        let (model, body) = (request["model"].as_str().expect("a model"), request["before"].as_str().expect("a body"));
-        let [(sent, lost), other] = ["openai", "azure"].map(|dialect| passed(&responses(dialect), model, body));
-        assert_eq!((&sent, &lost), (&other.0, &other.1), "both servers get the same");
+        let (model, body) = (
+            request["model"].as_str().expect("a model"),
+            request["before"].as_str().expect("a body"),
+        );
+        let [(sent, lost), other] =
+            ["openai", "azure"].map(|dialect| passed(&responses(dialect), model, body));
+        assert_eq!(
+            (&sent, &lost),
+            (&other.0, &other.1),
+            "both servers get the same"
+        );
         (request["after"], request["lost"]) = (json!(sent), lost);
     }
     for stream in after["streams"].as_array_mut().expect("streams") {
         let bytes = stream["before"].as_str().expect("a stream");
         let at_once = streamed(&responses("openai"), bytes, bytes.len());
         for size in 1..bytes.len().min(300) {
-            assert_eq!(streamed(&responses("azure"), bytes, size), at_once, "in pieces of {size}");
+            assert_eq!(
+                streamed(&responses("azure"), bytes, size),
+                at_once,
+                "in pieces of {size}"
+            );
         }
         stream["after"] = json!(at_once);
     }

@@ -15,7 +15,10 @@ pub fn answer(text: &str, passes: bool) -> Result<(), String> {
     )?;
     head(&answer, "chat.completion")?;
     usage(&answer["usage"])?;
-    let choices = answer["choices"].as_array().filter(|choices| !choices.is_empty()).ok_or("no choices")?;
+    let choices = answer["choices"]
+        .as_array()
+        .filter(|choices| !choices.is_empty())
+        .ok_or("no choices")?;
     for (at, choice) in choices.iter().enumerate() {
         let choice = choice.as_object().ok_or("a choice is no object")?;
         let needed: &[&str] = if passes {
@@ -25,20 +28,44 @@ pub fn answer(text: &str, passes: bool) -> Result<(), String> {
         };
         members(choice, needed, &["logprobs"], passes)?;
         expect(choice["index"] == at, "an index out of order")?;
-        let message = choice["message"].as_object().ok_or("a message is no object")?;
-        let more = ["refusal", "reasoning_content", "tool_calls", "images", "files", "annotations", "thinking_blocks"];
+        let message = choice["message"]
+            .as_object()
+            .ok_or("a message is no object")?;
+        let more = [
+            "refusal",
+            "reasoning_content",
+            "tool_calls",
+            "images",
+            "files",
+            "annotations",
+            "thinking_blocks",
+        ];
         members(message, &["role", "content"], &more, passes)?;
-        expect(message["role"] == "assistant", "another role than the assistant's")?;
+        expect(
+            message["role"] == "assistant",
+            "another role than the assistant's",
+        )?;
         let calls = message
             .get("tool_calls")
-            .map_or(Ok([].as_slice()), |calls| calls.as_array().map(Vec::as_slice).ok_or("calls are no list"))?;
-        expect(message.get("tool_calls").is_none() || !calls.is_empty(), "an empty list of calls")?;
+            .map_or(Ok([].as_slice()), |calls| {
+                calls
+                    .as_array()
+                    .map(Vec::as_slice)
+                    .ok_or("calls are no list")
+            })?;
         expect(
-            message["content"].is_string() || (message["content"].is_null() && (passes || !calls.is_empty())),
+            message.get("tool_calls").is_none() || !calls.is_empty(),
+            "an empty list of calls",
+        )?;
+        expect(
+            message["content"].is_string()
+                || (message["content"].is_null() && (passes || !calls.is_empty())),
             "no content",
         )?;
         expect(
-            message.get("refusal").is_none_or(|refusal| refusal.is_null() || refusal.is_string()),
+            message
+                .get("refusal")
+                .is_none_or(|refusal| refusal.is_null() || refusal.is_string()),
             "an odd refusal",
         )?;
         for call in calls {
@@ -52,10 +79,15 @@ pub fn answer(text: &str, passes: bool) -> Result<(), String> {
 
 /// What is wrong with a stream that ends well.
 pub fn stream(text: &str, passes: bool) -> Result<(), String> {
-    let events = text.strip_suffix("data: [DONE]\n\n").ok_or("it does not end with [DONE]")?;
+    let events = text
+        .strip_suffix("data: [DONE]\n\n")
+        .ok_or("it does not end with [DONE]")?;
     let seen = chunks(events, passes)?;
     expect(seen.counted, "no usage at the end")?;
-    expect(!seen.choices.is_empty() && seen.choices.iter().all(|choice| choice.finished), "a choice without an end")
+    expect(
+        !seen.choices.is_empty() && seen.choices.iter().all(|choice| choice.finished),
+        "a choice without an end",
+    )
 }
 
 /// What is wrong with a stream's beginning.
@@ -94,7 +126,10 @@ fn chunks(events: &str, passes: bool) -> Result<Seen, String> {
         )?;
         head(&chunk, "chat.completion.chunk")?;
         let same = ["id", "object", "created", "model"].map(|key| chunk[key].clone());
-        expect(*first.get_or_insert_with(|| same.clone()) == same, "chunks of several answers")?;
+        expect(
+            *first.get_or_insert_with(|| same.clone()) == same,
+            "chunks of several answers",
+        )?;
         expect(!seen.counted, "something after the usage")?;
         let choices = chunk["choices"].as_array().ok_or("choices are no list")?;
         if choices.is_empty() {
@@ -112,20 +147,35 @@ fn chunks(events: &str, passes: bool) -> Result<Seen, String> {
 
 fn delta(choice: &Value, passes: bool, seen: &mut Vec<Choice>) -> Result<(), String> {
     let choice = choice.as_object().ok_or("a choice is no object")?;
-    let needed: &[&str] =
-        if passes { &["index", "delta", "finish_reason"] } else { &["index", "delta", "logprobs", "finish_reason"] };
+    let needed: &[&str] = if passes {
+        &["index", "delta", "finish_reason"]
+    } else {
+        &["index", "delta", "logprobs", "finish_reason"]
+    };
     members(choice, needed, &["logprobs"], passes)?;
     let index = usize::try_from(choice["index"].as_u64().ok_or("no index")?).expect("small");
     let delta = choice["delta"].as_object().ok_or("no delta")?;
     members(
         delta,
         &[],
-        &["role", "content", "refusal", "reasoning_content", "tool_calls", "images", "files", "annotations"],
+        &[
+            "role",
+            "content",
+            "refusal",
+            "reasoning_content",
+            "tool_calls",
+            "images",
+            "files",
+            "annotations",
+        ],
         passes,
     )?;
     expect(index <= seen.len(), "choices out of order")?;
     let is_first = index == seen.len();
-    expect(delta.get("role") == is_first.then_some(&Value::from("assistant")), "the role is not said once, at first")?;
+    expect(
+        delta.get("role") == is_first.then_some(&Value::from("assistant")),
+        "the role is not said once, at first",
+    )?;
     if is_first {
         seen.push(Choice::default());
     }
@@ -134,26 +184,45 @@ fn delta(choice: &Value, passes: bool, seen: &mut Vec<Choice>) -> Result<(), Str
     for key in ["content", "refusal", "reasoning_content"] {
         let said = delta.get(key);
         expect(
-            said.is_none_or(|text| text.is_string() || (passes && text.is_null()) || (is_first && text.is_null())),
+            said.is_none_or(|text| {
+                text.is_string() || (passes && text.is_null()) || (is_first && text.is_null())
+            }),
             "a text that is none",
         )?;
-        expect(passes || is_first || said != Some(&Value::from("")), "an empty text")?;
+        expect(
+            passes || is_first || said != Some(&Value::from("")),
+            "an empty text",
+        )?;
     }
-    for call in delta
-        .get("tool_calls")
-        .map_or(Ok([].as_slice()), |calls| calls.as_array().map(Vec::as_slice).ok_or("calls are no list"))?
-    {
-        let number = usize::try_from(call["index"].as_u64().ok_or("a call without index")?).expect("small");
+    for call in delta.get("tool_calls").map_or(Ok([].as_slice()), |calls| {
+        calls
+            .as_array()
+            .map(Vec::as_slice)
+            .ok_or("calls are no list")
+    })? {
+        let number =
+            usize::try_from(call["index"].as_u64().ok_or("a call without index")?).expect("small");
         if number == seen.calls {
             whole_call(call)?;
             seen.calls += 1;
         } else {
             // What passes may come at once.
-            expect(number + 1 == seen.calls || passes && number < seen.calls, "calls are not one after the other")?;
+            expect(
+                number + 1 == seen.calls || passes && number < seen.calls,
+                "calls are not one after the other",
+            )?;
             let call = call.as_object().ok_or("a call is no object")?;
             members(call, &["index", "function"], &[], false)?;
-            members(call["function"].as_object().ok_or("no function")?, &["arguments"], &[], false)?;
-            expect(call["function"]["arguments"].is_string(), "arguments are no text")?;
+            members(
+                call["function"].as_object().ok_or("no function")?,
+                &["arguments"],
+                &[],
+                false,
+            )?;
+            expect(
+                call["function"]["arguments"].is_string(),
+                "arguments are no text",
+            )?;
         }
     }
     if let Some(reason) = choice["finish_reason"].as_str() {
@@ -168,10 +237,21 @@ fn delta(choice: &Value, passes: bool, seen: &mut Vec<Choice>) -> Result<(), Str
 }
 
 fn whole_call(call: &Value) -> Result<(), String> {
-    expect(call["id"].as_str().is_some_and(|id| !id.is_empty()), "a call without id")?;
+    expect(
+        call["id"].as_str().is_some_and(|id| !id.is_empty()),
+        "a call without id",
+    )?;
     expect(call["type"] == "function", "a call of another type")?;
-    expect(call["function"]["name"].as_str().is_some_and(|name| !name.is_empty()), "a call without name")?;
-    expect(call["function"]["arguments"].is_string(), "arguments are no text")
+    expect(
+        call["function"]["name"]
+            .as_str()
+            .is_some_and(|name| !name.is_empty()),
+        "a call without name",
+    )?;
+    expect(
+        call["function"]["arguments"].is_string(),
+        "arguments are no text",
+    )
 }
 
 fn finish(reason: &str, made_calls: bool) -> Result<(), String> {
@@ -185,8 +265,16 @@ fn finish(reason: &str, made_calls: bool) -> Result<(), String> {
 
 fn head(answer: &Map<String, Value>, kind: &str) -> Result<(), String> {
     expect(answer["object"] == kind, "another object")?;
-    expect(answer["id"].as_str().is_some_and(|id| id.starts_with("chatcmpl-")), "an odd id")?;
-    expect(answer["created"].as_u64().is_some_and(|time| time > 0), "no time")?;
+    expect(
+        answer["id"]
+            .as_str()
+            .is_some_and(|id| id.starts_with("chatcmpl-")),
+        "an odd id",
+    )?;
+    expect(
+        answer["created"].as_u64().is_some_and(|time| time > 0),
+        "no time",
+    )?;
     expect(answer["model"] == "m", "another model than the caller's")
 }
 
@@ -197,9 +285,12 @@ fn usage(usage: &Value) -> Result<(), String> {
         "the total is not the sum",
     )?;
     let detail = |list: &str, name: &str| usage[list][name].as_u64().unwrap_or(0);
-    let cached =
-        detail("prompt_tokens_details", "cached_tokens") + detail("prompt_tokens_details", "cache_write_tokens");
-    expect(cached <= count("prompt_tokens")?, "more out of the cache than there is")?;
+    let cached = detail("prompt_tokens_details", "cached_tokens")
+        + detail("prompt_tokens_details", "cache_write_tokens");
+    expect(
+        cached <= count("prompt_tokens")?,
+        "more out of the cache than there is",
+    )?;
     expect(
         detail("completion_tokens_details", "reasoning_tokens") <= count("completion_tokens")?,
         "more thinking than there is",
@@ -213,11 +304,16 @@ fn object(text: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-fn members(object: &Map<String, Value>, needed: &[&str], more: &[&str], passes: bool) -> Result<(), String> {
+fn members(
+    object: &Map<String, Value>,
+    needed: &[&str],
+    more: &[&str],
+    passes: bool,
+) -> Result<(), String> {
     let missing = needed.iter().find(|key| !object.contains_key(**key));
-    let odd = object
-        .keys()
-        .find(|key| !needed.contains(&key.as_str()) && !more.contains(&key.as_str()) && !key.starts_with("x_"));
+    let odd = object.keys().find(|key| {
+        !needed.contains(&key.as_str()) && !more.contains(&key.as_str()) && !key.starts_with("x_")
+    });
     match (missing, odd) {
         (Some(missing), _) => Err(format!("there is no `{missing}`")),
         (None, Some(odd)) if !passes => Err(format!("`{odd}` is not known")),

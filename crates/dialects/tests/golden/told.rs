@@ -34,12 +34,20 @@ impl Told {
             text: text("content"),
             refusal: text("refusal"),
             thinking: text("reasoning_content"),
-            reason: choice["finish_reason"].as_str().expect("a reason").to_owned(),
+            reason: choice["finish_reason"]
+                .as_str()
+                .expect("a reason")
+                .to_owned(),
             prompt: usage["prompt_tokens"].as_u64().expect("a count"),
             completion: usage["completion_tokens"].as_u64().expect("a count"),
             ..Self::default()
         };
-        for call in message["tool_calls"].as_array().into_iter().flatten().map(|call| &call["function"]) {
+        for call in message["tool_calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|call| &call["function"])
+        {
             let arguments = parsed(call["arguments"].as_str().expect("arguments"));
             told.call(call["name"].as_str().expect("a name"), &arguments);
         }
@@ -48,22 +56,35 @@ impl Told {
 
     /// Reads the chunks of a chat completion.
     pub fn of_chunks(out: &str) -> Self {
-        let mut message = json!({"content": "", "refusal": "", "reasoning_content": "", "tool_calls": []});
+        let mut message =
+            json!({"content": "", "refusal": "", "reasoning_content": "", "tool_calls": []});
         let (mut reason, mut usage) = (Value::Null, Value::Null);
-        for chunk in out.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]") {
+        for chunk in out
+            .lines()
+            .filter_map(|line| line.strip_prefix("data: "))
+            .filter(|data| *data != "[DONE]")
+        {
             let chunk = parsed(chunk);
             let choices = chunk["choices"].as_array().expect("choices");
             for choice in choices.iter().filter(|choice| choice["index"] == 0) {
                 for key in ["content", "refusal", "reasoning_content"] {
                     append(&mut message[key], &choice["delta"][key]);
                 }
-                for call in choice["delta"]["tool_calls"].as_array().into_iter().flatten() {
-                    let at = usize::try_from(call["index"].as_u64().expect("an index")).expect("small");
+                for call in choice["delta"]["tool_calls"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                {
+                    let at =
+                        usize::try_from(call["index"].as_u64().expect("an index")).expect("small");
                     let calls = message["tool_calls"].as_array_mut().expect("calls");
                     if at == calls.len() {
                         calls.push(call.clone());
                     } else {
-                        append(&mut calls[at]["function"]["arguments"], &call["function"]["arguments"]);
+                        append(
+                            &mut calls[at]["function"]["arguments"],
+                            &call["function"]["arguments"],
+                        );
                     }
                 }
                 if choice["finish_reason"].is_string() {
@@ -74,13 +95,16 @@ impl Told {
                 usage = chunk["usage"].clone();
             }
         }
-        Self::of_chat(&json!({"choices": [{"message": message, "finish_reason": reason}], "usage": usage}))
+        Self::of_chat(
+            &json!({"choices": [{"message": message, "finish_reason": reason}], "usage": usage}),
+        )
     }
 }
 
 /// Appends a piece of text.
 pub fn append(text: &mut Value, piece: &Value) {
-    *text = (text.as_str().unwrap_or_default().to_owned() + piece.as_str().unwrap_or_default()).into();
+    *text =
+        (text.as_str().unwrap_or_default().to_owned() + piece.as_str().unwrap_or_default()).into();
 }
 
 /// Reads JSON; `null` if it is none.
@@ -92,5 +116,9 @@ pub fn parsed(text: &str) -> Value {
 pub fn without_media(text: &str) -> String {
     let mut parts = text.split("[The model sent ");
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |all, part| all + part.split_once("This format cannot carry it.]").map_or(part, |(_, rest)| rest))
+    parts.fold(first, |all, part| {
+        all + part
+            .split_once("This format cannot carry it.]")
+            .map_or(part, |(_, rest)| rest)
+    })
 }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use dialects::front::{Asked, EMBEDDINGS, Front, GEMINI_EMBED, GEMINI_EMBEDS};
 use dialects::neutral::answer::AnswerOptions;
 use dialects::neutral::{Refused, Undo};
-use dialects::{AnswerFault, AnswerHeader, Dialect, Endpoint, Protocol, Recipient, Settings, Translate};
+use dialects::{
+    AnswerFault, AnswerHeader, Dialect, Endpoint, Protocol, Recipient, Settings, Translate,
+};
 
 use crate::differences::Differences;
 use crate::files::{Case, root};
@@ -30,7 +32,9 @@ const MODELS: [(&str, &str); 11] = [
 ];
 
 fn case() -> Case {
-    Case { path: root().join("vectors") }
+    Case {
+        path: root().join("vectors"),
+    }
 }
 
 fn spoken(name: &str) -> Dialect {
@@ -43,9 +47,17 @@ fn spoken(name: &str) -> Dialect {
     Dialect::new(Protocol::find(name).expect("a dialect"), settings).at(Endpoint::Embeddings)
 }
 
-fn write(front: &Front, name: &str, model: &str, body: &str) -> Result<dialects::Outbound, Refused> {
+fn write(
+    front: &Front,
+    name: &str,
+    model: &str,
+    body: &str,
+) -> Result<dialects::Outbound, Refused> {
     let body = Bytes::from(body.to_owned());
-    let asked = Asked { model: (*front != EMBEDDINGS).then(|| "m".to_owned()), stream: false };
+    let asked = Asked {
+        model: (*front != EMBEDDINGS).then(|| "m".to_owned()),
+        stream: false,
+    };
     let envelope = (front.envelope)(&body).expect("a request").at(asked);
     spoken(name).write(&Translate::new(&body, &envelope, model))
 }
@@ -57,19 +69,33 @@ fn requests_for_vectors() {
     let mut count = 0;
     for recorded in case.recorded(".json") {
         let doors = [&EMBEDDINGS, &GEMINI_EMBED, &GEMINI_EMBEDS];
-        let front = doors.into_iter().find(|front| front.name == recorded.dialect).expect("a door");
+        let front = doors
+            .into_iter()
+            .find(|front| front.name == recorded.dialect)
+            .expect("a door");
         let request = case.request(&recorded.file).expect("text");
         let mut found = String::new();
         for (name, model) in MODELS {
             found += &format!("== {name} {model}\n");
             found += &match write(front, name, model, &request) {
                 Ok(sent) => {
-                    let names: Vec<_> = sent.losses.names().iter().map(|name| name.to_string()).collect();
+                    let names: Vec<_> = sent
+                        .losses
+                        .names()
+                        .iter()
+                        .map(|name| name.to_string())
+                        .collect();
                     let body = String::from_utf8(sent.body.concat()).expect("UTF-8");
-                    format!("POST {}\ndropped: {}\n\n{body}\n", sent.path, names.join(", "))
+                    format!(
+                        "POST {}\ndropped: {}\n\n{body}\n",
+                        sent.path,
+                        names.join(", ")
+                    )
                 }
                 Err(Refused::Invalid(why)) => format!("invalid {}\n{}\n", why.param, why.message),
-                Err(Refused::Unsupported(why)) => format!("unsupported {}\n{}\n", why.param, why.message),
+                Err(Refused::Unsupported(why)) => {
+                    format!("unsupported {}\n{}\n", why.param, why.message)
+                }
             };
             count += 1;
         }
@@ -85,11 +111,17 @@ fn requests(number: usize) -> Vec<(&'static Front, String)> {
     let contents = vec![r#"{"content":{"parts":[{"text":"x"}]}}"#; number].join(",");
     let mut requests = vec![
         (&EMBEDDINGS, format!(r#"{{"model":"m","input":[{texts}]}}"#)),
-        (&EMBEDDINGS, format!(r#"{{"model":"m","input":[{texts}],"encoding_format":"base64"}}"#)),
+        (
+            &EMBEDDINGS,
+            format!(r#"{{"model":"m","input":[{texts}],"encoding_format":"base64"}}"#),
+        ),
         (&GEMINI_EMBEDS, format!(r#"{{"requests":[{contents}]}}"#)),
     ];
     if number == 1 {
-        requests.push((&GEMINI_EMBED, r#"{"content":{"parts":[{"text":"x"}]}}"#.to_owned()));
+        requests.push((
+            &GEMINI_EMBED,
+            r#"{"content":{"parts":[{"text":"x"}]}}"#.to_owned(),
+        ));
     }
     requests
 }
@@ -100,28 +132,58 @@ fn answers_with_vectors() {
     let case = case();
     let mut seen = Vec::new();
     for recorded in case.recorded(".vectors") {
-        let number = recorded.file.rsplit('.').nth(1).and_then(|number| number.parse().ok()).expect("a number");
+        let number = recorded
+            .file
+            .rsplit('.')
+            .nth(1)
+            .and_then(|number| number.parse().ok())
+            .expect("a number");
         let answer = case.request(&recorded.file).expect("text");
         let mut found = String::new();
         for (front, body) in requests(number) {
             let sent = write(front, &recorded.dialect, "cohere.embed-v4", &body);
             let undo = sent.map_or_else(|_| Undo::default(), |sent| sent.undo);
-            let header = AnswerHeader { model: "m".to_owned(), prompt_bytes: 40, ..AnswerHeader::default() };
-            let to = Recipient { front, header: &header, options: AnswerOptions { undo, ..AnswerOptions::default() } };
-            let told = match spoken(&recorded.dialect).answer("cohere.embed-v4", &to, answer.as_bytes()) {
-                Ok((answer, _)) => {
-                    let (usage, body) = (answer.usage, String::from_utf8(answer.body).expect("UTF-8"));
-                    assert!(serde_json::from_str::<serde_json::Value>(&body).is_ok(), "{body}");
-                    format!("{} {}\n{body}\n", usage.prompt, usage.source.name())
-                }
-                Err(AnswerFault::Nonsense(why)) => format!("!nonsense {why}\n"),
-                Err(AnswerFault::Upstream(error)) => upstream(&error),
+            let header = AnswerHeader {
+                model: "m".to_owned(),
+                prompt_bytes: 40,
+                ..AnswerHeader::default()
             };
-            let base64 = if body.contains("base64") { " base64" } else { "" };
+            let to = Recipient {
+                front,
+                header: &header,
+                options: AnswerOptions {
+                    undo,
+                    ..AnswerOptions::default()
+                },
+            };
+            let told =
+                match spoken(&recorded.dialect).answer("cohere.embed-v4", &to, answer.as_bytes()) {
+                    Ok((answer, _)) => {
+                        let (usage, body) =
+                            (answer.usage, String::from_utf8(answer.body).expect("UTF-8"));
+                        assert!(
+                            serde_json::from_str::<serde_json::Value>(&body).is_ok(),
+                            "{body}"
+                        );
+                        format!("{} {}\n{body}\n", usage.prompt, usage.source.name())
+                    }
+                    Err(AnswerFault::Nonsense(why)) => format!("!nonsense {why}\n"),
+                    Err(AnswerFault::Upstream(error)) => upstream(&error),
+                };
+            let base64 = if body.contains("base64") {
+                " base64"
+            } else {
+                ""
+            };
             found += &format!("== {}{base64}\n{told}", front.name);
         }
         seen.push(recorded.dialect.clone());
-        differences.compare(&recorded.path.with_file_name(format!("{}.out", recorded.file)), Some(&found));
+        differences.compare(
+            &recorded
+                .path
+                .with_file_name(format!("{}.out", recorded.file)),
+            Some(&found),
+        );
     }
     for (name, _) in MODELS {
         assert!(seen.iter().any(|seen| seen == name), "{name} has no answer");

@@ -3,7 +3,9 @@
 use dialects::front::CHAT;
 use serde_json::{Value, json};
 
-use crate::{ANY_JSON, HIGH, Marks, OPENAI_WORDS, STRICT_ANSWER, Tables, UNSAID, Word, bound, with_members};
+use crate::{
+    ANY_JSON, HIGH, Marks, OPENAI_WORDS, STRICT_ANSWER, Tables, UNSAID, Word, bound, with_members,
+};
 
 pub const TABLES: Tables = Tables {
     front: &CHAT,
@@ -126,7 +128,14 @@ const WORDS: &[Word] = &[
     (
         "thinking.type",
         "enabled",
-        &["\"enabled\"", "\"effort\"", "reasoning_effort", "thinkingLevel", "thinkingBudget", "\"think\":"],
+        &[
+            "\"enabled\"",
+            "\"effort\"",
+            "reasoning_effort",
+            "thinkingLevel",
+            "thinkingBudget",
+            "\"think\":",
+        ],
     ),
     ("thinking.type", "disabled", UNSAID),
     ("response_format.type", "text", UNSAID),
@@ -137,7 +146,11 @@ const WORDS: &[Word] = &[
     ("n", "1", UNSAID),
     ("tool_choice.allowed_tools.mode", "auto", UNSAID),
     ("format", "wav", &["wav"]),
-    ("messages[].content[].file.file_data", "data:text/plain;base64,aGVsbG8=", &["aGVsbG8=", "hello"]),
+    (
+        "messages[].content[].file.file_data",
+        "data:text/plain;base64,aGVsbG8=",
+        &["aGVsbG8=", "hello"],
+    ),
     // A function without parameters.
     ("tools[].function.parameters.type", "object", UNSAID),
 ];
@@ -150,7 +163,9 @@ const NAMES: &[(&str, &str)] = &[
 ];
 
 fn body(rows: &[Vec<Value>], _: &mut Marks) -> Value {
-    let [settings, users, assistants, calls, systems, named] = rows else { panic!("six tables") };
+    let [settings, users, assistants, calls, systems, named] = rows else {
+        panic!("six tables")
+    };
     let mut all = with_members(json!({"model": "m"}), settings);
     let mut user = vec![json!({"type": "text", "text": "hi"})];
     user.extend(users.iter().cloned());
@@ -165,7 +180,9 @@ fn body(rows: &[Vec<Value>], _: &mut Marks) -> Value {
     }
     if !calls.is_empty() {
         let (made, mut results) = bound(calls, "id", "tool_call_id");
-        results.iter_mut().for_each(|result| result["role"] = "tool".into());
+        results
+            .iter_mut()
+            .for_each(|result| result["role"] = "tool".into());
         messages.push(json!({"role": "assistant", "content": null, "tool_calls": made}));
         messages.append(&mut results);
     }

@@ -139,10 +139,22 @@ const ADVICE: &[&str] = &[
 
 /// The forms of words, where a dialect has others.
 const WORDS: &[Word] = &[
-    ("generationConfig.thinkingConfig.thinkingLevel", "HIGH", HIGH),
+    (
+        "generationConfig.thinkingConfig.thinkingLevel",
+        "HIGH",
+        HIGH,
+    ),
     // Who does not think need not be told, and who thinks as it likes either.
-    ("generationConfig.thinkingConfig.thinkingBudget", "0", UNSAID),
-    ("generationConfig.thinkingConfig.thinkingBudget", "-1", UNSAID),
+    (
+        "generationConfig.thinkingConfig.thinkingBudget",
+        "0",
+        UNSAID,
+    ),
+    (
+        "generationConfig.thinkingConfig.thinkingBudget",
+        "-1",
+        UNSAID,
+    ),
     ("generationConfig.candidateCount", "1", UNSAID),
     ("generationConfig.responseMimeType", "text/plain", UNSAID),
     (
@@ -165,7 +177,11 @@ const WORDS: &[Word] = &[
     (
         "toolConfig.functionCallingConfig.mode",
         "ANY",
-        &["\"name\":\"only\"}}", "\"type\":\"tool\"", "\"tool_choice\":{\"type\":\"function\",\"name\":\"only\"}"],
+        &[
+            "\"name\":\"only\"}}",
+            "\"type\":\"tool\"",
+            "\"tool_choice\":{\"type\":\"function\",\"name\":\"only\"}",
+        ],
     ),
     ("serviceTier", "standard", UNSAID),
     ("store", "false", UNSAID),
@@ -174,33 +190,79 @@ const WORDS: &[Word] = &[
     ("type", "STRING", &["\"string\"", "\\\"string\\\""]),
     ("type", "ARRAY", &["\"array\"", "\\\"array\\\""]),
     ("type", "INTEGER", &["\"integer\"", "\\\"integer\\\""]),
-    ("tools[].functionDeclarations[].parametersJsonSchema.type", "object", UNSAID),
-    ("contents[].parts[].thought", "true", &["\"thinking\"", "\"tool_plan\""]),
+    (
+        "tools[].functionDeclarations[].parametersJsonSchema.type",
+        "object",
+        UNSAID,
+    ),
+    (
+        "contents[].parts[].thought",
+        "true",
+        &["\"thinking\"", "\"tool_plan\""],
+    ),
     // Some formats have a word for each type.
-    ("mimeType", "image/png", &["image/png", "\"png\"", ".png", "\"images\":["]),
-    ("mimeType", "application/pdf", &["application/pdf", "\"pdf\"", ".pdf"]),
+    (
+        "mimeType",
+        "image/png",
+        &["image/png", "\"png\"", ".png", "\"images\":["],
+    ),
+    (
+        "mimeType",
+        "application/pdf",
+        &["application/pdf", "\"pdf\"", ".pdf"],
+    ),
     ("mimeType", "text/plain", UNSAID),
     ("mimeType", "audio/wav", &["wav"]),
-    ("contents[].parts[].inlineData.data", "aGVsbG8=", &["aGVsbG8=", "hello"]),
-    ("contents[].parts[].codeExecutionResult.outcome", "OUTCOME_OK", UNSAID),
-    ("contents[].parts[].codeExecutionResult.outcome", "OUTCOME_FAILED", &["Error"]),
+    (
+        "contents[].parts[].inlineData.data",
+        "aGVsbG8=",
+        &["aGVsbG8=", "hello"],
+    ),
+    (
+        "contents[].parts[].codeExecutionResult.outcome",
+        "OUTCOME_OK",
+        UNSAID,
+    ),
+    (
+        "contents[].parts[].codeExecutionResult.outcome",
+        "OUTCOME_FAILED",
+        &["Error"],
+    ),
 ];
 
 /// Names that stand for others.
 const NAMES: &[(&str, &str)] = &[
     // An effort or the lack of it is what the settings come to.
-    ("generationConfig.thinkingConfig", "generationConfig.thinkingConfig.thinkingBudget"),
+    (
+        "generationConfig.thinkingConfig",
+        "generationConfig.thinkingConfig.thinkingBudget",
+    ),
     // Of the format as a whole.
-    ("generationConfig.responseMimeType", "generationConfig.responseSchema"),
-    ("generationConfig.responseMimeType", "generationConfig.responseJsonSchema"),
+    (
+        "generationConfig.responseMimeType",
+        "generationConfig.responseSchema",
+    ),
+    (
+        "generationConfig.responseMimeType",
+        "generationConfig.responseJsonSchema",
+    ),
     // Of a file, wherever it stands.
-    ("contents[].parts[].inlineData.displayName", "contents[].parts[].fileData.displayName"),
-    ("contents[].parts[].inlineData.displayName", "contents[].parts[].functionResponse.parts[].inlineData.displayName"),
+    (
+        "contents[].parts[].inlineData.displayName",
+        "contents[].parts[].fileData.displayName",
+    ),
+    (
+        "contents[].parts[].inlineData.displayName",
+        "contents[].parts[].functionResponse.parts[].inlineData.displayName",
+    ),
 ];
 
 /// A part that is a thought.
 fn kind(members: &Map<String, Value>) -> Option<&str> {
-    members.get("thought").filter(|thought| **thought == true).map(|_| "thought")
+    members
+        .get("thought")
+        .filter(|thought| **thought == true)
+        .map(|_| "thought")
 }
 
 /// Google reads `mime_type` as `mimeType`.
@@ -214,15 +276,21 @@ fn camel(path: &str) -> String {
 }
 
 fn body(rows: &[Vec<Value>], _: &mut Marks) -> Value {
-    let [members, settings, users, models, results] = rows else { panic!("five tables") };
+    let [members, settings, users, models, results] = rows else {
+        panic!("five tables")
+    };
     let mut body = json!({});
     let all = body.as_object_mut().expect("an object");
     // A name is written in one way only, and a schema at one place.
-    let is_schema =
-        |name: &str| name.to_ascii_lowercase().starts_with("response") && name.to_ascii_lowercase().ends_with("schema");
+    let is_schema = |name: &str| {
+        name.to_ascii_lowercase().starts_with("response")
+            && name.to_ascii_lowercase().ends_with("schema")
+    };
     let add = |into: &mut Map<String, Value>, row: &Value| {
         for (name, value) in row.as_object().expect("members") {
-            into.retain(|known, _| camel(known) != camel(name) && !(is_schema(known) && is_schema(name)));
+            into.retain(|known, _| {
+                camel(known) != camel(name) && !(is_schema(known) && is_schema(name))
+            });
             into.insert(name.clone(), value.clone());
         }
     };

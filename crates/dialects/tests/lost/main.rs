@@ -68,8 +68,13 @@ const OPENAI_WORDS: &[Word] = &[
 ];
 
 /// How a dialect asks for an answer that is some JSON.
-const ANY_JSON: &[&str] =
-    &["\"json_object\"", "json_answer", "\"application/json\"", "\"format\":\"json\"", "give_answer"];
+const ANY_JSON: &[&str] = &[
+    "\"json_object\"",
+    "json_answer",
+    "\"application/json\"",
+    "\"format\":\"json\"",
+    "give_answer",
+];
 /// How a dialect holds an answer to its schema.
 const STRICT_ANSWER: &[&str] = &[
     "\"strict\":true",
@@ -81,13 +86,28 @@ const STRICT_ANSWER: &[&str] = &[
     "json_answer",
 ];
 /// The words that a model is told to think hard by.
-const HIGH: &[&str] = &["\"high\"", "\"HIGH\"", "thinkingBudget", "budget_tokens", "\"think\":"];
+const HIGH: &[&str] = &[
+    "\"high\"",
+    "\"HIGH\"",
+    "thinkingBudget",
+    "budget_tokens",
+    "\"think\":",
+];
 /// How a dialect says that it must call a tool.
 const MUST: &[&str] = &["\"required\"", "\"REQUIRED\"", "\"ANY\"", "\"any\""];
 /// How a dialect asks for one call at a time. Without tools there is none.
-const ONE_BY_ONE: &[&str] = &["\"parallel_tool_calls\":false", "\"disable_parallel_tool_use\":true", "!\"tools\":["];
+const ONE_BY_ONE: &[&str] = &[
+    "\"parallel_tool_calls\":false",
+    "\"disable_parallel_tool_use\":true",
+    "!\"tools\":[",
+];
 /// How a dialect holds calls to their schemas. Google does it in some modes.
-const STRICT: &[&str] = &["\"strict\":true", "\"strict_tools\":true", "\"mode\":\"ANY\"", "\"mode\":\"VALIDATED\""];
+const STRICT: &[&str] = &[
+    "\"strict\":true",
+    "\"strict_tools\":true",
+    "\"mode\":\"ANY\"",
+    "\"mode\":\"VALIDATED\"",
+];
 /// What every provider does who is told nothing.
 const UNSAID: &[&str] = &[""];
 
@@ -132,8 +152,9 @@ impl Tables {
     fn request(&self, chosen: &[Vec<usize>]) -> Value {
         let mut marks = Marks::default();
         let rows = self.rows.iter().zip(chosen);
-        let rows: Vec<Vec<Value>> =
-            rows.map(|(table, chosen)| chosen.iter().map(|at| marks.row(table[*at])).collect()).collect();
+        let rows: Vec<Vec<Value>> = rows
+            .map(|(table, chosen)| chosen.iter().map(|at| marks.row(table[*at])).collect())
+            .collect();
         (self.body)(&rows, &mut marks)
     }
 
@@ -144,18 +165,30 @@ impl Tables {
                 let kind = (self.kind)(members).map(|kind| format!("{path}.{kind}"));
                 for (name, value) in members {
                     let mut names = names.to_vec();
-                    names.extend(kind.iter().flat_map(|kind| [kind.clone(), format!("{kind}.{name}")]));
-                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    names.extend(
+                        kind.iter()
+                            .flat_map(|kind| [kind.clone(), format!("{kind}.{name}")]),
+                    );
+                    let path = if path.is_empty() {
+                        name.clone()
+                    } else {
+                        format!("{path}.{name}")
+                    };
                     self.leaves(value, &path, &names, into);
                 }
             }
             Value::Array(elements) => {
-                elements.iter().for_each(|value| self.leaves(value, &format!("{path}[]"), names, into));
+                elements
+                    .iter()
+                    .for_each(|value| self.leaves(value, &format!("{path}[]"), names, into));
             }
             Value::Null => {}
             Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-                let mut names: Vec<String> = names.iter().map(|name| (self.spelled)(name)).collect();
+                let text = value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned);
+                let mut names: Vec<String> =
+                    names.iter().map(|name| (self.spelled)(name)).collect();
                 let path = (self.spelled)(path);
                 names.push(format!("{path}.{text}"));
                 into.push(Leaf { path, text, names });
@@ -164,24 +197,52 @@ impl Tables {
     }
 
     /// Writes a request: what goes out, and what is lost; or what is refused.
-    fn write(&self, (dialect, model): (&str, &str), body: &Value) -> Result<(String, Vec<String>), Refused> {
+    fn write(
+        &self,
+        (dialect, model): (&str, &str),
+        body: &Value,
+    ) -> Result<(String, Vec<String>), Refused> {
         let body = Bytes::from(body.to_string());
         let is_responses = dialect == RESPONSES;
-        let protocol = Protocol::find(if is_responses { "openai" } else { dialect }).expect("a dialect");
-        let settings = Settings { project: Some("p".into()), place: Some("europe-west1".into()), ..Settings::NONE };
+        let protocol =
+            Protocol::find(if is_responses { "openai" } else { dialect }).expect("a dialect");
+        let settings = Settings {
+            project: Some("p".into()),
+            place: Some("europe-west1".into()),
+            ..Settings::NONE
+        };
         let envelope = (self.front.envelope)(&body).unwrap_or_else(|why| panic!("{why:?}"));
         let model_of_path = envelope.model.is_empty().then(|| "m".to_owned());
         let spoken = Dialect::new(protocol, settings);
-        let spoken = if is_responses { spoken.at(Endpoint::Responses) } else { spoken };
+        let spoken = if is_responses {
+            spoken.at(Endpoint::Responses)
+        } else {
+            spoken
+        };
         let outbound = spoken.write(&Translate {
             traits: (protocol.traits)(model),
             // Where thinking is hidden, nothing passes: what is translated may lose something.
             hide_reasoning: dialect != "anthropic",
             other: &|_| dialects::OtherModel::Elsewhere,
-            ..Translate::new(&body, &envelope.at(Asked { model: model_of_path, stream: false }), model)
+            ..Translate::new(
+                &body,
+                &envelope.at(Asked {
+                    model: model_of_path,
+                    stream: false,
+                }),
+                model,
+            )
         })?;
         let written = String::from_utf8(outbound.body.concat()).expect("UTF-8");
-        Ok((written, outbound.losses.names().iter().map(|name| name.to_string()).collect()))
+        Ok((
+            written,
+            outbound
+                .losses
+                .names()
+                .iter()
+                .map(|name| name.to_string())
+                .collect(),
+        ))
     }
 
     /// Says why something is lost without a word, if anything is. Returns whether the request is
@@ -195,46 +256,76 @@ impl Tables {
                 // It is refused by something that is there.
                 let plain: String = why.param.chars().filter(|c| !c.is_ascii_digit()).collect();
                 let plain = (self.spelled)(&plain);
-                let is_there = |leaf: &Leaf| leaf.path.starts_with(&plain) || plain.starts_with(&leaf.path);
+                let is_there =
+                    |leaf: &Leaf| leaf.path.starts_with(&plain) || plain.starts_with(&leaf.path);
                 return match all.iter().any(is_there) {
                     true => Ok(false),
-                    false => Err(format!("{dialect:?} refuses {}: {}\n{body}", why.param, why.message)),
+                    false => Err(format!(
+                        "{dialect:?} refuses {}: {}\n{body}",
+                        why.param, why.message
+                    )),
                 };
             }
         };
         // Tools that must not be called need not be told.
         let is_choice = |leaf: &Leaf| {
-            ["tool_choice", "toolConfig", "function_call"].iter().any(|choice| leaf.path.starts_with(choice))
+            ["tool_choice", "toolConfig", "function_call"]
+                .iter()
+                .any(|choice| leaf.path.starts_with(choice))
         };
-        let names_some = |leaf: &Leaf| leaf.last() == "name" || leaf.path.ends_with("allowedFunctionNames[]");
-        let chooses = |leaf: &Leaf| is_choice(leaf) && (names_some(leaf) || leaf.text.eq_ignore_ascii_case("none"));
-        let idle: &[&str] = if all.iter().any(chooses) { &["tools", "functions", "parallel_tool_calls"] } else { &[] };
+        let names_some =
+            |leaf: &Leaf| leaf.last() == "name" || leaf.path.ends_with("allowedFunctionNames[]");
+        let chooses = |leaf: &Leaf| {
+            is_choice(leaf) && (names_some(leaf) || leaf.text.eq_ignore_ascii_case("none"))
+        };
+        let idle: &[&str] = if all.iter().any(chooses) {
+            &["tools", "functions", "parallel_tool_calls"]
+        } else {
+            &[]
+        };
         all.retain(|leaf| !idle.iter().any(|name| leaf.path.starts_with(name)));
-        let is_lost =
-            |leaf: &&Leaf| !self.is_form(leaf) && !self.is_said(leaf, &written) && !self.is_named(leaf, &losses);
+        let is_lost = |leaf: &&Leaf| {
+            !self.is_form(leaf) && !self.is_said(leaf, &written) && !self.is_named(leaf, &losses)
+        };
         match all.iter().find(is_lost) {
             None => Ok(true),
-            Some(Leaf { path, text, .. }) => {
-                Err(format!("{dialect:?} loses {path}: {text}\nlosses: {losses:?}\n{body}\n{written}"))
-            }
+            Some(Leaf { path, text, .. }) => Err(format!(
+                "{dialect:?} loses {path}: {text}\nlosses: {losses:?}\n{body}\n{written}"
+            )),
         }
     }
 
     fn is_form(&self, leaf: &Leaf) -> bool {
         let last = leaf.last();
         let is_schema = leaf.path.contains("chema.") || leaf.path.contains("parameters.");
-        leaf.path.split(['.', '[']).any(|part| self.advice.contains(&part))
+        leaf.path
+            .split(['.', '['])
+            .any(|part| self.advice.contains(&part))
             || self.advice.contains(&&*leaf.path)
             || matches!(leaf.path.as_str(), "model" | "stream")
             || self.form.contains(&last)
             || last == "type"
                 && !is_schema
-                && !self.words.iter().copied().flatten().any(|(path, ..)| *path == leaf.path)
+                && !self
+                    .words
+                    .iter()
+                    .copied()
+                    .flatten()
+                    .any(|(path, ..)| *path == leaf.path)
     }
 
     fn is_said(&self, leaf: &Leaf, written: &str) -> bool {
-        let is_of = |(path, text, _): &&Word| (*path == leaf.path || *path == leaf.last()) && *text == leaf.text;
-        let mut words = self.words.iter().copied().flatten().filter(is_of).flat_map(|(.., words)| *words).peekable();
+        let is_of = |(path, text, _): &&Word| {
+            (*path == leaf.path || *path == leaf.last()) && *text == leaf.text
+        };
+        let mut words = self
+            .words
+            .iter()
+            .copied()
+            .flatten()
+            .filter(is_of)
+            .flat_map(|(.., words)| *words)
+            .peekable();
         if words.peek().is_some() {
             return words.any(|word| match word.strip_prefix('!') {
                 Some(word) => !written.contains(word),
@@ -257,7 +348,12 @@ impl Tables {
             let rest = leaf.path.strip_prefix(name);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        let stands = |name: &str| self.names.iter().filter(|(loss, _)| *loss == name).any(|(_, path)| covers(path));
+        let stands = |name: &str| {
+            self.names
+                .iter()
+                .filter(|(loss, _)| *loss == name)
+                .any(|(_, path)| covers(path))
+        };
         let mut losses = losses.iter().map(|loss| (self.spelled)(loss));
         losses.any(|loss| covers(&loss) || stands(&loss) || leaf.names.contains(&loss))
     }
@@ -280,13 +376,23 @@ impl Tables {
                 }
             }
         }
-        assert!(faults.is_empty(), "{}\n{} faults", faults.join("\n\n"), faults.len());
+        assert!(
+            faults.is_empty(),
+            "{}\n{} faults",
+            faults.join("\n\n"),
+            faults.len()
+        );
         assert!(written > least, "{written}");
     }
 
     fn some_rows(&self) -> impl Strategy<Value = Vec<Vec<usize>>> + use<> {
-        let some = |(table, most): (&&[&str], &usize)| prop::collection::vec(0..table.len(), 0..=*most);
-        self.rows.iter().zip(self.most).map(some).collect::<Vec<_>>()
+        let some =
+            |(table, most): (&&[&str], &usize)| prop::collection::vec(0..table.len(), 0..=*most);
+        self.rows
+            .iter()
+            .zip(self.most)
+            .map(some)
+            .collect::<Vec<_>>()
     }
 
     /// Checks rows together.

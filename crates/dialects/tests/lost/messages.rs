@@ -132,7 +132,14 @@ const WORDS: &[Word] = &[
     (
         "thinking.type",
         "enabled",
-        &["\"enabled\"", "\"effort\"", "reasoning_effort", "thinkingLevel", "thinkingBudget", "\"think\":"],
+        &[
+            "\"enabled\"",
+            "\"effort\"",
+            "reasoning_effort",
+            "thinkingLevel",
+            "thinkingBudget",
+            "\"think\":",
+        ],
     ),
     // An effort that stands beside it says all that can be said.
     (
@@ -159,35 +166,60 @@ const WORDS: &[Word] = &[
     ("tools[].strict", "true", STRICT),
     // What every provider does who is told nothing.
     ("service_tier", "auto", UNSAID),
-    ("messages[].content[].is_error", "true", &["Error", "\"is_error\":true"]),
-    ("messages[].content[].source.media_type", "text/plain", UNSAID),
+    (
+        "messages[].content[].is_error",
+        "true",
+        &["Error", "\"is_error\":true"],
+    ),
+    (
+        "messages[].content[].source.media_type",
+        "text/plain",
+        UNSAID,
+    ),
     // A function without parameters.
     ("tools[].input_schema.type", "object", UNSAID),
     // Some formats have a word for each type.
     ("media_type", "image/png", &["image/png", "\"png\""]),
-    ("media_type", "application/pdf", &["application/pdf", "\"pdf\""]),
+    (
+        "media_type",
+        "application/pdf",
+        &["application/pdf", "\"pdf\""],
+    ),
 ];
 
 /// Names that stand for others.
 const NAMES: &[(&str, &str)] = &[
     // What a thought is made of.
-    ("messages[].content[].thinking", "messages[].content[].signature"),
+    (
+        "messages[].content[].thinking",
+        "messages[].content[].signature",
+    ),
     ("messages[].content[].thinking", "messages[].content[].data"),
     // Of a file, wherever it stands.
-    ("messages[].content[].title", "messages[].content[].content[].title"),
+    (
+        "messages[].content[].title",
+        "messages[].content[].content[].title",
+    ),
     // An effort or the lack of it is what the settings come to.
     ("output_config.effort", "thinking"),
     ("output_config.effort", "messages[].output_config.effort"),
 ];
 
 fn body(rows: &[Vec<Value>], marks: &mut Marks) -> Value {
-    let [settings, users, assistants, results, systems] = rows else { panic!("five tables") };
+    let [settings, users, assistants, results, systems] = rows else {
+        panic!("five tables")
+    };
     let mut all = with_members(json!({"model": "m", "max_tokens": 32_123}), settings);
     // Nobody writes a format at both places.
-    if all.get("output_config").is_some_and(|config| config.get("format").is_some()) {
+    if all
+        .get("output_config")
+        .is_some_and(|config| config.get("format").is_some())
+    {
         all.remove("output_format");
     }
-    let user: Vec<Value> = std::iter::once(marks.row(USERS[0])).chain(users.iter().cloned()).collect();
+    let user: Vec<Value> = std::iter::once(marks.row(USERS[0]))
+        .chain(users.iter().cloned())
+        .collect();
     let mut messages = vec![json!({"role": "user", "content": user})];
     let mut assistant = assistants.clone();
     let mut answers = Vec::new();
@@ -213,7 +245,10 @@ fn body(rows: &[Vec<Value>], marks: &mut Marks) -> Value {
     }
     all.insert("messages".into(), messages.into());
     if !results.is_empty() && !all.contains_key("tools") {
-        all.insert("tools".into(), json!([{"name": "only", "input_schema": {"type": "object"}}]));
+        all.insert(
+            "tools".into(),
+            json!([{"name": "only", "input_schema": {"type": "object"}}]),
+        );
     }
     all.into()
 }
@@ -229,16 +264,31 @@ fn settings_of_thinking_go_to_claude_only() {
     let budget = body(r#"{"type":"enabled","budget_tokens":9000}"#);
     for (dialect, model) in crate::DIALECTS {
         let is_claude = model.contains("claude");
-        for (body, word) in [(&adaptive, "\"adaptive\""), (&budget, "\"budget_tokens\":9000")] {
+        for (body, word) in [
+            (&adaptive, "\"adaptive\""),
+            (&budget, "\"budget_tokens\":9000"),
+        ] {
             let (written, losses) = TABLES.write((dialect, model), body).unwrap();
             // One that thinks by a budget is told nothing of its own liking.
             let is_said = is_claude && (dialect == "anthropic" || body == &budget);
-            assert_eq!(written.contains(word), is_said, "{dialect} {model}: {written}");
-            assert!(is_said || losses.iter().any(|loss| loss.starts_with("thinking")), "{dialect} {model}: {losses:?}");
+            assert_eq!(
+                written.contains(word),
+                is_said,
+                "{dialect} {model}: {written}"
+            );
+            assert!(
+                is_said || losses.iter().any(|loss| loss.starts_with("thinking")),
+                "{dialect} {model}: {losses:?}"
+            );
         }
     }
-    let (written, losses) = TABLES.write(("bedrock", "openai.gpt-oss-120b-1:0"), &budget).unwrap();
-    assert!(written.contains("\"high\"") && !written.contains("budget"), "{written}");
+    let (written, losses) = TABLES
+        .write(("bedrock", "openai.gpt-oss-120b-1:0"), &budget)
+        .unwrap();
+    assert!(
+        written.contains("\"high\"") && !written.contains("budget"),
+        "{written}"
+    );
     assert_eq!(losses, ["thinking.budget_tokens"]);
 }
 
@@ -249,7 +299,12 @@ fn thoughts_that_stand_alone_are_named() {
         {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "s"}]},
         {"role": "user", "content": "so?"},
     ]});
-    let (written, losses) = TABLES.write(("bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0"), &body).unwrap();
+    let (written, losses) = TABLES
+        .write(
+            ("bedrock", "anthropic.claude-sonnet-4-5-20250929-v1:0"),
+            &body,
+        )
+        .unwrap();
     assert!(!written.contains("hm"), "{written}");
     assert_eq!(losses, ["messages[].content[].thinking"]);
 }

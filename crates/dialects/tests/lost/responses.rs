@@ -3,7 +3,9 @@
 use dialects::front::RESPONSES;
 use serde_json::{Map, Value, json};
 
-use crate::{ANY_JSON, HIGH, Marks, OPENAI_WORDS, STRICT_ANSWER, Tables, UNSAID, Word, bound, with_members};
+use crate::{
+    ANY_JSON, HIGH, Marks, OPENAI_WORDS, STRICT_ANSWER, Tables, UNSAID, Word, bound, with_members,
+};
 
 pub const TABLES: Tables = Tables {
     front: &RESPONSES,
@@ -16,7 +18,10 @@ pub const TABLES: Tables = Tables {
     form: &["role", "id", "call_id", "status"],
     kind,
     // A tool is a tool, wherever it stands.
-    spelled: |path| path.replace("input[].tools[]", "tools[]").replace("tools[].tools[]", "tools[]"),
+    spelled: |path| {
+        path.replace("input[].tools[]", "tools[]")
+            .replace("tools[].tools[]", "tools[]")
+    },
 };
 
 /// Members of a request.
@@ -170,7 +175,11 @@ const WORDS: &[Word] = &[
     ("truncation", "disabled", UNSAID),
     // No other server knows the largest detail.
     ("detail", "original", &["\"high\""]),
-    ("input[].content[].file_data", "data:text/plain;base64,aGVsbG8=", &["aGVsbG8=", "hello"]),
+    (
+        "input[].content[].file_data",
+        "data:text/plain;base64,aGVsbG8=",
+        &["aGVsbG8=", "hello"],
+    ),
     ("input[].content[].input_audio.format", "wav", &["wav"]),
     // A function without parameters.
     ("tools[].parameters.type", "object", UNSAID),
@@ -185,22 +194,38 @@ const NAMES: &[(&str, &str)] = &[
 
 /// Each version of a type is that type.
 fn kind(members: &Map<String, Value>) -> Option<&str> {
-    crate::kind(members).map(|kind| if kind.starts_with("web_search_preview") { "web_search" } else { kind })
+    crate::kind(members).map(|kind| {
+        if kind.starts_with("web_search_preview") {
+            "web_search"
+        } else {
+            kind
+        }
+    })
 }
 
 fn body(rows: &[Vec<Value>], _: &mut Marks) -> Value {
-    let [settings, items, parts, calls] = rows else { panic!("four tables") };
+    let [settings, items, parts, calls] = rows else {
+        panic!("four tables")
+    };
     let mut all = with_members(json!({"model": "m"}), settings);
     // Without tools that can be called there is nothing to call at once.
     let is_callable = |tool: &Value| tool["type"] != "tool_search" || tool["execution"] == "client";
-    let is_own = |tool: &Value| !tool["type"].as_str().is_some_and(|kind| kind.starts_with("web_search"));
+    let is_own = |tool: &Value| {
+        !tool["type"]
+            .as_str()
+            .is_some_and(|kind| kind.starts_with("web_search"))
+    };
     if let Some(tools) = all.get("tools").and_then(Value::as_array)
         && !tools.iter().any(|tool| is_callable(tool) && is_own(tool))
     {
         all.remove("parallel_tool_calls");
     }
-    let mut input = vec![json!({"role": "user", "content": [{"type": "input_text", "text": "hi"}]})];
-    input[0]["content"].as_array_mut().expect("a list").extend(parts.iter().cloned());
+    let mut input =
+        vec![json!({"role": "user", "content": [{"type": "input_text", "text": "hi"}]})];
+    input[0]["content"]
+        .as_array_mut()
+        .expect("a list")
+        .extend(parts.iter().cloned());
     input.extend(items.iter().cloned());
     let (mut made, mut outputs) = bound(calls, "call_id", "call_id");
     input.append(&mut made);

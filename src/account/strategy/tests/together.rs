@@ -28,11 +28,15 @@ impl Target {
     /// by one probe at a time.
     fn is_fit(&self, now: Instant) -> bool {
         let probed = self.probe.is_some_and(|since| now - since < PATIENCE);
-        !self.is_full() && !self.is_resting(now) && self.kept_away.is_none_or(|until| until <= now && !probed)
+        !self.is_full()
+            && !self.is_resting(now)
+            && self.kept_away.is_none_or(|until| until <= now && !probed)
     }
 
     fn is_resting(&self, now: Instant) -> bool {
-        self.rests.max(self.refused.1).is_some_and(|until| until > now)
+        self.rests
+            .max(self.refused.1)
+            .is_some_and(|until| until > now)
     }
 
     fn is_full(&self) -> bool {
@@ -56,10 +60,21 @@ struct Crowd {
 }
 
 impl Crowd {
-    fn new(strategy: Strategy, targets: impl IntoIterator<Item = (u32, Option<usize>)>, seed: u64) -> Crowd {
+    fn new(
+        strategy: Strategy,
+        targets: impl IntoIterator<Item = (u32, Option<usize>)>,
+        seed: u64,
+    ) -> Crowd {
         Crowd {
             strategy,
-            targets: targets.into_iter().map(|(weight, cap)| Target { weight, cap, ..Target::default() }).collect(),
+            targets: targets
+                .into_iter()
+                .map(|(weight, cap)| Target {
+                    weight,
+                    cap,
+                    ..Target::default()
+                })
+                .collect(),
             smooth: Smooth::default(),
             random: fastrand::Rng::with_seed(seed),
             now: Instant::now(),
@@ -68,7 +83,9 @@ impl Crowd {
 
     fn views(&self) -> Vec<View> {
         let one = |(place, target): (usize, &Target)| {
-            let standing = target.track.standing(true, false, self.now, SystemTime::UNIX_EPOCH);
+            let standing = target
+                .track
+                .standing(true, false, self.now, SystemTime::UNIX_EPOCH);
             View {
                 tier: u32::try_from(place / 2).unwrap(),
                 in_flight: target.in_flight,
@@ -85,22 +102,44 @@ impl Crowd {
     /// The first that takes a request, and whether it took it because nobody else was left.
     fn ask(&mut self, sticky: Option<u64>) -> Option<(Asked, bool)> {
         let (views, random) = (self.views(), &mut self.random);
-        let order = order(self.strategy, &views, sticky, &mut self.smooth, || random.f64());
-        for (alone, &place) in [false, true].into_iter().flat_map(|alone| order.iter().map(move |place| (alone, place)))
+        let order = order(self.strategy, &views, sticky, &mut self.smooth, || {
+            random.f64()
+        });
+        for (alone, &place) in [false, true]
+            .into_iter()
+            .flat_map(|alone| order.iter().map(move |place| (alone, place)))
         {
             let target = &mut self.targets[place];
             if target.is_full() {
                 continue;
             }
-            let Ok(trial) = target.track.admit(0, alone, false, self.now) else { continue };
+            let Ok(trial) = target.track.admit(0, alone, false, self.now) else {
+                continue;
+            };
             target.in_flight += 1;
-            return Some((Asked { place, trial, began: self.now }, alone));
+            return Some((
+                Asked {
+                    place,
+                    trial,
+                    began: self.now,
+                },
+                alone,
+            ));
         }
         None
     }
 
     /// How it ended, told to those who learn and to the model.
-    fn end(&mut self, Asked { place, mut trial, began }: Asked, outcome: Outcome, retry_after: Option<Duration>) {
+    fn end(
+        &mut self,
+        Asked {
+            place,
+            mut trial,
+            began,
+        }: Asked,
+        outcome: Outcome,
+        retry_after: Option<Duration>,
+    ) {
         let target = &mut self.targets[place];
         target.in_flight -= 1;
         let mut rest = |cool: Duration| target.rests = target.rests.max(Some(self.now + cool));
@@ -118,14 +157,27 @@ impl Crowd {
                             target.refused.1 = Some(self.now + REFUSED_COOL);
                         }
                     }
-                    Class::Caller | Class::Credential | Class::Overloaded | Class::Transient | Class::Ours => {}
+                    Class::Caller
+                    | Class::Credential
+                    | Class::Overloaded
+                    | Class::Transient
+                    | Class::Ours => {}
                 }
-                trial.failed(Setback { class, retry_after }, true, self.now - began, self.now).breaker
+                trial
+                    .failed(
+                        Setback { class, retry_after },
+                        true,
+                        self.now - began,
+                        self.now,
+                    )
+                    .breaker
             }
             Outcome::Neutral => None,
         };
         match state {
-            Some(BreakerState::Open(until)) => (target.kept_away, target.probe) = (Some(until), None),
+            Some(BreakerState::Open(until)) => {
+                (target.kept_away, target.probe) = (Some(until), None)
+            }
             Some(BreakerState::Closed) => (target.kept_away, target.probe) = (None, None),
             Some(BreakerState::HalfOpen { .. }) => panic!("only time half opens it"),
             None if trial.is_probe() && target.probe == Some(began) => target.probe = None,
@@ -221,14 +273,19 @@ fn ten_minutes(strategy: Strategy, weights: &[u32], seed: u64) -> Vec<Vec<f64>> 
     let mut out = std::collections::VecDeque::<Asked>::new();
     for n in 0..30_000u32 {
         crowd.now = start + Duration::from_millis(20) * n;
-        while out.front().is_some_and(|asked| crowd.now - asked.began >= Duration::from_millis(100)) {
+        while out
+            .front()
+            .is_some_and(|asked| crowd.now - asked.began >= Duration::from_millis(100))
+        {
             let asked = out.pop_front().unwrap();
             let second = (crowd.now - start).as_secs();
             let roll = crowd.random.f64();
             let outcome = match asked.place {
                 0 if (60..120).contains(&second) => Outcome::Failed(Class::Transient),
                 1 if (120..180).contains(&second) => Outcome::Failed(Class::Rate),
-                2 if (180..240).contains(&second) && roll < 0.7 => Outcome::Failed(Class::Transient),
+                2 if (180..240).contains(&second) && roll < 0.7 => {
+                    Outcome::Failed(Class::Transient)
+                }
                 _ => Outcome::Ok,
             };
             crowd.end(asked, outcome, Some(Duration::from_secs(3)));
@@ -247,7 +304,10 @@ fn who_is_well_again_gets_its_share_again() {
     for seed in 0..5 {
         let asked_of = ten_minutes(Strategy::Weighted, &weights, seed);
         let during = |seconds: std::ops::Range<usize>, place: usize| {
-            asked_of[seconds].iter().map(|second| second[place]).sum::<f64>()
+            asked_of[seconds]
+                .iter()
+                .map(|second| second[place])
+                .sum::<f64>()
         };
         assert!(
             during(62..120, 0) < 10.0 && during(122..180, 1) < 100.0 && during(200..240, 2) < 100.0,
@@ -269,7 +329,9 @@ fn nobody_who_is_well_again_starves() {
         for seed in 0..5 {
             let asked_of = ten_minutes(strategy, &[1, 1, 1], seed);
             for (place, well) in [(0, 120), (1, 180), (2, 240)] {
-                let first = asked_of[well..].iter().position(|second| second[place] > 0.0);
+                let first = asked_of[well..]
+                    .iter()
+                    .position(|second| second[place] > 0.0);
                 assert!(
                     first.is_some_and(|first| first <= BACK),
                     "{strategy:?}: {place} is asked again after {first:?} s"
@@ -285,8 +347,14 @@ fn nobody_who_is_well_again_starves() {
     // cannot take.
     let asked_of = ten_minutes(Strategy::Priority, &[1, 1, 1], 1);
     let during = |seconds: std::ops::Range<usize>, place: usize| {
-        asked_of[seconds].iter().map(|second| second[place]).sum::<f64>()
+        asked_of[seconds]
+            .iter()
+            .map(|second| second[place])
+            .sum::<f64>()
     };
     assert_eq!(during(400..600, 2), 0.0);
-    assert!((during(400..600, 0) - 5000.0).abs() < 200.0 && (during(400..600, 1) - 5000.0).abs() < 200.0);
+    assert!(
+        (during(400..600, 0) - 5000.0).abs() < 200.0
+            && (during(400..600, 1) - 5000.0).abs() < 200.0
+    );
 }

@@ -8,20 +8,38 @@ fn what_is_wrong_with_a_caller() {
         "  acme: 5",
         &["5 callers.acme: must be a map of enabled, expires, models, limits, expose_cost, keys"],
     );
-    check_callers("  acme: {models: ['']}", &["5 callers.acme.models[0]: must be a glob"]);
-    check_callers("  acme: {models: m}", &["5 callers.acme.models: must be a list, not text"]);
+    check_callers(
+        "  acme: {models: ['']}",
+        &["5 callers.acme.models[0]: must be a glob"],
+    );
+    check_callers(
+        "  acme: {models: m}",
+        &["5 callers.acme.models: must be a list, not text"],
+    );
     check_callers("  a/b: {}", &["5 callers.…: a name has 1 to 64"]);
     check_callers(
         "  acme: {keys: {a/b: {hash: 'x'}}}",
-        &["5 callers.acme.keys.….hash: must be `sha256:`", "5 callers.acme.keys.…: a name has 1 to 64"],
+        &[
+            "5 callers.acme.keys.….hash: must be `sha256:`",
+            "5 callers.acme.keys.…: a name has 1 to 64",
+        ],
     );
     check_callers(
         "  acme: {limits: {reserve: asked, requests_per_day: 9}}",
         &["5 callers.acme.limits.reserve: has no effect here"],
     );
-    check_callers("  acme: {keys: []}", &["5 callers.acme.keys: must be a map, not a list"]);
-    check_callers("  acme: {keys: {k: {}}}", &["5 callers.acme.keys.k.hash: is missing"]);
-    check_callers("  acme: {keys: {k: {hashes: []}}}", &["5 callers.acme.keys.k.hash: is missing"]);
+    check_callers(
+        "  acme: {keys: []}",
+        &["5 callers.acme.keys: must be a map, not a list"],
+    );
+    check_callers(
+        "  acme: {keys: {k: {}}}",
+        &["5 callers.acme.keys.k.hash: is missing"],
+    );
+    check_callers(
+        "  acme: {keys: {k: {hashes: []}}}",
+        &["5 callers.acme.keys.k.hash: is missing"],
+    );
     check_callers(
         "  acme: {keys: {k: {hashes: [{until: 2027-01-01}]}}}",
         &["5 callers.acme.keys.k.hashes[0].hash: is missing"],
@@ -39,7 +57,9 @@ fn what_is_wrong_with_a_caller() {
         &["5 callers.acme.keys.k.allow_ips[0]: must be an IP address"],
     );
     check_callers(
-        &format!("  acme:\n    keys:\n      k: {{hash: '{A}'}}\n  other: {{keys: {{l: {{hash: '{A}'}}}}}}"),
+        &format!(
+            "  acme:\n    keys:\n      k: {{hash: '{A}'}}\n  other: {{keys: {{l: {{hash: '{A}'}}}}}}"
+        ),
         &["8 callers.other.keys.l.hash: is also the hash of acme/k"],
     );
     check_callers(
@@ -51,9 +71,18 @@ fn what_is_wrong_with_a_caller() {
 #[test]
 fn s07_a_key_in_clear_text_is_refused_and_not_shown() {
     for (text, expected) in [
-        ("sk-canary-0123456789", "must be `sha256:` and 64 hex digits. Never write a key in clear text here"),
-        ("sha256:sk-canary", "must have exactly 64 hex digits after `sha256:`"),
-        ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "must begin with `sha256:`"),
+        (
+            "sk-canary-0123456789",
+            "must be `sha256:` and 64 hex digits. Never write a key in clear text here",
+        ),
+        (
+            "sha256:sk-canary",
+            "must have exactly 64 hex digits after `sha256:`",
+        ),
+        (
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "must begin with `sha256:`",
+        ),
         ("md5:canary", "must be `sha256:`"),
     ] {
         check_callers(
@@ -68,7 +97,10 @@ fn s07_a_key_in_clear_text_is_refused_and_not_shown() {
             "5 callers.acme.keys.k.hash: is missing",
         ],
     );
-    check_callers("  acme: {keys: {k: sk-canary-1234}}", &["5 callers.acme.keys.k: must be a map of hash"]);
+    check_callers(
+        "  acme: {keys: {k: sk-canary-1234}}",
+        &["5 callers.acme.keys.k: must be a map of hash"],
+    );
 }
 
 #[test]
@@ -81,13 +113,25 @@ fn of_several_secrets_those_are_replaced_that_end_before_the_newest() {
         (&[None, None], &[false, false]),
     ] {
         let item = |(n, end): (usize, &Option<u64>)| {
-            let until = end.map(|seconds| format!(", until: '1970-01-01T00:00:{seconds}Z'")).unwrap_or_default();
+            let until = end
+                .map(|seconds| format!(", until: '1970-01-01T00:00:{seconds}Z'"))
+                .unwrap_or_default();
             format!("{{hash: 'sha256:{}'{until}}}", format!("0{n}").repeat(32))
         };
         let hashes: Vec<String> = ends.iter().enumerate().map(item).collect();
-        let catalog = read_one(&served(&format!("  acme: {{keys: {{k: {{hashes: [{}]}}}}}}", hashes.join(", "))));
-        let replaced: Vec<bool> = (0..).zip(ends).map(|(n, _)| catalog.opened(&byte(n), at(0)).unwrap().1).collect();
-        assert_eq!((&*replaced, catalog.rotating.len()), (expected, usize::from(expected.contains(&true))), "{ends:?}");
+        let catalog = read_one(&served(&format!(
+            "  acme: {{keys: {{k: {{hashes: [{}]}}}}}}",
+            hashes.join(", ")
+        )));
+        let replaced: Vec<bool> = (0..)
+            .zip(ends)
+            .map(|(n, _)| catalog.opened(&byte(n), at(0)).unwrap().1)
+            .collect();
+        assert_eq!(
+            (&*replaced, catalog.rotating.len()),
+            (expected, usize::from(expected.contains(&true))),
+            "{ends:?}"
+        );
     }
 }
 
@@ -102,26 +146,88 @@ fn keys_as_written_and_by_default() {
         "dd".repeat(32),
         "ee".repeat(32),
     )));
-    let prod = catalog.opened(&byte(0xaa), at(0)).map(|(key, _)| key).unwrap();
-    assert_eq!((&*prod.id, &*prod.caller.id, prod.debug), ("acme/prod", "acme", true));
-    assert!(prod.allows("10.9.9.9".parse().unwrap()) && !prod.allows("11.0.0.1".parse().unwrap()));
-    assert_eq!(catalog.opened(&byte(0xaa), at(49)).map(|(key, _)| key).map(|key| &*key.id), Ok("acme/prod"));
-    assert_eq!(catalog.opened(&byte(0xaa), at(50)).map(|(key, _)| key).err(), Some(KeyRefused::Expired));
-    let plain = catalog.opened(&byte(0xbb), at(99)).map(|(key, _)| key).unwrap();
-    assert!(plain.allows("8.8.8.8".parse().unwrap()) && !plain.debug);
-    assert_eq!(catalog.opened(&byte(0xbb), at(100)).map(|(key, _)| key).err(), Some(KeyRefused::Expired));
-    assert_eq!(catalog.opened(&byte(0xcc), at(0)).map(|(key, _)| key).err(), Some(KeyRefused::Disabled));
-    assert_eq!(catalog.opened(&byte(0xdd), at(9)).map(|(key, _)| key).map(|key| &*key.id), Ok("rotating/k"));
-    assert_eq!(catalog.opened(&byte(0xdd), at(10)).map(|(key, _)| key).err(), Some(KeyRefused::Expired));
-    let replaced = |digest: u8| catalog.opened(&byte(digest), at(9)).map(|(_, replaced)| replaced);
-    assert_eq!([0xbb, 0xdd, 0xee].map(replaced), [Ok(false), Ok(true), Ok(false)]);
-    assert!(Arc::ptr_eq(
-        catalog.opened(&byte(0xdd), at(9)).map(|(key, _)| key).unwrap(),
-        catalog.opened(&byte(0xee), at(1000)).map(|(key, _)| key).unwrap()
-    ));
-    assert_eq!(catalog.opened(&byte(0xff), at(0)).map(|(key, _)| key).err(), Some(KeyRefused::Unknown));
+    let prod = catalog
+        .opened(&byte(0xaa), at(0))
+        .map(|(key, _)| key)
+        .unwrap();
     assert_eq!(
-        catalog.callers().iter().map(|caller| &*caller.id).collect::<Vec<_>>(),
+        (&*prod.id, &*prod.caller.id, prod.debug),
+        ("acme/prod", "acme", true)
+    );
+    assert!(prod.allows("10.9.9.9".parse().unwrap()) && !prod.allows("11.0.0.1".parse().unwrap()));
+    assert_eq!(
+        catalog
+            .opened(&byte(0xaa), at(49))
+            .map(|(key, _)| key)
+            .map(|key| &*key.id),
+        Ok("acme/prod")
+    );
+    assert_eq!(
+        catalog
+            .opened(&byte(0xaa), at(50))
+            .map(|(key, _)| key)
+            .err(),
+        Some(KeyRefused::Expired)
+    );
+    let plain = catalog
+        .opened(&byte(0xbb), at(99))
+        .map(|(key, _)| key)
+        .unwrap();
+    assert!(plain.allows("8.8.8.8".parse().unwrap()) && !plain.debug);
+    assert_eq!(
+        catalog
+            .opened(&byte(0xbb), at(100))
+            .map(|(key, _)| key)
+            .err(),
+        Some(KeyRefused::Expired)
+    );
+    assert_eq!(
+        catalog.opened(&byte(0xcc), at(0)).map(|(key, _)| key).err(),
+        Some(KeyRefused::Disabled)
+    );
+    assert_eq!(
+        catalog
+            .opened(&byte(0xdd), at(9))
+            .map(|(key, _)| key)
+            .map(|key| &*key.id),
+        Ok("rotating/k")
+    );
+    assert_eq!(
+        catalog
+            .opened(&byte(0xdd), at(10))
+            .map(|(key, _)| key)
+            .err(),
+        Some(KeyRefused::Expired)
+    );
+    let replaced = |digest: u8| {
+        catalog
+            .opened(&byte(digest), at(9))
+            .map(|(_, replaced)| replaced)
+    };
+    assert_eq!(
+        [0xbb, 0xdd, 0xee].map(replaced),
+        [Ok(false), Ok(true), Ok(false)]
+    );
+    assert!(Arc::ptr_eq(
+        catalog
+            .opened(&byte(0xdd), at(9))
+            .map(|(key, _)| key)
+            .unwrap(),
+        catalog
+            .opened(&byte(0xee), at(1000))
+            .map(|(key, _)| key)
+            .unwrap()
+    ));
+    assert_eq!(
+        catalog.opened(&byte(0xff), at(0)).map(|(key, _)| key).err(),
+        Some(KeyRefused::Unknown)
+    );
+    assert_eq!(
+        catalog
+            .callers()
+            .iter()
+            .map(|caller| &*caller.id)
+            .collect::<Vec<_>>(),
         ["acme", "none", "off", "rotating"]
     );
     assert_eq!(catalog.key_count(), 5);
@@ -133,9 +239,20 @@ fn equal_permissions_are_one_object() {
         "  a: {{models: [m, 'x*'], keys: {{k: {{hash: '{A}'}}, l: {{hash: '{B}', models: [m]}}}}}}\n  b: {{models: ['x*', m, m], keys: {{k: {{hash: 'sha256:{}'}}}}}}",
         "cc".repeat(32)
     )));
-    let of = |hex: u8| Arc::clone(&catalog.opened(&byte(hex), at(0)).map(|(key, _)| key).unwrap().permissions);
+    let of = |hex: u8| {
+        Arc::clone(
+            &catalog
+                .opened(&byte(hex), at(0))
+                .map(|(key, _)| key)
+                .unwrap()
+                .permissions,
+        )
+    };
     assert!(Arc::ptr_eq(&of(0xaa), &of(0xcc)) && !Arc::ptr_eq(&of(0xaa), &of(0xbb)));
-    assert_eq!((of(0xaa).index, of(0xbb).index, permission_count(&catalog)), (0, 1, 2));
+    assert_eq!(
+        (of(0xaa).index, of(0xbb).index, permission_count(&catalog)),
+        (0, 1, 2)
+    );
     assert!(of(0xaa).allow("m") && of(0xaa).allow("x1") && !of(0xaa).allow("y"));
     assert!(of(0xbb).allow("m") && !of(0xbb).allow("x1"));
 }
@@ -159,21 +276,41 @@ fn globs_that_name_nothing_are_warned_of() {
 #[test]
 fn every_caller_stands_twice() {
     use std::fmt::Write as _;
-    let (mut text, mut more) = ("accounts: {}\nmodels: {}\ncallers:\n".to_owned(), "callers:\n".to_owned());
+    let (mut text, mut more) = (
+        "accounts: {}\nmodels: {}\ncallers:\n".to_owned(),
+        "callers:\n".to_owned(),
+    );
     for number in 0..2_000 {
-        writeln!(text, "  c{number}: {{models: [], keys: {{a: {{hash: sha256:{number:064x}}}}}}}").unwrap();
-        writeln!(more, "  c{number}: {{enabled: true, keys: {{a: {{hash: sha256:{:064x}}}}}}}", number + 2_000)
-            .unwrap();
+        writeln!(
+            text,
+            "  c{number}: {{models: [], keys: {{a: {{hash: sha256:{number:064x}}}}}}}"
+        )
+        .unwrap();
+        writeln!(
+            more,
+            "  c{number}: {{enabled: true, keys: {{a: {{hash: sha256:{:064x}}}}}}}",
+            number + 2_000
+        )
+        .unwrap();
     }
     assert_eq!(read_one(&text).callers().len(), 2_000);
     let problems = read_all(&[&text, &more]).unwrap_err().0;
     assert_eq!(problems.len(), 101);
-    assert_eq!(problems.last().unwrap().to_string(), "catalog.d/1.yaml: and 3900 more errors");
+    assert_eq!(
+        problems.last().unwrap().to_string(),
+        "catalog.d/1.yaml: and 3900 more errors"
+    );
 }
 
 #[test]
 fn a_catalog_that_nobody_may_call_is_warned_of() {
-    let warned = |text: &str| read_one(text).warnings.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let warned = |text: &str| {
+        read_one(text)
+            .warnings
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
     let told = warned("accounts: {}\nmodels: {}\ncallers: {}\n");
     assert!(
         told.len() == 1
@@ -182,19 +319,30 @@ fn a_catalog_that_nobody_may_call_is_warned_of() {
             ),
         "{told:?}"
     );
-    assert_eq!(warned("accounts: {}\nmodels: {}\ncallers: {acme: {}}\n"), [""; 0]);
+    assert_eq!(
+        warned("accounts: {}\nmodels: {}\ncallers: {acme: {}}\n"),
+        [""; 0]
+    );
     // Those of other files count.
-    let catalog = read_all(&["accounts: {}\nmodels: {}\ncallers: {}\n", "callers: {acme: {}}\n"])
-        .unwrap_or_else(|problems| panic!("{problems}"));
+    let catalog = read_all(&[
+        "accounts: {}\nmodels: {}\ncallers: {}\n",
+        "callers: {acme: {}}\n",
+    ])
+    .unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(catalog.warnings, []);
 }
 
 #[test]
 fn warnings_stand_beside_errors() {
-    let problems =
-        read_all(&["accounts: {a: {dialect: openai, key: sk-canary-1}}\nmodels: {m: {}}\ncallers: {}\n"]).unwrap_err();
+    let problems = read_all(&[
+        "accounts: {a: {dialect: openai, key: sk-canary-1}}\nmodels: {m: {}}\ncallers: {}\n",
+    ])
+    .unwrap_err();
     assert_eq!((problems.0.len(), problems.1.len()), (1, 2), "{problems:?}");
     let told = problems.with_warnings();
-    let begins: Vec<&str> = told.lines().map(|line| line.split(':').next().unwrap_or_default()).collect();
+    let begins: Vec<&str> = told
+        .lines()
+        .map(|line| line.split(':').next().unwrap_or_default())
+        .collect();
     assert_eq!(begins, ["warning", "warning", "catalog.yaml"], "{told}");
 }

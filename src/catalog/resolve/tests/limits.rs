@@ -6,7 +6,10 @@ use crate::limits::Limits;
 fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {
     let models = "accounts: { a: { dialect: demo } }\nmodels: { m: { aliases: [n], targets: [ { account: a } ] } }\n";
     let read = |callers: &str| {
-        let files = [("catalog.yaml".to_owned(), format!("{models}callers:\n  acme:\n    {callers}\n"))];
+        let files = [(
+            "catalog.yaml".to_owned(),
+            format!("{models}callers:\n  acme:\n    {callers}\n"),
+        )];
         resolve(&files, &mut |_| unreachable!("it names nothing"))
     };
     let hash = format!("hash: sha256:{}", "0".repeat(64));
@@ -20,8 +23,23 @@ fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {
         (limits.usd_per_month, limits.usd_per_day, limits.concurrency),
         (Some(Usd(1_000)), Some(Usd(12_500_000_000)), Some(3))
     );
-    assert_eq!(key.limits, Limits { requests_per_minute: Some(7), ..Limits::default() });
-    assert_eq!(*key.model_limits, [(0, Limits { tokens_per_day: Some(9), ..Limits::default() })]);
+    assert_eq!(
+        key.limits,
+        Limits {
+            requests_per_minute: Some(7),
+            ..Limits::default()
+        }
+    );
+    assert_eq!(
+        *key.model_limits,
+        [(
+            0,
+            Limits {
+                tokens_per_day: Some(9),
+                ..Limits::default()
+            }
+        )]
+    );
     let wrong = |callers: &str, expected: &str| {
         let problems = read(callers).expect_err("it is refused").to_string();
         assert!(problems.contains(expected), "{problems}");
@@ -29,13 +47,25 @@ fn limits_are_read_exactly_and_what_makes_no_sense_is_said() {
     wrong("limits: { requests_per_minute: 0 }", "must be at least 1");
     wrong("limits: { usd_per_day: 0 }", "must be more than 0");
     wrong("limits: { usd_per_day: 0.0000001 }", "at most six decimals");
-    wrong("limits: { usd_per_day: -1 }", "must be a number that is 0 or more");
-    wrong("limits: { usd_per_day: .inf }", "must be a number that is 0 or more");
+    wrong(
+        "limits: { usd_per_day: -1 }",
+        "must be a number that is 0 or more",
+    );
+    wrong(
+        "limits: { usd_per_day: .inf }",
+        "must be a number that is 0 or more",
+    );
     wrong("limits: { usd_per_day: 1e-07 }", "at most six decimals");
     wrong("limits: { usd_per_day: 1e10 }", "at most 1000000000");
     wrong("limits: { usd_per_day: \"1\" }", "must be a number");
-    wrong("limits: { usd_per_day: 1000000000.000001 }", "must be at most 1000000000");
-    wrong(&format!("keys: {{ k: {{ {hash}, model_limits: {{ n: {{}} }} }} }}"), "is an alias: write \"m\"");
+    wrong(
+        "limits: { usd_per_day: 1000000000.000001 }",
+        "must be at most 1000000000",
+    );
+    wrong(
+        &format!("keys: {{ k: {{ {hash}, model_limits: {{ n: {{}} }} }} }}"),
+        "is an alias: write \"m\"",
+    );
     wrong(
         &format!("keys: {{ k: {{ {hash}, model_limits: {{ o: {{}} }} }} }}"),
         "model_limits.…: no such model; allowed: m (column",

@@ -16,23 +16,35 @@ fn catalog(models: &str) -> String {
 #[track_caller]
 fn check(fields: &str, expected: &[&str]) {
     let told: Vec<String> = match read_all(&[&catalog(&format!("  m: {{{fields}}}"))]) {
-        Ok(catalog) => catalog.warnings.iter().map(|warning| format!("warning: {warning}")).collect(),
+        Ok(catalog) => catalog
+            .warnings
+            .iter()
+            .map(|warning| format!("warning: {warning}"))
+            .collect(),
         Err(problems) => problems.0.iter().map(ToString::to_string).collect(),
     };
-    let told: Vec<String> = told.iter().map(|told| told.replace("catalog.yaml:8 models.m.", "")).collect();
+    let told: Vec<String> = told
+        .iter()
+        .map(|told| told.replace("catalog.yaml:8 models.m.", ""))
+        .collect();
     assert_eq!(told, expected, "{fields}");
 }
 
 /// The same, of a model with three targets.
 #[track_caller]
 fn check_more(fields: &str, expected: &[&str]) {
-    check(&format!("targets: [{{account: a}}, {{account: b}}, {{account: c}}], {fields}"), expected);
+    check(
+        &format!("targets: [{{account: a}}, {{account: b}}, {{account: c}}], {fields}"),
+        expected,
+    );
 }
 
 /// The model `m` with these fields.
 #[track_caller]
 fn model(fields: &str) -> Arc<Model> {
-    read_one(&catalog(&format!("  m: {{{fields}}}"))).model("m").unwrap()
+    read_one(&catalog(&format!("  m: {{{fields}}}")))
+        .model("m")
+        .unwrap()
 }
 
 const ALL: &str = "targets: [{account: a}, {account: b}, {account: c}]";
@@ -40,10 +52,23 @@ const ALL: &str = "targets: [{account: a}, {account: b}, {account: c}]";
 #[test]
 fn by_default_nobody_sticks_waits_or_asks_twice() {
     let m = model(ALL);
-    assert_eq!((m.strategy, m.sticky, m.hedge, m.queue), (Strategy::Priority, false, None, None));
+    assert_eq!(
+        (m.strategy, m.sticky, m.hedge, m.queue),
+        (Strategy::Priority, false, None, None)
+    );
     assert!(m.on_context.is_empty() && m.on_refusal.is_empty());
-    assert_eq!(m.targets.iter().map(|target| target.tier).collect::<Vec<_>>(), [0, 1, 2]);
-    assert!(m.targets.iter().all(|target| target.timeouts == target.account.timeouts && !target.account.probe));
+    assert_eq!(
+        m.targets
+            .iter()
+            .map(|target| target.tier)
+            .collect::<Vec<_>>(),
+        [0, 1, 2]
+    );
+    assert!(
+        m.targets
+            .iter()
+            .all(|target| target.timeouts == target.account.timeouts && !target.account.probe)
+    );
 }
 
 #[test]
@@ -57,60 +82,101 @@ fn strategies_have_their_names() {
         let m = model(&format!("{ALL}, strategy: {written}, sticky: true"));
         assert_eq!((m.strategy, m.sticky), (strategy, true));
     }
-    check_more("sticky: yes", &["sticky: must be true or false, not \"yes\""]);
+    check_more(
+        "sticky: yes",
+        &["sticky: must be true or false, not \"yes\""],
+    );
 }
 
 #[test]
 fn tiers_are_of_all_targets_or_of_none() {
-    let m = model("targets: [{account: a, tier: 7}, {account: b, tier: 0, weight: 3}, {account: c, tier: 7}]");
+    let m = model(
+        "targets: [{account: a, tier: 7}, {account: b, tier: 0, weight: 3}, {account: c, tier: 7}]",
+    );
     assert_eq!(
-        m.targets.iter().map(|target| (target.tier, target.weight)).collect::<Vec<_>>(),
+        m.targets
+            .iter()
+            .map(|target| (target.tier, target.weight))
+            .collect::<Vec<_>>(),
         [(7, 1), (0, 3), (7, 1)]
     );
-    const MISSING: &str =
-        "tier: is missing, but other targets of this model have it: write it at all targets or at none";
-    check("targets: [{account: a, tier: 1}, {account: b}, {account: c}]", &[&format!("targets[1].{MISSING}")]);
-    check("targets: [{account: a}, {account: b}, {account: c, tier: 0}]", &[&format!("targets[0].{MISSING}")]);
+    const MISSING: &str = "tier: is missing, but other targets of this model have it: write it at all targets or at none";
+    check(
+        "targets: [{account: a, tier: 1}, {account: b}, {account: c}]",
+        &[&format!("targets[1].{MISSING}")],
+    );
+    check(
+        "targets: [{account: a}, {account: b}, {account: c, tier: 0}]",
+        &[&format!("targets[0].{MISSING}")],
+    );
     // One that cannot be read is there.
     check(
         "targets: [{account: a, tier: 1}, {account: b, tier: first}]",
         &["targets[1].tier: must be a whole number, 0 or more (column 59)"],
     );
-    check("targets: [{account: a, tier: -1}]", &["targets[0].tier: must be a whole number, 0 or more (column 36)"]);
+    check(
+        "targets: [{account: a, tier: -1}]",
+        &["targets[0].tier: must be a whole number, 0 or more (column 36)"],
+    );
     for strategy in ["weighted", "least_busy", "fastest"] {
         check(
-            &format!("strategy: {strategy}, targets: [{{account: a, tier: 1}}, {{account: b, tier: 2}}]"),
+            &format!(
+                "strategy: {strategy}, targets: [{{account: a, tier: 1}}, {{account: b, tier: 2}}]"
+            ),
             &[
                 "warning: targets[0].tier: is only used by the strategy `priority`, and this model has another strategy: remove the tiers",
             ],
         );
     }
-    check("strategy: priority, targets: [{account: a, tier: 1}, {account: b, tier: 2}]", &[]);
+    check(
+        "strategy: priority, targets: [{account: a, tier: 1}, {account: b, tier: 2}]",
+        &[],
+    );
 }
 
 #[test]
 fn no_model_stands_in_for_one_of_vectors() {
-    let what = "cannot be written for a model of vectors: those of different models cannot be compared";
-    for vectors in ["{account: a, model: text-embedding-3-small}", "{account: a, traits: {input_type: search_query}}"] {
+    let what =
+        "cannot be written for a model of vectors: those of different models cannot be compared";
+    for vectors in [
+        "{account: a, model: text-embedding-3-small}",
+        "{account: a, traits: {input_type: search_query}}",
+    ] {
         check(&format!("targets: [{vectors}]"), &[]);
-        check(&format!("targets: [{vectors}], fallbacks: [other]"), &[&format!("fallbacks: {what}")]);
+        check(
+            &format!("targets: [{vectors}], fallbacks: [other]"),
+            &[&format!("fallbacks: {what}")],
+        );
         let on = format!("targets: [{vectors}], fallbacks_on: {{context: [other]}}");
         check(&on, &[&format!("fallbacks_on: {what}")]);
     }
     check(
         "targets: [{account: a, traits: {input_type: search_querry}}]",
-        &["targets[0].traits.input_type: no purpose of vectors \"search_querry\"; did you mean \"search_query\"?"],
+        &[
+            "targets[0].traits.input_type: no purpose of vectors \"search_querry\"; did you mean \"search_query\"?",
+        ],
     );
     let m = model("targets: [{account: a, traits: {input_type: clustering}}]");
-    assert_eq!(m.targets[0].traits.input_type, dialects::neutral::purpose::Purpose::and_word("clustering"));
+    assert_eq!(
+        m.targets[0].traits.input_type,
+        dialects::neutral::purpose::Purpose::and_word("clustering")
+    );
 }
 
 #[test]
 fn fallbacks_by_cause_are_models() {
-    let m = model(&format!("{ALL}, fallbacks_on: {{context: [other], refusal: [other]}}"));
-    assert_eq!((&*m.on_context[0], &*m.on_refusal[0], m.fallbacks.len()), ("other", "other", 0));
+    let m = model(&format!(
+        "{ALL}, fallbacks_on: {{context: [other], refusal: [other]}}"
+    ));
+    assert_eq!(
+        (&*m.on_context[0], &*m.on_refusal[0], m.fallbacks.len()),
+        ("other", "other", 0)
+    );
     check_more("fallbacks_on: {}", &[]);
-    check_more("fallbacks: [other], fallbacks_on: {context: [], refusal: [other]}", &[]);
+    check_more(
+        "fallbacks: [other], fallbacks_on: {context: [], refusal: [other]}",
+        &[],
+    );
     check_more(
         "fallbacks: [nick], fallbacks_on: {context: [m, other, other], refusal: [nick, ohter, nowhere]}",
         &[
@@ -126,8 +192,14 @@ fn fallbacks_by_cause_are_models() {
         "fallbacks_on: {cotnext: [other]}",
         &["fallbacks_on.cotnext: unknown field; did you mean `context`? Allowed: context, refusal"],
     );
-    check_more("fallbacks_on: [other]", &["fallbacks_on: must be a map of context, refusal, not a list"]);
-    check_more("fallbacks_on: {context: other}", &["fallbacks_on.context: must be a list, not text"]);
+    check_more(
+        "fallbacks_on: [other]",
+        &["fallbacks_on: must be a map of context, refusal, not a list"],
+    );
+    check_more(
+        "fallbacks_on: {context: other}",
+        &["fallbacks_on.context: must be a list, not text"],
+    );
     // They are not followed, so two may name each other.
     let both = catalog(
         "  m: {targets: [{account: a}], fallbacks_on: {context: [n]}}\n  n: {targets: [{account: a}], fallbacks: [m], fallbacks_on: {context: [m]}}",
@@ -143,7 +215,11 @@ fn hedges() {
         ("{at_most: 100%}", 0.95, 1.0),
         ("{after: p99, at_most: 0.5%}", 0.99, 0.005),
     ] {
-        assert_eq!(model(&format!("{ALL}, hedge: {written}")).hedge, Some(Hedge { after, at_most }), "{written}");
+        assert_eq!(
+            model(&format!("{ALL}, hedge: {written}")).hedge,
+            Some(Hedge { after, at_most }),
+            "{written}"
+        );
     }
     check_more(
         "hedge: {after: p100, at_most: 101%}",
@@ -159,14 +235,28 @@ fn hedges() {
             "hedge.at_most: must be more than 0%; remove `hedge` to make no second attempts",
         ],
     );
-    check_more("hedge: {at_most: 5}", &["hedge.at_most: must be a share in percent, such as 5% or 0.5% (column 77)"]);
-    check_more("hedge: {at_most: '5'}", &["hedge.at_most: must be a share in percent, such as 5% or 0.5% (column 77)"]);
-    check_more("hedge: true", &["hedge: must be a map of after, at_most, not true or false"]);
-    const ALONE: &str =
-        "warning: hedge: has no effect: the second attempt needs another account, and this model has only one";
+    check_more(
+        "hedge: {at_most: 5}",
+        &["hedge.at_most: must be a share in percent, such as 5% or 0.5% (column 77)"],
+    );
+    check_more(
+        "hedge: {at_most: '5'}",
+        &["hedge.at_most: must be a share in percent, such as 5% or 0.5% (column 77)"],
+    );
+    check_more(
+        "hedge: true",
+        &["hedge: must be a map of after, at_most, not true or false"],
+    );
+    const ALONE: &str = "warning: hedge: has no effect: the second attempt needs another account, and this model has only one";
     check("targets: [{account: a}], hedge: {}", &[ALONE]);
-    check("targets: [{account: a}, {account: a, model: n}], hedge: {}", &[ALONE]);
-    check("targets: [{account: a}, {account: a, model: n}, {account: b}], hedge: {}", &[]);
+    check(
+        "targets: [{account: a}, {account: a, model: n}], hedge: {}",
+        &[ALONE],
+    );
+    check(
+        "targets: [{account: a}, {account: a, model: n}, {account: b}], hedge: {}",
+        &[],
+    );
 }
 
 #[test]
@@ -177,8 +267,15 @@ fn queues() {
         ("{wait: 250ms}", 100, 250),
         ("{length: 7, wait: 1m}", 7, 60_000),
     ] {
-        let queue = Queue { length, wait: Duration::from_millis(milliseconds) };
-        assert_eq!(model(&format!("{ALL}, queue: {written}")).queue, Some(queue), "{written}");
+        let queue = Queue {
+            length,
+            wait: Duration::from_millis(milliseconds),
+        };
+        assert_eq!(
+            model(&format!("{ALL}, queue: {written}")).queue,
+            Some(queue),
+            "{written}"
+        );
     }
     check_more(
         "queue: {length: 0, wait: 0s}",
@@ -194,25 +291,68 @@ fn queues() {
             "queue.wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 88)",
         ],
     );
-    check_more("queue: 100", &["queue: must be a map of length, wait, not a number"]);
+    check_more(
+        "queue: 100",
+        &["queue: must be a map of length, wait, not a number"],
+    );
 }
 
 #[test]
 fn a_models_deadlines_go_before_its_accounts() {
     let seconds = |timeouts: Timeouts| {
-        let Timeouts { connect, first_byte, first_token, idle, total, total_stream } = timeouts;
-        [connect, first_byte, first_token.unwrap_or_default(), idle, total, total_stream].map(|span| span.as_secs())
+        let Timeouts {
+            connect,
+            first_byte,
+            first_token,
+            idle,
+            total,
+            total_stream,
+        } = timeouts;
+        [
+            connect,
+            first_byte,
+            first_token.unwrap_or_default(),
+            idle,
+            total,
+            total_stream,
+        ]
+        .map(|span| span.as_secs())
     };
     let of = |timeouts: &str| {
-        model(&format!("{ALL}, timeouts: {timeouts}")).targets.iter().map(|t| seconds(t.timeouts)).collect::<Vec<_>>()
+        model(&format!("{ALL}, timeouts: {timeouts}"))
+            .targets
+            .iter()
+            .map(|t| seconds(t.timeouts))
+            .collect::<Vec<_>>()
     };
-    let (a, b, c) = ([5, 120, 30, 7, 600, 3600], [5, 120, 0, 60, 20, 20], [5, 120, 0, 60, 600, 3600]);
+    let (a, b, c) = (
+        [5, 120, 30, 7, 600, 3600],
+        [5, 120, 0, 60, 20, 20],
+        [5, 120, 0, 60, 600, 3600],
+    );
     assert_eq!(of("{}"), [a, b, c]);
-    assert_eq!(of("{connect: 1s, first_byte: 2s, first_token: 3s, idle: 4s, total: 6s}"), [[1, 2, 3, 4, 6, 6]; 3]);
-    assert_eq!(of("{idle: 9s}"), [[5, 120, 30, 9, 600, 3600], [5, 120, 0, 9, 20, 20], [5, 120, 0, 9, 600, 3600]]);
+    assert_eq!(
+        of("{connect: 1s, first_byte: 2s, first_token: 3s, idle: 4s, total: 6s}"),
+        [[1, 2, 3, 4, 6, 6]; 3]
+    );
+    assert_eq!(
+        of("{idle: 9s}"),
+        [
+            [5, 120, 30, 9, 600, 3600],
+            [5, 120, 0, 9, 20, 20],
+            [5, 120, 0, 9, 600, 3600]
+        ]
+    );
     // An account's first token beyond the model's total: `total` ends it, and that is no mistake of
     // anybody's.
-    assert_eq!(of("{total: 10s}"), [[5, 120, 30, 7, 10, 10], [5, 120, 0, 60, 10, 10], [5, 120, 0, 60, 10, 10]]);
+    assert_eq!(
+        of("{total: 10s}"),
+        [
+            [5, 120, 30, 7, 10, 10],
+            [5, 120, 0, 60, 10, 10],
+            [5, 120, 0, 60, 10, 10]
+        ]
+    );
     check_more("timeouts: {total: 10s}", &[]);
     // The account itself, and other models on it, know nothing of it.
     let m = model(&format!("{ALL}, timeouts: {{idle: 9s}}"));
@@ -239,12 +379,17 @@ fn deadlines_that_never_end_anything() {
         ],
     );
     check_more("timeouts: {first_token: 30s, total: 30s}", &[]);
-    check_more("timeouts: {first_token: 31s, total: 0s}", &["timeouts.total: must be more than 0s"]);
+    check_more(
+        "timeouts: {first_token: 31s, total: 0s}",
+        &["timeouts.total: must be more than 0s"],
+    );
     // Here it ends something at the others.
     check_more(
         "timeouts: {first_token: 21s}",
-        &["warning: timeouts.first_token: has no effect at account \"b\", because `total` ends its streams after \
-             20s: make it shorter than `total`"],
+        &[
+            "warning: timeouts.first_token: has no effect at account \"b\", because `total` ends its streams after \
+             20s: make it shorter than `total`",
+        ],
     );
     for (timeouts, expected) in [
         ("{first_token: 2h}", Some("3600s")),
@@ -275,13 +420,25 @@ fn accounts_are_probed_where_that_is_written() {
         "accounts:\n  a: {dialect: openai, base_url: https://a.b, probe: true}\n  b: {dialect: openai, base_url: https://a.b, probe: false}\n  c: {dialect: demo, probe: true}\n  \
          d: {dialect: demo, probe: false}\nmodels: {}\ncallers: {x: {}}\n",
     );
-    assert_eq!(catalog.accounts().iter().map(|account| account.probe).collect::<Vec<_>>(), [true, false, true, false]);
+    assert_eq!(
+        catalog
+            .accounts()
+            .iter()
+            .map(|account| account.probe)
+            .collect::<Vec<_>>(),
+        [true, false, true, false]
+    );
     let told: Vec<String> = catalog.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
         told,
-        ["catalog.yaml:4 accounts.c.probe: has no effect on a demo account, which calls no server: remove it"]
+        [
+            "catalog.yaml:4 accounts.c.probe: has no effect on a demo account, which calls no server: remove it"
+        ]
     );
-    check_account("{dialect: openai, base_url: https://a.b, probe: 5s}", &[".probe: must be true or false"]);
+    check_account(
+        "{dialect: openai, base_url: https://a.b, probe: 5s}",
+        &[".probe: must be true or false"],
+    );
 }
 
 /// Each line of the file is told, and nothing twice.
@@ -309,8 +466,17 @@ fn what_is_wrong_with_the_routing_is_told_at_once() {
 fn conversations_with_nothing_to_choose_from_are_told() {
     let why = "warning: sticky: changes nothing: with the strategy `priority` and one target in each tier, all conversations go to the \
                first target. Give several targets the same `tier`, or write another strategy";
-    check("sticky: true, targets: [{account: a}, {account: b}]", &[why]);
+    check(
+        "sticky: true, targets: [{account: a}, {account: b}]",
+        &[why],
+    );
     check("sticky: true, targets: [{account: a}]", &[]);
-    check("sticky: true, targets: [{account: a, tier: 1}, {account: b, tier: 1}]", &[]);
-    check("sticky: true, strategy: weighted, targets: [{account: a}, {account: b}]", &[]);
+    check(
+        "sticky: true, targets: [{account: a, tier: 1}, {account: b, tier: 1}]",
+        &[],
+    );
+    check(
+        "sticky: true, strategy: weighted, targets: [{account: a}, {account: b}]",
+        &[],
+    );
 }

@@ -61,15 +61,24 @@ enum Verdict {
 }
 
 /// Sends a request for nothing to each endpoint. The time that the server tells is noted in `date`.
-pub(super) async fn ask(patient: &Patient, upstream: &Upstream, date: &mut Option<SystemTime>) -> EndpointAnswers {
+pub(super) async fn ask(
+    patient: &Patient,
+    upstream: &Upstream,
+    date: &mut Option<SystemTime>,
+) -> EndpointAnswers {
     let account = patient.account();
     let over = Instant::now() + PATIENCE;
     let (mut answers, mut without_model, mut late) = (Vec::new(), Vec::new(), Vec::new());
     for (kind, dialect) in &account.serves {
         let in_path = dialect.has_model_in_path();
         // Where the path has a model, one that is for something else would be missing.
-        let fits = |(_, made_for): &(&Arc<str>, &ModelKind)| **made_for == ModelKind::of_endpoint(*kind);
-        let model = patient.models.iter().find(fits).map(|(name, _)| name.to_string());
+        let fits =
+            |(_, made_for): &(&Arc<str>, &ModelKind)| **made_for == ModelKind::of_endpoint(*kind);
+        let model = patient
+            .models
+            .iter()
+            .find(fits)
+            .map(|(name, _)| name.to_string());
         if in_path && model.is_none() {
             without_model.push(*kind);
             continue;
@@ -81,7 +90,14 @@ pub(super) async fn ask(patient: &Patient, upstream: &Upstream, date: &mut Optio
         let due = over.min(Instant::now() + PATIENCE / 2);
         let outbound = dialect.empty(model.as_deref().unwrap_or_default());
         let (mut alarm, connect) = (Alarm::default(), account.timeouts.connect);
-        let headers = credential::of_place(upstream, (&patient.place, connect), &outbound, due, &mut alarm).await;
+        let headers = credential::of_place(
+            upstream,
+            (&patient.place, connect),
+            &outbound,
+            due,
+            &mut alarm,
+        )
+        .await;
         let answer = match headers {
             Err(failure) => Err(failure),
             Ok(headers) => {
@@ -108,21 +124,35 @@ pub(super) async fn ask(patient: &Patient, upstream: &Upstream, date: &mut Optio
             Ok(_) => None,
             Err(failure) => Some(failure),
         };
-        answers.push(EndpointAnswer { kind: *kind, path, model, failure });
+        answers.push(EndpointAnswer {
+            kind: *kind,
+            path,
+            model,
+            failure,
+        });
     }
-    EndpointAnswers { answers, without_model, late }
+    EndpointAnswers {
+        answers,
+        without_model,
+        late,
+    }
 }
 
 impl EndpointAnswers {
     /// Returns the answer that refuses the credential, if no endpoint takes it.
     pub(super) fn refusal(&self) -> Option<&Failure> {
-        let refused = self.answers.iter().find(|one| one.verdict() == Verdict::Refused)?;
+        let refused = self
+            .answers
+            .iter()
+            .find(|one| one.verdict() == Verdict::Refused)?;
         refused.failure.as_ref().filter(|_| !self.is_let_in())
     }
 
     /// Returns whether an endpoint has found fault with something else than the credential.
     pub(super) fn is_let_in(&self) -> bool {
-        self.answers.iter().any(|one| one.verdict() == Verdict::There)
+        self.answers
+            .iter()
+            .any(|one| one.verdict() == Verdict::There)
     }
 
     /// Returns whether they show that the server has an endpoint: one finds fault with the request,
@@ -154,22 +184,50 @@ impl EndpointAnswers {
             );
             findings.push(patient.finding(CheckState::Skip, "endpoints", seen));
         } else if !there.is_empty() {
-            let seen = format!("{}: the server has what the gateway asks for", kinds(&there).join(", "));
+            let seen = format!(
+                "{}: the server has what the gateway asks for",
+                kinds(&there).join(", ")
+            );
             let finding = patient.finding(CheckState::Ok, "endpoints", seen);
-            findings.push(if missing.is_empty() { finding } else { finding.with(without(patient, &missing)) });
+            findings.push(if missing.is_empty() {
+                finding
+            } else {
+                finding.with(without(patient, &missing))
+            });
         }
         let mut alike: BTreeMap<_, Vec<&EndpointAnswer>> = BTreeMap::new();
-        for one in self.answers.iter().filter(|one| !one.is_there() && !is_no_fault(one)) {
-            let status = one.failure.as_ref().map(|failure| (failure.facts().status, failure.name()));
-            alike.entry((one.verdict(), status, &one.model)).or_default().push(one);
+        for one in self
+            .answers
+            .iter()
+            .filter(|one| !one.is_there() && !is_no_fault(one))
+        {
+            let status = one
+                .failure
+                .as_ref()
+                .map(|failure| (failure.facts().status, failure.name()));
+            alike
+                .entry((one.verdict(), status, &one.model))
+                .or_default()
+                .push(one);
         }
         for ((verdict, ..), of) in alike {
-            let told = AlikeAnswers { verdict, of: &of, is_written, is_alone: there.is_empty() };
+            let told = AlikeAnswers {
+                verdict,
+                of: &of,
+                is_written,
+                is_alone: there.is_empty(),
+            };
             findings.extend(told.finding(patient));
         }
         for (of, why) in [
-            (&self.without_model, "the path has a model, and no target names one for it"),
-            (&self.late, "no time was left: the endpoints above answer too slowly"),
+            (
+                &self.without_model,
+                "the path has a model, and no target names one for it",
+            ),
+            (
+                &self.late,
+                "no time was left: the endpoints above answer too slowly",
+            ),
         ] {
             let names: Vec<&str> = of.iter().map(|kind| kind.name()).collect();
             if !names.is_empty() {
@@ -196,10 +254,22 @@ impl AlikeAnswers<'_> {
         let paths: Vec<&str> = self.of.iter().map(|one| one.path.as_str()).collect();
         let kinds = kinds(self.of);
         // Of what is only assumed, the names of some are enough.
-        let kinds = if self.is_written { kinds.join(", ") } else { some(&kinds) };
+        let kinds = if self.is_written {
+            kinds.join(", ")
+        } else {
+            some(&kinds)
+        };
         let (paths, why, id) = (some(&paths), first.why(patient), &patient.account().id);
         let told = |state, seen: String, remedy: String| {
-            Some(patient.finding(state, "endpoints", format!("{kinds}: {seen} POST {paths}{why}")).with(remedy))
+            Some(
+                patient
+                    .finding(
+                        state,
+                        "endpoints",
+                        format!("{kinds}: {seen} POST {paths}{why}"),
+                    )
+                    .with(remedy),
+            )
         };
         let nothing = || "there is nothing at".to_owned();
         match self.verdict {
@@ -212,18 +282,30 @@ impl AlikeAnswers<'_> {
                     }
                     _ => format!("allow it at the provider, or {}", self.take_out(&kinds, id)),
                 };
-                told(CheckState::Warn, "the credential may not ask".to_owned(), remedy)
+                told(
+                    CheckState::Warn,
+                    "the credential may not ask".to_owned(),
+                    remedy,
+                )
             }
             Verdict::Missing => match &first.model {
                 Some(model) => {
-                    let remedy = format!("are {} and the rest of the path right? --ask tells", shown(model));
+                    let remedy = format!(
+                        "are {} and the rest of the path right? --ask tells",
+                        shown(model)
+                    );
                     told(CheckState::Warn, nothing(), remedy)
                 }
-                None if self.is_alone => {
-                    told(CheckState::Fail, nothing(), "are host, port and path of `base_url` right?".to_owned())
-                }
+                None if self.is_alone => told(
+                    CheckState::Fail,
+                    nothing(),
+                    "are host, port and path of `base_url` right?".to_owned(),
+                ),
                 None => {
-                    let remedy = format!("correct the path of `base_url`, or {}", self.take_out(&kinds, id));
+                    let remedy = format!(
+                        "correct the path of `base_url`, or {}",
+                        self.take_out(&kinds, id)
+                    );
                     told(CheckState::Fail, nothing(), remedy)
                 }
             },
@@ -253,7 +335,11 @@ fn kinds(of: &[&EndpointAnswer]) -> Vec<&'static str> {
 fn without(patient: &Patient, missing: &[&EndpointAnswer]) -> String {
     let account = patient.account();
     let is_missing = |kind: &Endpoint| missing.iter().any(|one| one.kind == *kind);
-    let rest = account.serves.iter().filter(|(kind, _)| !is_missing(kind)).map(|(kind, _)| kind.name());
+    let rest = account
+        .serves
+        .iter()
+        .filter(|(kind, _)| !is_missing(kind))
+        .map(|(kind, _)| kind.name());
     format!(
         "it does not have {}: with `serves: [{}]` at accounts.{} it is not asked for them",
         kinds(missing).join(", "),
@@ -266,7 +352,8 @@ fn without(patient: &Patient, missing: &[&EndpointAnswer]) -> String {
 fn is_assumed(patient: &Patient) -> bool {
     let account = patient.account();
     let usual = account.dialect.serves(&account.base.host);
-    account.serves.len() == usual.len() && account.serves.iter().all(|(kind, _)| usual.contains(kind))
+    account.serves.len() == usual.len()
+        && account.serves.iter().all(|(kind, _)| usual.contains(kind))
 }
 
 impl EndpointAnswer {
@@ -275,10 +362,17 @@ impl EndpointAnswer {
     }
 
     fn verdict(&self) -> Verdict {
-        let Some(failure) = &self.failure else { return Verdict::There };
-        let Failure::Status { seen, error, .. } = failure else { return Verdict::Unknown };
+        let Some(failure) = &self.failure else {
+            return Verdict::There;
+        };
+        let Failure::Status { seen, error, .. } = failure else {
+            return Verdict::Unknown;
+        };
         let words = [error.code.as_deref(), error.param.as_deref()];
-        let is_about_the_model = words.into_iter().flatten().any(|word| word.contains("model"));
+        let is_about_the_model = words
+            .into_iter()
+            .flatten()
+            .any(|word| word.contains("model"));
         match (seen, failure.class()) {
             (_, Class::Credential) => Verdict::Refused,
             // A request for nothing has no model: the server looked for one.
@@ -295,8 +389,14 @@ impl EndpointAnswer {
 
     /// Returns what the server says, as the end of a sentence.
     fn why(&self, patient: &Patient) -> String {
-        let Some(failure) = &self.failure else { return String::new() };
-        let status = failure.facts().status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
+        let Some(failure) = &self.failure else {
+            return String::new();
+        };
+        let status = failure
+            .facts()
+            .status
+            .map(|status| format!(" (HTTP {status})"))
+            .unwrap_or_default();
         format!("{status}: {}", said(patient, failure))
     }
 }
@@ -309,10 +409,23 @@ mod tests {
     #[test]
     fn what_an_answer_to_a_request_for_nothing_means() {
         let check = |seen: u16, code: Option<&str>, model: Option<&str>, expected: Verdict| {
-            let error = UpstreamError { code: code.map(Into::into), ..UpstreamError::default() };
-            let failure = Failure::Status { status: seen, seen, error: Box::new(error), retry_after: None };
+            let error = UpstreamError {
+                code: code.map(Into::into),
+                ..UpstreamError::default()
+            };
+            let failure = Failure::Status {
+                status: seen,
+                seen,
+                error: Box::new(error),
+                retry_after: None,
+            };
             let model = model.map(ToOwned::to_owned);
-            let answer = EndpointAnswer { kind: Endpoint::Chat, path: String::new(), model, failure: Some(failure) };
+            let answer = EndpointAnswer {
+                kind: Endpoint::Chat,
+                path: String::new(),
+                model,
+                failure: Some(failure),
+            };
             assert_eq!(answer.verdict(), expected, "{seen} {code:?}");
         };
         for status in [400, 413, 422] {

@@ -33,12 +33,20 @@ const CREDENTIAL: &str = "credential";
 
 /// Looks at the credential and the models. Whoever is refused, or at the wrong address, hears
 /// nothing else from the endpoints.
-pub(super) async fn look(patient: &Patient, upstream: &Upstream, findings: &mut Vec<Finding>) -> Heard {
+pub(super) async fn look(
+    patient: &Patient,
+    upstream: &Upstream,
+    findings: &mut Vec<Finding>,
+) -> Heard {
     let (before, mut date, mut is_refused) = (SystemTime::now(), None, false);
     let account = patient.account();
     let protocol = account.dialect.protocol;
     if lacks_secret(account) {
-        findings.push(patient.finding(CheckState::Skip, CREDENTIAL, "its secret could not be read: see configuration"));
+        findings.push(patient.finding(
+            CheckState::Skip,
+            CREDENTIAL,
+            "its secret could not be read: see configuration",
+        ));
         return Heard::default();
     }
     if let Some(Signer::Google(service, _)) = &account.signer {
@@ -51,7 +59,9 @@ pub(super) async fn look(patient: &Patient, upstream: &Upstream, findings: &mut 
             "its provider has no list of models that is asked here: --ask tells",
         ));
         if !is_refused {
-            endpoints::ask(patient, upstream, &mut date).await.tell(patient, findings);
+            endpoints::ask(patient, upstream, &mut date)
+                .await
+                .tell(patient, findings);
         }
     } else if account.signer.is_some() || protocol.endpoints.listing.is_none() {
         let answers = endpoints::ask(patient, upstream, &mut date).await;
@@ -99,7 +109,10 @@ pub(super) async fn look(patient: &Patient, upstream: &Upstream, findings: &mut 
             }
         }
     }
-    Heard { clock: date.map(|told| (before, told)), is_refused }
+    Heard {
+        clock: date.map(|told| (before, told)),
+        is_refused,
+    }
 }
 
 /// Fetches a token for a service account, and returns the finding.
@@ -108,12 +121,25 @@ async fn token(patient: &Patient, upstream: &Upstream, service: &ServiceAccount)
     match credential::fetch(upstream, place, service, Instant::now() + PATIENCE).await {
         Ok((token, lasts)) => {
             place.state.tokens.put(token, lasts, account.fingerprint);
-            patient.finding(CheckState::Ok, CREDENTIAL, format!("the token server gave a token for {}", span(lasts)))
+            patient.finding(
+                CheckState::Ok,
+                CREDENTIAL,
+                format!("the token server gave a token for {}", span(lasts)),
+            )
         }
         Err(failure) => {
-            let server = place.issuer.as_ref().map(|issuer| issuer.account.base.authority.clone()).unwrap_or_default();
-            let finding = failed(patient, &failure, &format!("the token server {server} gave no token"));
-            let is_unheard = failure.facts().status.is_none() && failure.class() == Class::Transient;
+            let server = place
+                .issuer
+                .as_ref()
+                .map(|issuer| issuer.account.base.authority.clone())
+                .unwrap_or_default();
+            let finding = failed(
+                patient,
+                &failure,
+                &format!("the token server {server} gave no token"),
+            );
+            let is_unheard =
+                failure.facts().status.is_none() && failure.class() == Class::Transient;
             if is_unheard {
                 finding.with("this machine must reach that server: its address is `token_uri` in the service account")
             } else {
@@ -142,9 +168,14 @@ fn unlisted(patient: &Patient, failure: &Failure, answers: &EndpointAnswers) -> 
 /// Returns the finding for a credential that no list is read with.
 fn without_list(patient: &Patient, answers: &EndpointAnswers) -> Finding {
     if patient.account().signer.is_some() && answers.is_let_in() {
-        return patient.finding(CheckState::Ok, CREDENTIAL, "its provider takes the signature");
+        return patient.finding(
+            CheckState::Ok,
+            CREDENTIAL,
+            "its provider takes the signature",
+        );
     }
-    let seen = "only a request that is charged for shows whether the provider takes it: --ask makes one";
+    let seen =
+        "only a request that is charged for shows whether the provider takes it: --ask makes one";
     patient.finding(CheckState::Skip, CREDENTIAL, seen)
 }
 
@@ -166,7 +197,10 @@ async fn listed_for(patient: &Patient, upstream: &Upstream) -> (Finding, bool) {
     let fetched = timeout(PATIENCE, lists::fetch(upstream, &stranger, &mut None)).await;
     let skip = |seen: &str| patient.finding(CheckState::Skip, CREDENTIAL, seen);
     match fetched.unwrap_or(Err(Failure::TotalTimeout)) {
-        Ok(_) => (skip("its list of models is public, so it says nothing of the key: --ask tells"), false),
+        Ok(_) => (
+            skip("its list of models is public, so it says nothing of the key: --ask tells"),
+            false,
+        ),
         Err(failure) if matches!(failure.facts().status, Some(400 | 401 | 403 | 404)) => {
             (ok("its list of models comes with this key"), true)
         }
@@ -186,7 +220,12 @@ fn keyless(account: &Account) -> Account {
         dialect: account.dialect.clone(),
         network: account.network.clone(),
         headers: account.headers.clone(),
-        ..beside(id, base, timeouts, HeaderValue::from_static("application/json"))
+        ..beside(
+            id,
+            base,
+            timeouts,
+            HeaderValue::from_static("application/json"),
+        )
     }
 }
 
@@ -203,16 +242,20 @@ async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> F
                 CREDENTIAL,
                 format!("may not read the list of models (HTTP 403): {said}"),
             );
-            finding.with("the key may be wrong, or may be allowed to ask models only: --ask tells which")
+            finding.with(
+                "the key may be wrong, or may be allowed to ask models only: --ask tells which",
+            )
         }
         (_, Some(404 | 405 | 501)) => {
             let base = &account.base.path;
             if !base.ends_with("/v1") && lists_at(patient, upstream, &format!("{base}/v1")).await {
-                let seen =
-                    "there is no list of models at `base_url`, but there is one at `base_url` with /v1 behind it";
+                let seen = "there is no list of models at `base_url`, but there is one at `base_url` with /v1 behind it";
                 return patient
                     .finding(CheckState::Fail, "address", seen)
-                    .with(format!("write /v1 at the end of accounts.{}.base_url", account.id));
+                    .with(format!(
+                        "write /v1 at the end of accounts.{}.base_url",
+                        account.id
+                    ));
             }
             let status = status.unwrap_or_default();
             let seen = format!(
@@ -231,23 +274,38 @@ async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> F
             finding.with("write the address that it names into `base_url`: the gateway follows nobody elsewhere")
         }
         (Class::Overloaded, _) => {
-            let finding = patient.finding(CheckState::Warn, CREDENTIAL, "the provider is overloaded now");
+            let finding = patient.finding(
+                CheckState::Warn,
+                CREDENTIAL,
+                "the provider is overloaded now",
+            );
             finding.with("wait, and run this again")
         }
         (Class::Rate, _) => {
-            let finding =
-                patient.finding(CheckState::Warn, CREDENTIAL, "the provider takes no more requests now (HTTP 429)");
+            let finding = patient.finding(
+                CheckState::Warn,
+                CREDENTIAL,
+                "the provider takes no more requests now (HTTP 429)",
+            );
             finding.with("wait, and run this again")
         }
         _ if is_odd(failure) && speaks_tls(patient).await => {
-            let finding =
-                patient.finding(CheckState::Fail, "address", "the server speaks TLS, and its address is http:");
-            finding.with(format!("write https: into accounts.{}.base_url", account.id))
+            let finding = patient.finding(
+                CheckState::Fail,
+                "address",
+                "the server speaks TLS, and its address is http:",
+            );
+            finding.with(format!(
+                "write https: into accounts.{}.base_url",
+                account.id
+            ))
         }
         _ if matches!(failure, Failure::Nonsense(_)) => {
             let sent = failure.detail().unwrap_or_default();
-            let seen =
-                format!("what answers is no such server: it sent {}", scrub(&sent, &patient.place.secrets(None)));
+            let seen = format!(
+                "what answers is no such server: it sent {}",
+                scrub(&sent, &patient.place.secrets(None))
+            );
             let finding = patient.finding(CheckState::Fail, "address", seen);
             finding.with("are the host, the port and the path of `base_url` right?")
         }
@@ -257,13 +315,17 @@ async fn no_list(patient: &Patient, upstream: &Upstream, failure: &Failure) -> F
 
 /// Returns whether the answer is one that a server which speaks TLS may give to plain HTTP.
 fn is_odd(failure: &Failure) -> bool {
-    matches!(failure, Failure::Reset | Failure::Unreachable(_) | Failure::Nonsense(_))
-        || failure.facts().status == Some(400)
+    matches!(
+        failure,
+        Failure::Reset | Failure::Unreachable(_) | Failure::Nonsense(_)
+    ) || failure.facts().status == Some(400)
 }
 
 /// Returns whether the server has a list of models at another base path.
 async fn lists_at(patient: &Patient, upstream: &Upstream, base: &str) -> bool {
-    let Some(listing) = patient.account().dialect.protocol.endpoints.listing else { return false };
+    let Some(listing) = patient.account().dialect.protocol.endpoints.listing else {
+        return false;
+    };
     let (path, due) = (listing.path(base, None), Instant::now() + PATIENCE);
     let body = lists::get(upstream, &patient.place, &path, (8 * MOST, due), &mut None).await;
     body.is_ok_and(|body| listing.page(&body).is_some())
@@ -272,8 +334,14 @@ async fn lists_at(patient: &Patient, upstream: &Upstream, base: &str) -> bool {
 /// Returns the finding for a failure that stands for itself.
 fn failed(patient: &Patient, failure: &Failure, what: &str) -> Finding {
     let status = failure.facts().status.filter(|_| failure.error().is_some());
-    let status = status.map(|status| format!(" (HTTP {status})")).unwrap_or_default();
-    let finding = patient.finding(CheckState::Fail, CREDENTIAL, format!("{what}{status}: {}", said(patient, failure)));
+    let status = status
+        .map(|status| format!(" (HTTP {status})"))
+        .unwrap_or_default();
+    let finding = patient.finding(
+        CheckState::Fail,
+        CREDENTIAL,
+        format!("{what}{status}: {}", said(patient, failure)),
+    );
     if failure.class() == Class::Credential {
         finding.with(advice::act(failure, patient.account()))
     } else {
@@ -283,32 +351,60 @@ fn failed(patient: &Patient, failure: &Failure, what: &str) -> Finding {
 
 /// Compares the models of the catalog with the list.
 fn models(patient: &Patient, listed: &ListedNames, findings: &mut Vec<Finding>) {
-    let has = |name: &str| listed.names.binary_search_by(|listed| (**listed).cmp(name)).is_ok();
+    let has = |name: &str| {
+        listed
+            .names
+            .binary_search_by(|listed| (**listed).cmp(name))
+            .is_ok()
+    };
     // Ollama lists a model without a tag as the latest.
     let is_listed = |name: &str| has(name) || has(&format!("{name}:latest"));
-    let missing: Vec<&Arc<str>> = patient.models.keys().filter(|name| !is_listed(name)).collect();
+    let missing: Vec<&Arc<str>> = patient
+        .models
+        .keys()
+        .filter(|name| !is_listed(name))
+        .collect();
     let (all, of) = (patient.models.len(), listed.names.len());
     if missing.len() < all {
-        let seen = format!("{} of {all} models of the catalog are in the provider's list of {of}", all - missing.len());
+        let seen = format!(
+            "{} of {all} models of the catalog are in the provider's list of {of}",
+            all - missing.len()
+        );
         findings.push(patient.finding(CheckState::Ok, "models", seen));
     }
     for name in missing {
         let near = nearest(name, listed.names.iter().map(|name| &**name));
-        let near = near.map(|near| format!("; did you mean {}?", shown(near))).unwrap_or_default();
-        let seen = format!("{} is not in the provider's list of {of}{near}", shown(name));
+        let near = near
+            .map(|near| format!("; did you mean {}?", shown(near)))
+            .unwrap_or_default();
+        let seen = format!(
+            "{} is not in the provider's list of {of}{near}",
+            shown(name)
+        );
         let remedy = "correct `targets[].model`, or ask the provider whether this account may use the model; some serve models that they do not \
                       list";
-        findings.push(patient.finding(CheckState::Warn, "models", seen).with(remedy));
+        findings.push(
+            patient
+                .finding(CheckState::Warn, "models", seen)
+                .with(remedy),
+        );
     }
     for pattern in &patient.patterns {
-        let matching: Vec<&str> =
-            listed.names.iter().map(|name| &**name).filter(|name| globs::matches(pattern, name)).collect();
+        let matching: Vec<&str> = listed
+            .names
+            .iter()
+            .map(|name| &**name)
+            .filter(|name| globs::matches(pattern, name))
+            .collect();
         findings.push(match matching.as_slice() {
             [] => patient
                 .finding(
                     CheckState::Warn,
                     "models",
-                    format!("no model of the provider's list of {of} matches {}", shown(pattern)),
+                    format!(
+                        "no model of the provider's list of {of} matches {}",
+                        shown(pattern)
+                    ),
                 )
                 .with("correct `targets[].model`: the pattern serves nothing here"),
             some_names => {
@@ -316,7 +412,11 @@ fn models(patient: &Patient, listed: &ListedNames, findings: &mut Vec<Finding>) 
                 patient.finding(
                     CheckState::Ok,
                     "models",
-                    format!("{names} models of the provider's list match {}: {}", shown(pattern), some(some_names)),
+                    format!(
+                        "{names} models of the provider's list match {}: {}",
+                        shown(pattern),
+                        some(some_names)
+                    ),
                 )
             }
         });

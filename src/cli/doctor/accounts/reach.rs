@@ -28,14 +28,24 @@ const NO_SUCH_VERSION: i32 = if cfg!(target_os = "linux") { 97 } else { 47 };
 const MOST: usize = 4;
 
 /// Looks at the way. Returns whether the server can be reached.
-pub(super) async fn look(patient: &Patient, upstream: &Upstream, findings: &mut Vec<Finding>) -> bool {
+pub(super) async fn look(
+    patient: &Patient,
+    upstream: &Upstream,
+    findings: &mut Vec<Finding>,
+) -> bool {
     if let Some(proxy) = &patient.place.proxy {
         return through(patient, proxy, upstream, findings).await;
     }
     let account = patient.account();
     let host = &account.base.host;
-    let looked_up = timeout(PATIENCE, patient.place.state.addresses.of(patient.place.hop())).await;
-    let addresses = match looked_up.unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer in time"))) {
+    let looked_up = timeout(
+        PATIENCE,
+        patient.place.state.addresses.of(patient.place.hop()),
+    )
+    .await;
+    let addresses = match looked_up
+        .unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer in time")))
+    {
         Ok(addresses) => addresses,
         Err(why) => {
             let remedy = if why.contains("may not use") {
@@ -49,15 +59,29 @@ pub(super) async fn look(patient: &Patient, upstream: &Upstream, findings: &mut 
         }
     };
     if host.parse::<std::net::IpAddr>().is_err() {
-        let shown: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
-        findings.push(patient.finding(CheckState::Ok, "name", format!("{host} is {}", some(&shown))));
+        let shown: Vec<String> = addresses
+            .iter()
+            .map(|address| address.ip().to_string())
+            .collect();
+        findings.push(patient.finding(
+            CheckState::Ok,
+            "name",
+            format!("{host} is {}", some(&shown)),
+        ));
     }
-    let Some(stream) = connect(patient, &addresses, findings).await else { return false };
-    let Some(trust) = &patient.place.trust else { return true };
+    let Some(stream) = connect(patient, &addresses, findings).await else {
+        return false;
+    };
+    let Some(trust) = &patient.place.trust else {
+        return true;
+    };
     let within = account.timeouts.connect.min(PATIENCE);
     let why = match timeout(within, trust.connect(host, stream)).await {
         Ok(Ok(secured)) => {
-            findings.push(certificate(patient, secured.get_ref().1.peer_certificates().unwrap_or_default()));
+            findings.push(certificate(
+                patient,
+                secured.get_ref().1.peer_certificates().unwrap_or_default(),
+            ));
             return true;
         }
         Ok(Err(distrust)) => distrust.why,
@@ -76,7 +100,8 @@ fn secure(why: &str, untrusted: &str) -> String {
     match Doubt::of(why) {
         Doubt::Certificate => untrusted.to_owned(),
         Doubt::Handshake => {
-            "correct host and port of `base_url`; for a server that speaks no TLS write http: there".to_owned()
+            "correct host and port of `base_url`; for a server that speaks no TLS write http: there"
+                .to_owned()
         }
         // If the clock of this machine is wrong, the dates of all certificates are.
         Doubt::Dates => format!(
@@ -108,23 +133,37 @@ pub(super) async fn speaks_tls(patient: &Patient) -> bool {
 }
 
 /// Looks at the way through a proxy, which alone looks the server's name up.
-async fn through(patient: &Patient, proxy: &Proxy, upstream: &Upstream, findings: &mut Vec<Finding>) -> bool {
+async fn through(
+    patient: &Patient,
+    proxy: &Proxy,
+    upstream: &Upstream,
+    findings: &mut Vec<Finding>,
+) -> bool {
     if proxy.is_assumed() {
         let seen = "its proxy's URL could not be read: see configuration";
         findings.push(patient.finding(CheckState::Skip, "proxy", seen));
         return false;
     }
     let due = Instant::now() + patient.account().timeouts.connect.min(PATIENCE);
-    let Err(failure) = upstream.dial(&patient.place, true, due, &mut Alarm::default()).await else {
-        findings.push(patient.finding(CheckState::Ok, "proxy", format!("its server is reached through {proxy}")));
+    let Err(failure) = upstream
+        .dial(&patient.place, true, due, &mut Alarm::default())
+        .await
+    else {
+        findings.push(patient.finding(
+            CheckState::Ok,
+            "proxy",
+            format!("its server is reached through {proxy}"),
+        ));
         let due = Instant::now() + patient.account().timeouts.connect.min(PATIENCE);
         if let Some(chain) = upstream.certificates(&patient.place, due).await {
             findings.push(certificate(patient, &chain));
         }
         return true;
     };
-    let seen =
-        failure.detail().map_or_else(|| format!("no connection through {proxy} in time"), |why| why.into_owned());
+    let seen = failure.detail().map_or_else(
+        || format!("no connection through {proxy} in time"),
+        |why| why.into_owned(),
+    );
     let untrusted = "it is reached through the proxy. Mend the server's certificate, or write the authority of a proxy that opens TLS into \
                      `tls: { ca: … }` at the account";
     let (check, remedy) = if matches!(failure, Failure::Tls { .. }) {
@@ -139,7 +178,11 @@ async fn through(patient: &Patient, proxy: &Proxy, upstream: &Upstream, findings
 }
 
 /// Connects to each address. Returns the first connection.
-async fn connect(patient: &Patient, addresses: &[SocketAddr], findings: &mut Vec<Finding>) -> Option<TcpStream> {
+async fn connect(
+    patient: &Patient,
+    addresses: &[SocketAddr],
+    findings: &mut Vec<Finding>,
+) -> Option<TcpStream> {
     let within = patient.account().timeouts.connect.min(PATIENCE);
     let (mut good, mut answered, mut failed) = (None, Vec::new(), Vec::new());
     for address in addresses.iter().take(MOST) {
@@ -152,16 +195,31 @@ async fn connect(patient: &Patient, addresses: &[SocketAddr], findings: &mut Vec
             Err(_) => failed.push((*address, None)),
         }
     }
-    let (no_way, failed): (Vec<_>, Vec<_>) =
-        failed.into_iter().partition(|(address, why)| has_no_way(&answered, *address, why.as_ref()));
+    let (no_way, failed): (Vec<_>, Vec<_>) = failed
+        .into_iter()
+        .partition(|(address, why)| has_no_way(&answered, *address, why.as_ref()));
     if good.is_some() {
-        let shown = |addresses: &[SocketAddr]| some(&addresses.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let shown = |addresses: &[SocketAddr]| {
+            some(
+                &addresses
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>(),
+            )
+        };
         let no_way: Vec<SocketAddr> = no_way.into_iter().map(|(address, _)| address).collect();
         let besides = match no_way.as_slice() {
             [] => String::new(),
-            others => format!("; this machine has no way to {}, and does without", shown(others)),
+            others => format!(
+                "; this machine has no way to {}, and does without",
+                shown(others)
+            ),
         };
-        findings.push(patient.finding(CheckState::Ok, "tcp", format!("{} answers{besides}", shown(&answered))));
+        findings.push(patient.finding(
+            CheckState::Ok,
+            "tcp",
+            format!("{} answers{besides}", shown(&answered)),
+        ));
     }
     for (address, why) in failed {
         let why = match why {
@@ -169,7 +227,10 @@ async fn connect(patient: &Patient, addresses: &[SocketAddr], findings: &mut Vec
             None => format!("{address} does not answer within {within:?}"),
         };
         let (state, remedy) = if good.is_some() {
-            (CheckState::Warn, "another address answers, and the gateway tries all: new connections may take longer")
+            (
+                CheckState::Warn,
+                "another address answers, and the gateway tries all: new connections may take longer",
+            )
         } else {
             (
                 CheckState::Fail,
@@ -186,10 +247,18 @@ async fn connect(patient: &Patient, addresses: &[SocketAddr], findings: &mut Vec
 fn has_no_way(answered: &[SocketAddr], address: SocketAddr, why: Option<&io::Error>) -> bool {
     let is_missing = why.is_some_and(|why| {
         why.raw_os_error() == Some(NO_SUCH_VERSION)
-            || [ErrorKind::NetworkUnreachable, ErrorKind::AddrNotAvailable, ErrorKind::HostUnreachable]
-                .contains(&why.kind())
+            || [
+                ErrorKind::NetworkUnreachable,
+                ErrorKind::AddrNotAvailable,
+                ErrorKind::HostUnreachable,
+            ]
+            .contains(&why.kind())
     });
-    is_missing && !answered.is_empty() && answered.iter().all(|other| other.is_ipv4() != address.is_ipv4())
+    is_missing
+        && !answered.is_empty()
+        && answered
+            .iter()
+            .all(|other| other.is_ipv4() != address.is_ipv4())
 }
 
 fn certificate(patient: &Patient, chain: &[CertificateDer<'_>]) -> Finding {
@@ -203,9 +272,16 @@ fn certificate(patient: &Patient, chain: &[CertificateDer<'_>]) -> Finding {
         .filter(|(nth, term)| *nth == 0 || term.ends > now)
         .map(|(_, term)| term)
         .collect();
-    let names = terms.first().map(|term| some(&term.names)).unwrap_or_default();
+    let names = terms
+        .first()
+        .map(|term| some(&term.names))
+        .unwrap_or_default();
     let (state, lasts) = lasts(&terms, now);
-    let finding = patient.finding(state, "tls", format!("the certificate is believed: for {names}, {lasts}"));
+    let finding = patient.finding(
+        state,
+        "tls",
+        format!("the certificate is believed: for {names}, {lasts}"),
+    );
     match state {
         CheckState::Ok | CheckState::Skip => finding,
         CheckState::Warn | CheckState::Fail => finding.with(
@@ -220,19 +296,31 @@ mod tests {
 
     #[test]
     fn a_machine_without_ipv6_misses_nothing_while_ipv4_answers() {
-        let [four, other, six] =
-            ["192.0.2.1:443", "192.0.2.2:443", "[2001:db8::1]:443"].map(|text| text.parse::<SocketAddr>().unwrap());
+        let [four, other, six] = ["192.0.2.1:443", "192.0.2.2:443", "[2001:db8::1]:443"]
+            .map(|text| text.parse::<SocketAddr>().unwrap());
         let check = |answered: &[SocketAddr], address, why: io::Error, expected| {
-            assert_eq!(has_no_way(answered, address, Some(&why)), expected, "{answered:?} {address} {why}");
+            assert_eq!(
+                has_no_way(answered, address, Some(&why)),
+                expected,
+                "{answered:?} {address} {why}"
+            );
         };
         check(&[four], six, ErrorKind::NetworkUnreachable.into(), true);
         check(&[four], six, ErrorKind::AddrNotAvailable.into(), true);
         check(&[four], six, ErrorKind::HostUnreachable.into(), true);
-        check(&[four], six, io::Error::from_raw_os_error(NO_SUCH_VERSION), true);
+        check(
+            &[four],
+            six,
+            io::Error::from_raw_os_error(NO_SUCH_VERSION),
+            true,
+        );
         check(&[six], four, ErrorKind::NetworkUnreachable.into(), true);
         check(&[four], six, ErrorKind::ConnectionRefused.into(), false);
         check(&[], six, ErrorKind::NetworkUnreachable.into(), false);
         check(&[four], other, ErrorKind::HostUnreachable.into(), false);
-        assert!(!has_no_way(&[four], six, None), "a time that is over is a failure");
+        assert!(
+            !has_no_way(&[four], six, None),
+            "a time that is over is a failure"
+        );
     }
 }

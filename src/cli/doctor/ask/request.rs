@@ -23,7 +23,9 @@ use dialects::front::{DOORS, Front, STANDARD};
 use dialects::neutral::answer::AnswerOptions;
 use dialects::neutral::seal::Sealed;
 use dialects::usage::{Source, Usage};
-use dialects::{AnswerFault, AnswerHeader, Endpoint, OtherModel, Outbound, Recipient, StreamFault, Translate};
+use dialects::{
+    AnswerFault, AnswerHeader, Endpoint, OtherModel, Outbound, Recipient, StreamFault, Translate,
+};
 
 /// The longest time for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,7 +63,9 @@ pub(super) struct NoAnswer {
 impl GoodAnswer {
     /// Says what is left of the target's quota.
     pub(super) fn room(&self) -> String {
-        self.headroom.map(|share| format!("; {:.0} % of its quota are left", share * 100.0)).unwrap_or_default()
+        self.headroom
+            .map(|share| format!("; {:.0} % of its quota are left", share * 100.0))
+            .unwrap_or_default()
     }
 
     /// Returns the reason why the answer does not have what was asked for.
@@ -71,7 +75,9 @@ impl GoodAnswer {
             false => Ok(()),
         };
         match one {
-            Ability::Stream if !self.is_stream => Err("it sends the answer in one piece".to_owned()),
+            Ability::Stream if !self.is_stream => {
+                Err("it sends the answer in one piece".to_owned())
+            }
             Ability::Stream if self.usage.source != Source::Reported => {
                 Err("it does not tell the usage of a stream, so costs are estimates".to_owned())
             }
@@ -89,10 +95,17 @@ impl GoodAnswer {
         if choice.pointer("/finish_reason").and_then(Value::as_str) == Some("length") {
             return Ok(());
         }
-        let text = choice.pointer("/message/content").and_then(Value::as_str).unwrap_or_default();
-        let is_kept =
-            serde_json::from_str::<Value>(text).is_ok_and(|json| json.get("answer").is_some_and(Value::is_string));
-        if is_kept { Ok(()) } else { Err("it takes the schema, and its answer does not keep to it".to_owned()) }
+        let text = choice
+            .pointer("/message/content")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let is_kept = serde_json::from_str::<Value>(text)
+            .is_ok_and(|json| json.get("answer").is_some_and(Value::is_string));
+        if is_kept {
+            Ok(())
+        } else {
+            Err("it takes the schema, and its answer does not keep to it".to_owned())
+        }
     }
 }
 
@@ -108,10 +121,15 @@ impl Asker<'_> {
             said,
             act: "its format cannot say such a request".to_owned(),
         };
-        let envelope = (front.envelope)(&body).map_err(|_| unable("the request cannot be read".to_owned()))?;
+        let envelope =
+            (front.envelope)(&body).map_err(|_| unable("the request cannot be read".to_owned()))?;
         let mut traits = candidate.traits;
         // The catalog may be wrong about these: that is what is asked.
-        (traits.tools, traits.structured, traits.structured_with_tools) = (true, true, true);
+        (
+            traits.tools,
+            traits.structured,
+            traits.structured_with_tools,
+        ) = (true, true, true);
         let said = candidate.dialect().write(&Translate {
             traits,
             stream_usage: candidate.place.account.added.stream_usage,
@@ -120,13 +138,24 @@ impl Asker<'_> {
             ..Translate::new(&body, &envelope, &candidate.upstream_model)
         });
         let said = said.map_err(|_| unable("its format cannot say it".to_owned()))?;
-        self.send(front, envelope.stream, &said).await.map_err(|failure| self.unanswered(&failure))
+        self.send(front, envelope.stream, &said)
+            .await
+            .map_err(|failure| self.unanswered(&failure))
     }
 
-    async fn send(&self, front: &'static Front, stream: bool, said: &Outbound) -> Result<GoodAnswer, Failure> {
+    async fn send(
+        &self,
+        front: &'static Front,
+        stream: bool,
+        said: &Outbound,
+    ) -> Result<GoodAnswer, Failure> {
         let (candidate, mut alarm) = (self.candidate, Alarm::default());
-        let (place, total) = (&candidate.place, Instant::now() + PATIENCE.min(candidate.timeouts.total));
-        let headers = credential::headers(self.upstream, candidate, said, total, &mut alarm).await?;
+        let (place, total) = (
+            &candidate.place,
+            Instant::now() + PATIENCE.min(candidate.timeouts.total),
+        );
+        let headers =
+            credential::headers(self.upstream, candidate, said, total, &mut alarm).await?;
         let request_id = own_id();
         let outgoing = Outgoing {
             request_id: &request_id,
@@ -140,12 +169,18 @@ impl Asker<'_> {
             fresh: true,
         };
         let permit = place.state.admit().map(Arc::new).ok_or(Failure::Reset)?;
-        let mut attempt = Attempt::begin(self.upstream, place, permit, &outgoing, &mut alarm).await?;
-        let head = alarm.until(total, pin!(attempt.head())).await.ok_or(Failure::TotalTimeout)?;
+        let mut attempt =
+            Attempt::begin(self.upstream, place, permit, &outgoing, &mut alarm).await?;
+        let head = alarm
+            .until(total, pin!(attempt.head()))
+            .await
+            .ok_or(Failure::TotalTimeout)?;
         let (status, headers) = head?;
         let headroom = quota::headroom(|name| headers.text(name), SystemTime::now());
         let headroom = headroom.and_then(|headroom| headroom.at(SystemTime::now()));
-        let is_events = headers.text("content-type").is_none_or(|kind| !kind.starts_with("application/json"));
+        let is_events = headers
+            .text("content-type")
+            .is_none_or(|kind| !kind.starts_with("application/json"));
         let dialect = candidate.dialect();
         if status != StatusCode::OK {
             return Err(attempt.refused(dialect, front, total, &mut alarm).await);
@@ -158,8 +193,18 @@ impl Asker<'_> {
             show_usage: true,
             ..AnswerHeader::default()
         };
-        let options = AnswerOptions { undo: said.undo.clone(), ..AnswerOptions::default() };
-        let (model, to) = (&candidate.upstream_model, Recipient { front, header: &header, options });
+        let options = AnswerOptions {
+            undo: said.undo.clone(),
+            ..AnswerOptions::default()
+        };
+        let (model, to) = (
+            &candidate.upstream_model,
+            Recipient {
+                front,
+                header: &header,
+                options,
+            },
+        );
         let is_stream = stream && is_events;
         let (usage, body) = if is_stream {
             let (mut reading, mut out) = (dialect.stream(model, to, MOST), Vec::new());
@@ -171,15 +216,30 @@ impl Asker<'_> {
             reading.feed(&body, &mut out).map_err(fault)?;
             (reading.finish(&mut out, None).map_err(fault)?, out)
         } else {
-            let read = if stream { dialect.converted(model, &to, &body) } else { dialect.answer(model, &to, &body) };
+            let read = if stream {
+                dialect.converted(model, &to, &body)
+            } else {
+                dialect.answer(model, &to, &body)
+            };
             let (answer, _) = read.map_err(|fault| match fault {
                 AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),
                 AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
             })?;
             (answer.usage, answer.body)
         };
-        let losses = said.losses.names().iter().map(ToString::to_string).collect();
-        Ok(GoodAnswer { usage, body, is_stream, losses, headroom })
+        let losses = said
+            .losses
+            .names()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        Ok(GoodAnswer {
+            usage,
+            body,
+            is_stream,
+            losses,
+            headroom,
+        })
     }
 
     fn unanswered(&self, failure: &Failure) -> NoAnswer {
@@ -188,10 +248,15 @@ impl Asker<'_> {
         let secrets = self.candidate.place.secrets(token.as_ref());
         let said = words::failed(failure, &secrets);
         let status = failure.facts().status.filter(|_| failure.error().is_some());
-        let said = status.map(|status| format!("HTTP {status}, {said}")).unwrap_or(said);
+        let said = status
+            .map(|status| format!("HTTP {status}, {said}"))
+            .unwrap_or(said);
         let act = match failure.class() {
             Class::Credential => advice::act(failure, account),
-            Class::Refused => format!("is `targets[].model` right, and may accounts.{} use it?", account.id),
+            Class::Refused => format!(
+                "is `targets[].model` right, and may accounts.{} use it?",
+                account.id
+            ),
             Class::Rate | Class::Overloaded => "wait, and ask again".to_owned(),
             Class::Caller if said.contains("max_completion_tokens") => format!(
                 "the server does not know this field: write the name of the server in `portcullis presets` that is like it as `quirks` at \
@@ -199,12 +264,21 @@ impl Asker<'_> {
                 account.id
             ),
             Class::Caller => {
-                "the provider finds fault with a plain request: is this a model for conversations?".to_owned()
+                "the provider finds fault with a plain request: is this a model for conversations?"
+                    .to_owned()
             }
-            Class::Transient | Class::Ours => "look at the server, or wait until its provider has mended it".to_owned(),
+            Class::Transient | Class::Ours => {
+                "look at the server, or wait until its provider has mended it".to_owned()
+            }
         };
         // llama.cpp says 500 where it cannot do what is asked for.
-        let has_failed = matches!(failure, Failure::Status { seen: 500 | 501, .. });
+        let has_failed = matches!(
+            failure,
+            Failure::Status {
+                seen: 500 | 501,
+                ..
+            }
+        );
         let was_not_sent = matches!(
             failure,
             Failure::Unreachable(_)
@@ -213,11 +287,19 @@ impl Asker<'_> {
                 | Failure::Proxy { .. }
                 | Failure::Unsigned(_)
         );
-        NoAnswer { is_about_the_request: has_failed || failure.class() == Class::Caller, was_not_sent, said, act }
+        NoAnswer {
+            is_about_the_request: has_failed || failure.class() == Class::Caller,
+            was_not_sent,
+            said,
+            act,
+        }
     }
 }
 
 /// Returns the front door whose requests an endpoint takes.
 fn front(endpoint: Endpoint) -> &'static Front {
-    DOORS.into_iter().find(|front| front.only == Some(endpoint)).unwrap_or(STANDARD)
+    DOORS
+        .into_iter()
+        .find(|front| front.only == Some(endpoint))
+        .unwrap_or(STANDARD)
 }

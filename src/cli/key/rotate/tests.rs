@@ -13,11 +13,21 @@ fn check(before: &str, overlap: Duration, after: &str) {
     let (before, now) = (around(before), time("2030-01-10").unwrap());
     let id = Id::of("acme/prod").unwrap();
     let (tree, _) = yaml::parse(&before).ok().unwrap();
-    let key = ["callers", "acme", "keys", "prod"].into_iter().try_fold(&tree, field).unwrap();
+    let key = ["callers", "acme", "keys", "prod"]
+        .into_iter()
+        .try_fold(&tree, field)
+        .unwrap();
     let until = (!overlap.is_zero()).then(|| ahead(now, overlap));
-    let secret = NewSecret { text: String::new(), hash: "s:new".to_owned(), note: "sk-new-…".to_owned() };
+    let secret = NewSecret {
+        text: String::new(),
+        hash: "s:new".to_owned(),
+        note: "sk-new-…".to_owned(),
+    };
     let changes = changes(id, &written(key).unwrap(), &secret, until, now);
-    assert_eq!(edit(&before, &changes).map(|(text, _)| text), Ok(around(after)));
+    assert_eq!(
+        edit(&before, &changes).map(|(text, _)| text),
+        Ok(around(after))
+    );
 }
 
 #[test]
@@ -41,12 +51,20 @@ fn all_that_are_good_stay_so_and_those_past_go() {
         DAY,
         "\n        hashes:\n          # kept\n          - hash: s:good\n            until: 2030-03-01\n          - { hash: s:last, until: \"2030-01-11T00:00:00Z\" } # sk-last-…\n          - { hash: \"s:new\" } # sk-new-…",
     );
-    check(" { hashes: [{ hash: s:past, until: 2030-01-01 }] }", DAY, " { hashes: [{ hash: \"s:new\" }] }");
+    check(
+        " { hashes: [{ hash: s:past, until: 2030-01-01 }] }",
+        DAY,
+        " { hashes: [{ hash: \"s:new\" }] }",
+    );
 }
 
 #[test]
 fn without_an_overlap_nothing_older_works_any_more() {
-    check("\n        hash: 's:old' # sk-old-…", Duration::ZERO, "\n        hash: 's:new' # sk-new-…");
+    check(
+        "\n        hash: 's:old' # sk-old-…",
+        Duration::ZERO,
+        "\n        hash: 's:new' # sk-new-…",
+    );
     check(" { hash: s:old }", Duration::ZERO, " { hash: \"s:new\" }");
     check(
         "\n        hashes:\n        - { hash: s:good, until: 2030-03-01 }\n        - { hash: s:last }",

@@ -30,7 +30,12 @@ impl New {
 
     /// Makes a map of these entries.
     pub fn map<const N: usize>(entries: [(&str, New); N]) -> Self {
-        Self::Map(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+        Self::Map(
+            entries
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect(),
+        )
     }
 
     /// Adds a note.
@@ -84,7 +89,9 @@ impl New {
             (Self::Text(text), Quotes::Single) => format!("'{}'", text.replace('\'', "''")),
             (Self::Text(text), Quotes::Double) => double_quoted(text),
             (Self::Noted(new, _), _) => new.instead_of(quotes, flow),
-            (Self::Text(_) | Self::Number(_) | Self::Bool(_) | Self::List(_) | Self::Map(_), _) => self.on_a_line(flow),
+            (Self::Text(_) | Self::Number(_) | Self::Bool(_) | Self::List(_) | Self::Map(_), _) => {
+                self.on_a_line(flow)
+            }
         }
     }
 
@@ -97,7 +104,9 @@ impl New {
             Self::List(items) => format!("[{}]", joined(items.iter().map(New::flow).collect())),
             Self::Map(entries) if entries.is_empty() => "{}".to_owned(),
             Self::Map(entries) => {
-                let entry = |(key, value): &(String, New)| format!("{}: {}", scalar(key, true), value.flow());
+                let entry = |(key, value): &(String, New)| {
+                    format!("{}: {}", scalar(key, true), value.flow())
+                };
                 format!("{{ {} }}", joined(entries.iter().map(entry).collect()))
             }
             Self::Noted(new, _) => new.on_a_line(flow),
@@ -111,21 +120,38 @@ impl New {
             Self::Number(number) => Value::Plain(number.clone().into()),
             Self::Bool(value) => Value::Plain(value.to_string().into()),
             Self::List(items) => Value::List(items.iter().map(New::node).collect()),
-            Self::Map(entries) => Value::Map(entries.iter().map(|(key, new)| entry(key, new)).collect()),
+            Self::Map(entries) => {
+                Value::Map(entries.iter().map(|(key, new)| entry(key, new)).collect())
+            }
             Self::Noted(new, _) => return new.node(),
         };
-        Node { line: 0, column: 0, value }
+        Node {
+            line: 0,
+            column: 0,
+            value,
+        }
     }
 }
 
 pub(super) fn entry<'t>(key: &str, new: &New) -> Entry<'t> {
-    Entry { key: key.to_owned().into(), line: 0, column: 0, node: new.node() }
+    Entry {
+        key: key.to_owned().into(),
+        line: 0,
+        column: 0,
+        node: new.node(),
+    }
 }
 
 /// Writes a text as a scalar. It gets quotes if it would be read as something else.
 pub(super) fn scalar(text: &str, flow: bool) -> String {
     let plain = |(at, b): (usize, u8)| match b {
-        b':' => !flow && text.as_bytes().get(at + 1).is_some_and(u8::is_ascii_alphanumeric),
+        b':' => {
+            !flow
+                && text
+                    .as_bytes()
+                    .get(at + 1)
+                    .is_some_and(u8::is_ascii_alphanumeric)
+        }
         _ => b.is_ascii_alphanumeric() || b"._-/@+".contains(&b),
     };
     let is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -134,7 +160,11 @@ pub(super) fn scalar(text: &str, flow: bool) -> String {
         && !is_special_in_yaml_1_1(text)
         // Other readers take some texts, such as `0b11`, for a number.
         && serde_yaml::to_string(text).is_ok_and(|written| written.trim_end() == text);
-    if is_plain { text.to_owned() } else { double_quoted(text) }
+    if is_plain {
+        text.to_owned()
+    } else {
+        double_quoted(text)
+    }
 }
 
 /// Returns whether readers of YAML 1.1 take a plain text for a boolean, a number, a time or a date.

@@ -20,18 +20,30 @@ pub(super) struct PathInText<'p, 't> {
 }
 
 impl<'p, 't> PathInText<'p, 't> {
-    pub(super) fn at(text: &'t str, root: &'p Place<'t>, path: &'p [Step<'p>]) -> Result<Self, &'static str> {
-        let mut found = PathInText { text, chain: vec![root], missing: path, last: None };
+    pub(super) fn at(
+        text: &'t str,
+        root: &'p Place<'t>,
+        path: &'p [Step<'p>],
+    ) -> Result<Self, &'static str> {
+        let mut found = PathInText {
+            text,
+            chain: vec![root],
+            missing: path,
+            last: None,
+        };
         let mut place = root;
         while let Some((step, rest)) = found.missing.split_first() {
             if place.anchored {
                 return Err(ANCHORED);
             }
             let next = match (&place.kind, step) {
-                (PlacedValue::Map { entries, .. }, Step::Key(key)) => {
-                    entries.iter().find(|entry| entry.name == *key).map(|entry| &entry.value)
+                (PlacedValue::Map { entries, .. }, Step::Key(key)) => entries
+                    .iter()
+                    .find(|entry| entry.name == *key)
+                    .map(|entry| &entry.value),
+                (PlacedValue::List { items, .. }, Step::Index(index)) => {
+                    Some(items.get(*index).ok_or(UNSURE)?)
                 }
-                (PlacedValue::List { items, .. }, Step::Index(index)) => Some(items.get(*index).ok_or(UNSURE)?),
                 (PlacedValue::Alias, _) => return Err(ALIAS),
                 _ => return Err(UNSURE),
             };
@@ -42,7 +54,11 @@ impl<'p, 't> PathInText<'p, 't> {
         if matches!(place.kind, PlacedValue::Alias) {
             return Err(ALIAS);
         }
-        if place.anchored { Err(ANCHORED) } else { Ok(found) }
+        if place.anchored {
+            Err(ANCHORED)
+        } else {
+            Ok(found)
+        }
     }
 
     /// Returns whether the whole path is written.
@@ -69,9 +85,13 @@ impl<'p, 't> PathInText<'p, 't> {
 
     fn replace(&self, new: &New) -> Splices {
         let place = self.place()?;
-        let (PlacedValue::Scalar(_, quotes), Some(end)) = (&place.kind, place.end) else { return Err(UNSURE) };
-        let flow =
-            matches!(self.around()?.kind, PlacedValue::Map { flow: true, .. } | PlacedValue::List { flow: true, .. });
+        let (PlacedValue::Scalar(_, quotes), Some(end)) = (&place.kind, place.end) else {
+            return Err(UNSURE);
+        };
+        let flow = matches!(
+            self.around()?.kind,
+            PlacedValue::Map { flow: true, .. } | PlacedValue::List { flow: true, .. }
+        );
         let mut splices = vec![(place.start..end, new.instead_of(*quotes, flow))];
         if let Some(line) = self.rest_of_line(end)
             && !flow
@@ -93,7 +113,9 @@ impl<'p, 't> PathInText<'p, 't> {
 
     fn insert(&self, key: &str, new: &New) -> Splices {
         let map = self.place()?;
-        let PlacedValue::Map { flow, entries } = &map.kind else { return Err(UNSURE) };
+        let PlacedValue::Map { flow, entries } = &map.kind else {
+            return Err(UNSURE);
+        };
         if *flow {
             // `{}` has no style of its own. If there is a note to write, the map gets a style that
             // has room for it.
@@ -104,52 +126,102 @@ impl<'p, 't> PathInText<'p, 't> {
                 return Ok(splices);
             }
             let last = entries.last().map(|entry| &entry.value);
-            return self.in_brackets(map, last, &format!("{}: {}", scalar(key, true), new.flow()), true);
+            return self.in_brackets(
+                map,
+                last,
+                &format!("{}: {}", scalar(key, true), new.flow()),
+                true,
+            );
         }
         let first = entries.first().ok_or(UNSURE)?;
         let end = map.end.ok_or(UNSURE)?;
         let indent = self.indent(first.key.start)?;
         let line = self.behind_comments(self.rest_of_line(end).ok_or(UNSURE)?, indent);
-        Ok(vec![(line..line, self.on_lines(line, indent, self.step(indent), (key, new)))])
+        Ok(vec![(
+            line..line,
+            self.on_lines(line, indent, self.step(indent), (key, new)),
+        )])
     }
 
     /// Writes an entry of a map in block style on lines of its own, after the line that ends here.
-    fn on_lines(&self, line: usize, indent: usize, step: usize, (key, new): (&str, &New)) -> String {
+    fn on_lines(
+        &self,
+        line: usize,
+        indent: usize,
+        step: usize,
+        (key, new): (&str, &New),
+    ) -> String {
         let eol = self.eol(line);
-        format!("{eol}{:indent$}{}:{}", "", scalar(key, false), new.block(indent + step, step, eol))
+        format!(
+            "{eol}{:indent$}{}:{}",
+            "",
+            scalar(key, false),
+            new.block(indent + step, step, eol)
+        )
     }
 
     pub(super) fn push(&self, item: &New) -> Splices {
         let list = self.place()?;
-        let PlacedValue::List { flow, items } = &list.kind else { return Err(UNSURE) };
+        let PlacedValue::List { flow, items } = &list.kind else {
+            return Err(UNSURE);
+        };
         if *flow {
             return self.in_brackets(list, items.last(), &item.flow(), false);
         }
         let (dash, _) = self.dash(items.first().ok_or(UNSURE)?.start)?;
-        let line = self.behind_comments(self.rest_of_line(list.end.ok_or(UNSURE)?).ok_or(UNSURE)?, dash);
+        let line = self.behind_comments(
+            self.rest_of_line(list.end.ok_or(UNSURE)?).ok_or(UNSURE)?,
+            dash,
+        );
         let eol = self.eol(line);
-        Ok(vec![(line..line, format!("{eol}{:dash$}- {}", "", behind_a_dash(item)))])
+        Ok(vec![(
+            line..line,
+            format!("{eol}{:dash$}- {}", "", behind_a_dash(item)),
+        )])
     }
 
     /// Adds an entry or item at the end of a map or list in flow style.
-    fn in_brackets(&self, around: &Place<'_>, last: Option<&Place<'_>>, new: &str, spaced: bool) -> Splices {
+    fn in_brackets(
+        &self,
+        around: &Place<'_>,
+        last: Option<&Place<'_>>,
+        new: &str,
+        spaced: bool,
+    ) -> Splices {
         if let Some(last) = last {
             let end = last.end.ok_or(UNSURE)?;
             return Ok(vec![(end..end, format!(", {new}"))]);
         }
         let inner = around.start + 1..around.end.ok_or(UNSURE)?.saturating_sub(1);
-        if !self.text.get(inner.clone()).is_some_and(|inner| inner.bytes().all(|b| b == b' ')) {
+        if !self
+            .text
+            .get(inner.clone())
+            .is_some_and(|inner| inner.bytes().all(|b| b == b' '))
+        {
             return Err(UNSURE);
         }
-        Ok(vec![(inner, if spaced { format!(" {new} ") } else { new.to_owned() })])
+        Ok(vec![(
+            inner,
+            if spaced {
+                format!(" {new} ")
+            } else {
+                new.to_owned()
+            },
+        )])
     }
 
     pub(super) fn remove(&self) -> Splices {
         let place = self.place()?;
         match (&self.around()?.kind, self.last) {
             (PlacedValue::Map { flow, entries }, Some(Step::Key(key))) => {
-                let index = entries.iter().position(|entry| entry.name == key).ok_or(UNSURE)?;
-                let spans: Vec<_> = entries.iter().map(|entry| (entry.key.start, entry.value.end)).collect();
+                let index = entries
+                    .iter()
+                    .position(|entry| entry.name == key)
+                    .ok_or(UNSURE)?;
+                let spans: Vec<_> = entries
+                    .iter()
+                    .map(|entry| (entry.key.start, entry.value.end))
+                    .collect();
                 if *flow {
                     return self.out_of_brackets(&spans, index);
                 }
@@ -182,26 +254,54 @@ impl<'p, 't> PathInText<'p, 't> {
     fn in_place_of_braces(&self, map: &Place<'_>, key: &str, new: &New) -> Option<Vec<Splice>> {
         let (start, colon) = self.colon_before(map, self.around().ok()?).ok()?;
         let end = map.end?;
-        let inside = self.text.get(map.start..end)?.strip_prefix('{')?.strip_suffix('}')?;
+        let inside = self
+            .text
+            .get(map.start..end)?
+            .strip_prefix('{')?
+            .strip_suffix('}')?;
         let between = self.text.get(colon..map.start)?;
-        if !inside.trim().is_empty() || inside.contains('\n') || !between.bytes().all(|b| b == b' ') {
+        if !inside.trim().is_empty() || inside.contains('\n') || !between.bytes().all(|b| b == b' ')
+        {
             return None;
         }
         let line = self.rest_of_line(end)?;
         let indent = self.indent(start).ok()?;
         let step = self.step(indent);
-        Some(vec![(colon..end, String::new()), (line..line, self.on_lines(line, indent + step, step, (key, new)))])
+        Some(vec![
+            (colon..end, String::new()),
+            (
+                line..line,
+                self.on_lines(line, indent + step, step, (key, new)),
+            ),
+        ])
     }
 
     /// Finds the key in block style that stands before a value, in the map around the value.
     /// Returns the key's first byte, and the byte after its colon.
-    fn colon_before(&self, value: &Place<'_>, around: &Place<'_>) -> Result<(usize, usize), &'static str> {
-        let PlacedValue::Map { flow: false, entries } = &around.kind else { return Err(LAST) };
-        let key = &entries.iter().find(|entry| entry.value.start == value.start).ok_or(LAST)?.key;
+    fn colon_before(
+        &self,
+        value: &Place<'_>,
+        around: &Place<'_>,
+    ) -> Result<(usize, usize), &'static str> {
+        let PlacedValue::Map {
+            flow: false,
+            entries,
+        } = &around.kind
+        else {
+            return Err(LAST);
+        };
+        let key = &entries
+            .iter()
+            .find(|entry| entry.value.start == value.start)
+            .ok_or(LAST)?
+            .key;
         let end = key.end.ok_or(UNSURE)?;
         let behind = self.text.get(end..value.start).ok_or(UNSURE)?;
-        let colon =
-            behind.find(':').filter(|colon| behind.get(..*colon).is_some_and(|before| before.trim().is_empty()));
+        let colon = behind.find(':').filter(|colon| {
+            behind
+                .get(..*colon)
+                .is_some_and(|before| before.trim().is_empty())
+        });
         Ok((key.start, end + colon.ok_or(UNSURE)? + 1))
     }
 
@@ -226,7 +326,11 @@ impl<'p, 't> PathInText<'p, 't> {
             (None, None) => start..end.ok_or(UNSURE)?,
         };
         // A comment in the range may be about a neighbour.
-        if self.text.get(range.clone()).is_none_or(|text| text.contains('#')) {
+        if self
+            .text
+            .get(range.clone())
+            .is_none_or(|text| text.contains('#'))
+        {
             return Err(UNSURE);
         }
         Ok(vec![(range, String::new())])
@@ -245,37 +349,63 @@ impl<'p, 't> PathInText<'p, 't> {
         }
         // This is the last line of a file that does not end with a line end.
         let before = self.text.get(..start).ok_or(UNSURE)?;
-        let before = before.strip_suffix('\n').map_or(before, |before| before.strip_suffix('\r').unwrap_or(before));
+        let before = before
+            .strip_suffix('\n')
+            .map_or(before, |before| before.strip_suffix('\r').unwrap_or(before));
         Ok(vec![(before.len()..end, String::new())])
     }
 
     pub(super) fn split(&self, name: &str, [first, second]: &[New; 2]) -> Splices {
-        let (place, Some(Step::Key(key))) = (self.place()?, self.last) else { return Err(UNSURE) };
-        let PlacedValue::Map { flow, entries } = &self.around()?.kind else { return Err(UNSURE) };
-        let PlacedEntry { key, .. } = entries.iter().find(|entry| entry.name == key).ok_or(UNSURE)?;
-        let (PlacedValue::Scalar(..), Some(end)) = (&place.kind, place.end) else { return Err(UNSURE) };
+        let (place, Some(Step::Key(key))) = (self.place()?, self.last) else {
+            return Err(UNSURE);
+        };
+        let PlacedValue::Map { flow, entries } = &self.around()?.kind else {
+            return Err(UNSURE);
+        };
+        let PlacedEntry { key, .. } = entries
+            .iter()
+            .find(|entry| entry.name == key)
+            .ok_or(UNSURE)?;
+        let (PlacedValue::Scalar(..), Some(end)) = (&place.kind, place.end) else {
+            return Err(UNSURE);
+        };
         // If the value stands on a line of its own, a comment may stand after the key.
-        let between = self.text.get(key.end.ok_or(UNSURE)?..place.start).ok_or(UNSURE)?;
+        let between = self
+            .text
+            .get(key.end.ok_or(UNSURE)?..place.start)
+            .ok_or(UNSURE)?;
         if between.contains('#') {
             return Err(UNSURE);
         }
         let name = scalar(name, *flow);
         if *flow {
-            return Ok(vec![(key.start..end, format!("{name}: [{}, {}]", first.flow(), second.flow()))]);
+            return Ok(vec![(
+                key.start..end,
+                format!("{name}: [{}, {}]", first.flow(), second.flow()),
+            )]);
         }
         let indent = self.indent(key.start)?;
         let line = self.rest_of_line(end).ok_or(UNSURE)?;
         let (eol, dash) = (self.eol(line), indent + self.step(indent));
         Ok(vec![
-            (key.start..end, format!("{name}:{eol}{:dash$}- {}", "", behind_a_dash(first))),
-            (line..line, format!("{eol}{:dash$}- {}", "", behind_a_dash(second))),
+            (
+                key.start..end,
+                format!("{name}:{eol}{:dash$}- {}", "", behind_a_dash(first)),
+            ),
+            (
+                line..line,
+                format!("{eol}{:dash$}- {}", "", behind_a_dash(second)),
+            ),
         ])
     }
 
     // Lines.
 
     fn line_start(&self, at: usize) -> usize {
-        self.text.get(..at).and_then(|before| before.rfind(['\n', '\r'])).map_or(0, |end| end + 1)
+        self.text
+            .get(..at)
+            .and_then(|before| before.rfind(['\n', '\r']))
+            .map_or(0, |end| end + 1)
     }
 
     /// Returns the end of this line, if nothing but a comment follows on it.
@@ -283,20 +413,28 @@ impl<'p, 't> PathInText<'p, 't> {
         let behind = self.text.get(at..)?;
         let rest = behind.get(..behind.find(['\n', '\r']).unwrap_or(behind.len()))?;
         let told = rest.trim_start_matches([' ', '\t']);
-        (told.is_empty() || (told.starts_with('#') && told.len() < rest.len())).then_some(at + rest.len())
+        (told.is_empty() || (told.starts_with('#') && told.len() < rest.len()))
+            .then_some(at + rest.len())
     }
 
     /// Returns the line end at this byte.
     fn line_end(&self, at: usize) -> &'static str {
         let behind = self.text.get(at..).unwrap_or_default();
-        ["\r\n", "\n", "\r"].into_iter().find(|end| behind.starts_with(end)).unwrap_or_default()
+        ["\r\n", "\n", "\r"]
+            .into_iter()
+            .find(|end| behind.starts_with(end))
+            .unwrap_or_default()
     }
 
     /// Returns the line end to write here: this line's own, or, at the end of a text, that of the
     /// first line.
     fn eol(&self, at: usize) -> &'static str {
         let first = self.text.find(['\n', '\r']).unwrap_or(self.text.len());
-        [at, first].into_iter().map(|at| self.line_end(at)).find(|end| !end.is_empty()).unwrap_or("\n")
+        [at, first]
+            .into_iter()
+            .map(|at| self.line_end(at))
+            .find(|end| !end.is_empty())
+            .unwrap_or("\n")
     }
 
     /// Passes over comments on the next lines that are indented deeper: they belong to the entry
@@ -304,8 +442,12 @@ impl<'p, 't> PathInText<'p, 't> {
     fn behind_comments(&self, mut line: usize, indent: usize) -> usize {
         loop {
             let next = line + self.line_end(line).len();
-            let Some(text) = self.text.get(next..).filter(|_| next > line) else { return line };
-            let text = text.get(..text.find(['\n', '\r']).unwrap_or(text.len())).unwrap_or_default();
+            let Some(text) = self.text.get(next..).filter(|_| next > line) else {
+                return line;
+            };
+            let text = text
+                .get(..text.find(['\n', '\r']).unwrap_or(text.len()))
+                .unwrap_or_default();
             let told = text.trim_start_matches(' ');
             if !told.starts_with('#') || text.len() - told.len() <= indent {
                 return line;
@@ -319,13 +461,21 @@ impl<'p, 't> PathInText<'p, 't> {
     fn indent(&self, key: usize) -> Result<usize, &'static str> {
         let start = self.line_start(key);
         let before = self.text.get(start..key).ok_or(UNSURE)?;
-        if before.bytes().all(|b| b" -".contains(&b)) { Ok(before.len()) } else { Err(UNSURE) }
+        if before.bytes().all(|b| b" -".contains(&b)) {
+            Ok(before.len())
+        } else {
+            Err(UNSURE)
+        }
     }
 
     /// Returns the indentation of a key that stands first on its line.
     fn indent_of_line(&self, at: usize) -> Result<usize, &'static str> {
         let before = self.text.get(self.line_start(at)..at).ok_or(UNSURE)?;
-        if before.bytes().all(|b| b == b' ') { Ok(before.len()) } else { Err(UNSURE) }
+        if before.bytes().all(|b| b == b' ') {
+            Ok(before.len())
+        } else {
+            Err(UNSURE)
+        }
     }
 
     /// Returns the indentation of an item's dash, and the byte of the dash.
@@ -336,7 +486,10 @@ impl<'p, 't> PathInText<'p, 't> {
             .strip_suffix(' ')
             .map(|before| before.trim_end_matches(' '))
             .and_then(|before| before.strip_suffix('-'));
-        let indent = indent.filter(|indent| indent.bytes().all(|b| b == b' ')).ok_or(UNSURE)?.len();
+        let indent = indent
+            .filter(|indent| indent.bytes().all(|b| b == b' '))
+            .ok_or(UNSURE)?
+            .len();
         Ok((indent, start + indent))
     }
 
@@ -344,15 +497,27 @@ impl<'p, 't> PathInText<'p, 't> {
     /// `indent` is deeper than what is around it.
     fn step(&self, indent: usize) -> usize {
         let indents = self.chain.iter().filter_map(|place| {
-            let PlacedValue::Map { flow: false, entries } = &place.kind else { return None };
+            let PlacedValue::Map {
+                flow: false,
+                entries,
+            } = &place.kind
+            else {
+                return None;
+            };
             self.indent(entries.first()?.key.start).ok()
         });
-        indents.filter(|other| *other < indent).max().map_or(2, |outer| indent - outer)
+        indents
+            .filter(|other| *other < indent)
+            .max()
+            .map_or(2, |outer| indent - outer)
     }
 }
 
 /// Writes an item of a list in block style. A map is written on the same line.
 fn behind_a_dash(item: &New) -> String {
-    let note = item.note().map(|note| format!(" # {note}")).unwrap_or_default();
+    let note = item
+        .note()
+        .map(|note| format!(" # {note}"))
+        .unwrap_or_default();
     format!("{}{note}", item.flow())
 }

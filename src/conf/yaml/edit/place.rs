@@ -58,11 +58,18 @@ pub(super) struct PlacedEntry<'t> {
 /// Finds the place of the document, with the places along the path. Returns `None` if one of them
 /// cannot be told.
 pub(super) fn find<'t>(text: &'t str, path: &[Step<'_>]) -> Option<Place<'t>> {
-    let mut reader =
-        PlaceFinder { text, lines: lines(text), ascii: text.is_ascii(), parser: Parser::new_from_str(text) };
+    let mut reader = PlaceFinder {
+        text,
+        lines: lines(text),
+        ascii: text.is_ascii(),
+        parser: Parser::new_from_str(text),
+    };
     loop {
         let (event, span) = reader.next()?;
-        if !matches!(event, Event::Nothing | Event::StreamStart | Event::DocumentStart(_)) {
+        if !matches!(
+            event,
+            Event::Nothing | Event::StreamStart | Event::DocumentStart(_)
+        ) {
             return reader.place(event, span, Some(path));
         }
     }
@@ -72,7 +79,8 @@ pub(super) fn find<'t>(text: &'t str, path: &[Step<'_>]) -> Option<Place<'t>> {
 fn lines(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let ends = memchr::memchr2_iter(b'\n', b'\r', bytes);
-    let ends = ends.filter(|end| bytes.get(*end) == Some(&b'\n') || bytes.get(end + 1) != Some(&b'\n'));
+    let ends =
+        ends.filter(|end| bytes.get(*end) == Some(&b'\n') || bytes.get(end + 1) != Some(&b'\n'));
     std::iter::once(0).chain(ends.map(|end| end + 1)).collect()
 }
 
@@ -102,16 +110,31 @@ impl<'t> PlaceFinder<'t> {
 
     /// Reads on to the end of a value. `path` is the part of the path that lies inside the value;
     /// `None` if the value is not on the path.
-    fn place(&mut self, event: Event<'t>, span: Span, path: Option<&[Step<'_>]>) -> Option<Place<'t>> {
+    fn place(
+        &mut self,
+        event: Event<'t>,
+        span: Span,
+        path: Option<&[Step<'_>]>,
+    ) -> Option<Place<'t>> {
         let start = self.byte(span.start)?;
         match event {
             Event::Scalar(text, style, anchor, _) => {
                 let (end, kind) = self.scalar(start, span, text, style);
-                Some(Place { start, end, anchored: anchor > 0, kind })
+                Some(Place {
+                    start,
+                    end,
+                    anchored: anchor > 0,
+                    kind,
+                })
             }
             Event::Alias(_) => {
                 let end = self.byte(span.end).filter(|end| *end > start);
-                Some(Place { start, end, anchored: false, kind: PlacedValue::Alias })
+                Some(Place {
+                    start,
+                    end,
+                    anchored: false,
+                    kind: PlacedValue::Alias,
+                })
             }
             Event::SequenceStart(anchor, _) => self.list(start, anchor > 0, path),
             Event::MappingStart(anchor, _) => self.map(start, anchor > 0, path),
@@ -136,15 +159,28 @@ impl<'t> PlaceFinder<'t> {
             ScalarStyle::SingleQuoted => (Quotes::Single, self.closing(start, '\'')),
             ScalarStyle::DoubleQuoted => (Quotes::Double, self.closing(start, '"')),
             // For quoted scalars the parser's end cannot be used: it includes blanks and a comment.
-            ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => (Quotes::None, self.byte(span.end)),
+            ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => {
+                (Quotes::None, self.byte(span.end))
+            }
         };
         let end = end.filter(|end| *end > start);
-        let Some(written) = end.and_then(|end| self.text.get(start..end)) else { return (None, PlacedValue::Other) };
+        let Some(written) = end.and_then(|end| self.text.get(start..end)) else {
+            return (None, PlacedValue::Other);
+        };
         let on_one_line = !written.contains(['\n', '\r']);
-        if quotes == Quotes::None && !(style == ScalarStyle::Plain && on_one_line && written == text) {
+        if quotes == Quotes::None
+            && !(style == ScalarStyle::Plain && on_one_line && written == text)
+        {
             return (None, PlacedValue::Other);
         }
-        (end, if on_one_line { PlacedValue::Scalar(text, quotes) } else { PlacedValue::Other })
+        (
+            end,
+            if on_one_line {
+                PlacedValue::Scalar(text, quotes)
+            } else {
+                PlacedValue::Other
+            },
+        )
     }
 
     /// Returns the byte after the quote that closes the one at `start`.
@@ -166,7 +202,12 @@ impl<'t> PlaceFinder<'t> {
         None
     }
 
-    fn list(&mut self, start: usize, anchored: bool, path: Option<&[Step<'_>]>) -> Option<Place<'t>> {
+    fn list(
+        &mut self,
+        start: usize,
+        anchored: bool,
+        path: Option<&[Step<'_>]>,
+    ) -> Option<Place<'t>> {
         let mut items = Vec::new();
         let mut last = None;
         let mut count = 0;
@@ -174,9 +215,20 @@ impl<'t> PlaceFinder<'t> {
             let (event, span) = self.next()?;
             if event == Event::SequenceEnd {
                 let end = self.bracket(span, ']');
-                let kind =
-                    if path.is_some() { PlacedValue::List { flow: end.is_some(), items } } else { PlacedValue::Other };
-                return Some(Place { start, end: end.or(last), anchored, kind });
+                let kind = if path.is_some() {
+                    PlacedValue::List {
+                        flow: end.is_some(),
+                        items,
+                    }
+                } else {
+                    PlacedValue::Other
+                };
+                return Some(Place {
+                    start,
+                    end: end.or(last),
+                    anchored,
+                    kind,
+                });
             }
             let inside = path.and_then(|path| match path {
                 [Step::Index(index), rest @ ..] if *index == count => Some(rest),
@@ -191,27 +243,49 @@ impl<'t> PlaceFinder<'t> {
         }
     }
 
-    fn map(&mut self, start: usize, anchored: bool, path: Option<&[Step<'_>]>) -> Option<Place<'t>> {
+    fn map(
+        &mut self,
+        start: usize,
+        anchored: bool,
+        path: Option<&[Step<'_>]>,
+    ) -> Option<Place<'t>> {
         let mut entries: Vec<PlacedEntry<'t>> = Vec::new();
         let mut last = None;
         loop {
             let (event, span) = self.next()?;
             if event == Event::MappingEnd {
                 let end = self.bracket(span, '}');
-                let kind =
-                    if path.is_some() { PlacedValue::Map { flow: end.is_some(), entries } } else { PlacedValue::Other };
-                return Some(Place { start, end: end.or(last), anchored, kind });
+                let kind = if path.is_some() {
+                    PlacedValue::Map {
+                        flow: end.is_some(),
+                        entries,
+                    }
+                } else {
+                    PlacedValue::Other
+                };
+                return Some(Place {
+                    start,
+                    end: end.or(last),
+                    anchored,
+                    kind,
+                });
             }
             let key = self.place(event, span, None)?;
             let inside = path.and_then(|path| match (path, &key.kind) {
-                ([Step::Key(step), rest @ ..], PlacedValue::Scalar(name, _)) if name == step => Some(rest),
+                ([Step::Key(step), rest @ ..], PlacedValue::Scalar(name, _)) if name == step => {
+                    Some(rest)
+                }
                 _ => None,
             });
             let (event, span) = self.next()?;
             let value = self.place(event, span, inside)?;
             last = value.end;
             if path.is_some() {
-                let name = if let PlacedValue::Scalar(name, _) = &key.kind { name.clone() } else { Cow::Borrowed("") };
+                let name = if let PlacedValue::Scalar(name, _) = &key.kind {
+                    name.clone()
+                } else {
+                    Cow::Borrowed("")
+                };
                 entries.push(PlacedEntry { name, key, value });
             }
         }
@@ -226,7 +300,9 @@ impl<'t> PlaceFinder<'t> {
         if let Some(behind) = rest.strip_prefix(',') {
             rest = behind.trim_start();
             while rest.starts_with('#') {
-                rest = rest.trim_start_matches(|c| c != '\n' && c != '\r').trim_start();
+                rest = rest
+                    .trim_start_matches(|c| c != '\n' && c != '\r')
+                    .trim_start();
             }
         }
         Some(self.text.len() - rest.strip_prefix(bracket)?.len())

@@ -4,7 +4,9 @@ use super::*;
 
 /// `a.b.0`: numbers are places in lists.
 fn steps(path: &str) -> Vec<Step<'_>> {
-    path.split('.').map(|step| step.parse().map_or(Step::Key(step), Step::Index)).collect()
+    path.split('.')
+        .map(|step| step.parse().map_or(Step::Key(step), Step::Index))
+        .collect()
 }
 
 /// The text after the changes.
@@ -33,7 +35,11 @@ fn check(before: &str, change: Change<'_>, after: &str) {
 fn check_refused(before: &str, change: Change<'_>, line: usize, why: &str) {
     match text_after(before, &[change]) {
         Ok(edited) => panic!("{before} became {edited}"),
-        Err(refused) => assert_eq!((refused.line, &*refused.what), (Some(line), why), "{before}"),
+        Err(refused) => assert_eq!(
+            (refused.line, &*refused.what),
+            (Some(line), why),
+            "{before}"
+        ),
     }
 }
 
@@ -43,14 +49,42 @@ fn set(path: &str, new: New) -> Change<'_> {
 
 #[test]
 fn a_value_is_replaced_with_its_quotes() {
-    check("a: 1 # one\nb: x\n", set("a", text("y")), "a: y # one\nb: x\n");
+    check(
+        "a: 1 # one\nb: x\n",
+        set("a", text("y")),
+        "a: y # one\nb: x\n",
+    );
     check("a: 'x'\n", set("a", text("it's")), "a: 'it''s'\n");
-    check("a: \"x\"   # c", set("a", text("\\ \"")), "a: \"\\\\ \\\"\"   # c");
-    check("{a: {b: true, c: [x]}}\n", set("a.b", New::Bool(false)), "{a: {b: false, c: [x]}}\n");
-    check("a: { b: true }\n", set("a.b", text("x:y")), "a: { b: \"x:y\" }\n");
-    check("ä: {b: ü, c: 'ö', d: e} # ß\nf: ä", set("ä.d", text("é")), "ä: {b: ü, c: 'ö', d: \"é\"} # ß\nf: ä");
-    check("# ü\n\"a\": [ {b: ü}, {b: x} ]\n", set("a.1.b", text("y")), "# ü\n\"a\": [ {b: ü}, {b: y} ]\n");
-    check("a:\n  - b: c\n    d: e # f\n", set("a.0.d", text("true")), "a:\n  - b: c\n    d: \"true\" # f\n");
+    check(
+        "a: \"x\"   # c",
+        set("a", text("\\ \"")),
+        "a: \"\\\\ \\\"\"   # c",
+    );
+    check(
+        "{a: {b: true, c: [x]}}\n",
+        set("a.b", New::Bool(false)),
+        "{a: {b: false, c: [x]}}\n",
+    );
+    check(
+        "a: { b: true }\n",
+        set("a.b", text("x:y")),
+        "a: { b: \"x:y\" }\n",
+    );
+    check(
+        "ä: {b: ü, c: 'ö', d: e} # ß\nf: ä",
+        set("ä.d", text("é")),
+        "ä: {b: ü, c: 'ö', d: \"é\"} # ß\nf: ä",
+    );
+    check(
+        "# ü\n\"a\": [ {b: ü}, {b: x} ]\n",
+        set("a.1.b", text("y")),
+        "# ü\n\"a\": [ {b: ü}, {b: y} ]\n",
+    );
+    check(
+        "a:\n  - b: c\n    d: e # f\n",
+        set("a.0.d", text("true")),
+        "a:\n  - b: c\n    d: \"true\" # f\n",
+    );
 }
 
 #[test]
@@ -71,12 +105,27 @@ fn an_entry_is_added_behind_the_others() {
     check("a: {}\n", set("a.b.c", text("d")), "a: { b: { c: d } }\n");
     check("a: {   }\n", set("a.b", text("d")), "a: { b: d }\n");
     check("{}", set("a.b", text("d")), "{ a: { b: d } }");
-    check("a: { b: 1, }\n", set("a.c", New::List(vec![text("*"), text("d-e")])), "a: { b: 1, c: [\"*\", d-e], }\n");
-    check("a: {\n  b: 1 # one\n}\n", set("a.c", text("d")), "a: {\n  b: 1, c: d # one\n}\n");
-    check("a:\n  - b: 1\n  - b: 2\nc: d\n", set("a.0.x", text("y")), "a:\n  - b: 1\n    x: y\n  - b: 2\nc: d\n");
+    check(
+        "a: { b: 1, }\n",
+        set("a.c", New::List(vec![text("*"), text("d-e")])),
+        "a: { b: 1, c: [\"*\", d-e], }\n",
+    );
+    check(
+        "a: {\n  b: 1 # one\n}\n",
+        set("a.c", text("d")),
+        "a: {\n  b: 1, c: d # one\n}\n",
+    );
+    check(
+        "a:\n  - b: 1\n  - b: 2\nc: d\n",
+        set("a.0.x", text("y")),
+        "a:\n  - b: 1\n    x: y\n  - b: 2\nc: d\n",
+    );
     check(
         "a:\n   b: 1\n",
-        set("a.c.d", New::map([("e", text("f").noted("g-…")), ("h", New::List(vec![]))])),
+        set(
+            "a.c.d",
+            New::map([("e", text("f").noted("g-…")), ("h", New::List(vec![]))]),
+        ),
         "a:\n   b: 1\n   c:\n      d:\n         e: f # g-…\n         h: []\n",
     );
 }
@@ -84,16 +133,32 @@ fn an_entry_is_added_behind_the_others() {
 #[test]
 fn entries_and_items_go() {
     let remove = |path| Change::Remove(steps(path));
-    check("a: 1\nb: 2 # two\n# c\nc: 3\n", remove("b"), "a: 1\n# c\nc: 3\n");
+    check(
+        "a: 1\nb: 2 # two\n# c\nc: 3\n",
+        remove("b"),
+        "a: 1\n# c\nc: 3\n",
+    );
     check("a: 1\nb:\n  c: 2", remove("b"), "a: 1");
-    check("a: {b: 1, c: 2, d: 3}\n", remove("a.c"), "a: {b: 1, d: 3}\n");
+    check(
+        "a: {b: 1, c: 2, d: 3}\n",
+        remove("a.c"),
+        "a: {b: 1, d: 3}\n",
+    );
     check("a: {b: 1, c: 2}\n", remove("a.c"), "a: {b: 1}\n");
     check("a: {b: 1, c: 2, }\n", remove("a.c"), "a: {b: 1, }\n");
     check("a: { b: 1 }\n", remove("a.b"), "a: {  }\n");
-    check("a:\n- b\n- c: 1\n  d: 2 # d\n- e\n", remove("a.1"), "a:\n- b\n- e\n");
+    check(
+        "a:\n- b\n- c: 1\n  d: 2 # d\n- e\n",
+        remove("a.1"),
+        "a:\n- b\n- e\n",
+    );
     check("a: [b, {c: 1}, d]\n", remove("a.1"), "a: [b, d]\n");
     check("a: [b, {c: 1}]\n", remove("a.1"), "a: [b]\n");
-    check("a: [b, c, # c\n  # }\n  ]\nd: e\n", remove("a.1"), "a: [b, # c\n  # }\n  ]\nd: e\n");
+    check(
+        "a: [b, c, # c\n  # }\n  ]\nd: e\n",
+        remove("a.1"),
+        "a: [b, # c\n  # }\n  ]\nd: e\n",
+    );
     check("a:\n  b: 1\n", remove("a.b"), "a: {}\n");
     check_refused("a: 1\n", remove("a"), 1, LAST);
     check_refused("a:\n  - b\n", remove("a.0"), 2, LAST);
@@ -111,29 +176,66 @@ fn a_whole_entry_goes_with_what_is_its_own() {
         remove("a.b"),
         "a:\n  # all\n  # of e\n  e:\n    f: [x,\n      y]\n",
     );
-    check("a:\n  b:\n    c: 1\n  e:\n    f: 2\n    # g: 3\nh: 4\n", remove("a.e"), "a:\n  b:\n    c: 1\nh: 4\n");
-    check("a:\n  b:\n    c: 1\n  e: { f: 2, g: [3] } # e\n", remove("a.e"), "a:\n  b:\n    c: 1\n");
-    check("a:\n  b:\n  - c: 1\n  - c: 2\n  e: 1", remove("a.b"), "a:\n  e: 1");
+    check(
+        "a:\n  b:\n    c: 1\n  e:\n    f: 2\n    # g: 3\nh: 4\n",
+        remove("a.e"),
+        "a:\n  b:\n    c: 1\nh: 4\n",
+    );
+    check(
+        "a:\n  b:\n    c: 1\n  e: { f: 2, g: [3] } # e\n",
+        remove("a.e"),
+        "a:\n  b:\n    c: 1\n",
+    );
+    check(
+        "a:\n  b:\n  - c: 1\n  - c: 2\n  e: 1",
+        remove("a.b"),
+        "a:\n  e: 1",
+    );
     // Of the only one an empty map is left, so that what is around it stays.
     check(
         "a:\n  b: # bs\n    # the only one\n    c:\n      d: 1\n      # e: 2\n  f: 3\n",
         remove("a.b.c"),
         "a:\n  b: {} # bs\n    # the only one\n  f: 3\n",
     );
-    check("a:\n  'b' :\n    c:\n      d: 1", remove("a.b.c"), "a:\n  'b' : {}");
+    check(
+        "a:\n  'b' :\n    c:\n      d: 1",
+        remove("a.b.c"),
+        "a:\n  'b' : {}",
+    );
     check("x: {a: {b: {c: 1}}}\n", remove("x.a.b"), "x: {a: {}}\n");
-    check_refused("a:\n  b: &x\n    c: 1\nd: *x\n", remove("a.b.c"), 3, ANCHORED);
+    check_refused(
+        "a:\n  b: &x\n    c: 1\nd: *x\n",
+        remove("a.b.c"),
+        3,
+        ANCHORED,
+    );
     check_refused("a:\n  - b: 1\n", remove("a.0.b"), 2, UNSURE);
 }
 
 #[test]
 fn what_has_a_note_gets_room_for_it() {
     let new = || New::map([("h", text("x").noted("n-…"))]);
-    check("a:\n  b: {} # bs\n  c: 1\n", set("a.b.k", new()), "a:\n  b: # bs\n    k:\n      h: x # n-…\n  c: 1\n");
-    check("a:\n    b: { }", set("a.b.k", new()), "a:\n    b:\n        k:\n            h: x # n-…");
-    check("a: {}\n", set("a.b.k", new()), "a:\n  b:\n    k:\n      h: x # n-…\n");
+    check(
+        "a:\n  b: {} # bs\n  c: 1\n",
+        set("a.b.k", new()),
+        "a:\n  b: # bs\n    k:\n      h: x # n-…\n  c: 1\n",
+    );
+    check(
+        "a:\n    b: { }",
+        set("a.b.k", new()),
+        "a:\n    b:\n        k:\n            h: x # n-…",
+    );
+    check(
+        "a: {}\n",
+        set("a.b.k", new()),
+        "a:\n  b:\n    k:\n      h: x # n-…\n",
+    );
     // Inside brackets there is none.
-    check("a: { b: {} }\n", set("a.b.k", new()), "a: { b: { k: { h: x } } }\n");
+    check(
+        "a: { b: {} }\n",
+        set("a.b.k", new()),
+        "a: { b: { k: { h: x } } }\n",
+    );
     check("{}\n", set("a.k", new()), "{ a: { k: { h: x } } }\n");
 }
 
@@ -141,9 +243,21 @@ fn what_has_a_note_gets_room_for_it() {
 fn lists_get_items() {
     let push = |path, new| Change::Push(steps(path), new);
     let item = || New::map([("b", text("x:y"))]);
-    check("a:\n- b: 1 # one\nc: 2\n", push("a", item()), "a:\n- b: 1 # one\n- { b: \"x:y\" }\nc: 2\n");
-    check("a:\n  -   b", push("a", item().noted("n…")), "a:\n  -   b\n  - { b: \"x:y\" } # n…");
-    check("a: [b]\n", push("a", item().noted("n…")), "a: [b, { b: \"x:y\" }]\n");
+    check(
+        "a:\n- b: 1 # one\nc: 2\n",
+        push("a", item()),
+        "a:\n- b: 1 # one\n- { b: \"x:y\" }\nc: 2\n",
+    );
+    check(
+        "a:\n  -   b",
+        push("a", item().noted("n…")),
+        "a:\n  -   b\n  - { b: \"x:y\" } # n…",
+    );
+    check(
+        "a: [b]\n",
+        push("a", item().noted("n…")),
+        "a: [b, { b: \"x:y\" }]\n",
+    );
     check("a: []\n", push("a", text("b")), "a: [b]\n");
 }
 
@@ -153,7 +267,10 @@ fn an_entry_is_split_in_two() {
         Change::Split(
             steps(path),
             "hashes",
-            [New::map([("hash", text("s:old"))]), New::map([("hash", text("s:new"))]).noted("n-…")],
+            [
+                New::map([("hash", text("s:old"))]),
+                New::map([("hash", text("s:new"))]).noted("n-…"),
+            ],
         )
     };
     check(
@@ -173,7 +290,11 @@ fn a_note_goes_with_its_value() {
     let new = || text("y").noted("new…");
     check("a: x # old…\n", set("a", new()), "a: y # new…\n");
     check("a: x\n", set("a", new()), "a: y # new…\n");
-    check("a: x # a comment…\n", set("a", new()), "a: y # a comment…\n");
+    check(
+        "a: x # a comment…\n",
+        set("a", new()),
+        "a: y # a comment…\n",
+    );
     check("a: x # old\n", set("a", new()), "a: y # old\n");
     check("a: {b: x}\n", set("a.b", new()), "a: {b: y}\n");
 }
@@ -192,7 +313,12 @@ fn what_cannot_be_edited_surely_is_refused() {
     check_refused("a:\n  c: |\n    d\n", on(), 1, UNSURE);
     check_refused("a: {\n  # c\n  }\n", on(), 1, UNSURE);
     check_refused("a: [b]\n", on(), 1, UNSURE);
-    check_refused("a:\n  ? b\n  : c\n", Change::Remove(steps("a.b")), 2, UNSURE);
+    check_refused(
+        "a:\n  ? b\n  : c\n",
+        Change::Remove(steps("a.b")),
+        2,
+        UNSURE,
+    );
     // The comment would go with the key.
     let split = || Change::Split(steps("a"), "c", [text("x"), text("y")]);
     check_refused("a: # why\n  b\nd: e\n", split(), 1, UNSURE);
@@ -203,7 +329,12 @@ fn what_cannot_be_edited_surely_is_refused() {
         2,
         "is not YAML: while parsing a node, did not find expected node content (column 1)",
     );
-    check_refused("a: 1\na: 2\n", on(), 2, "is written twice, first in line 1: keep only one");
+    check_refused(
+        "a: 1\na: 2\n",
+        on(),
+        2,
+        "is written twice, first in line 1: keep only one",
+    );
 }
 
 /// A random document as it would be written by hand, and what is in it.
@@ -237,13 +368,20 @@ impl Hand<'_> {
     fn roll(&mut self, sides: u8) -> u8 {
         self.at += 1;
         let turn = u8::try_from(self.at % 256).unwrap();
-        self.dice[self.at % self.dice.len()].wrapping_mul(31).wrapping_add(turn) % sides
+        self.dice[self.at % self.dice.len()]
+            .wrapping_mul(31)
+            .wrapping_add(turn)
+            % sides
     }
 
     fn comments(&mut self, indent: usize) {
         for _ in 0..self.roll(4).saturating_sub(2) {
             let text = ["", "# x: y", "#", "# - ü {", "  # deeper"][usize::from(self.roll(5))];
-            let text = if text.is_empty() { String::new() } else { format!("{:indent$}{text}", "") };
+            let text = if text.is_empty() {
+                String::new()
+            } else {
+                format!("{:indent$}{text}", "")
+            };
             self.out.push_str(&format!("{}{text}", self.eol));
         }
     }
@@ -358,17 +496,26 @@ impl Hand<'_> {
 /// A document whose root is a map, as text.
 fn written() -> impl Strategy<Value = (Doc, String)> {
     let root = prop::collection::btree_map("[a-z]{1,3}", doc(), 1..4);
-    (root, prop::collection::vec(any::<u8>(), 16..64), any::<bool>(), any::<bool>()).prop_map(
-        |(root, dice, crlf, ended)| {
+    (
+        root,
+        prop::collection::vec(any::<u8>(), 16..64),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(root, dice, crlf, ended)| {
             let entries: Vec<_> = root.into_iter().collect();
             let eol = if crlf { "\r\n" } else { "\n" };
-            let mut hand = Hand { dice: &dice, at: 0, eol, out: "# top".to_owned() };
+            let mut hand = Hand {
+                dice: &dice,
+                at: 0,
+                eol,
+                out: "# top".to_owned(),
+            };
             hand.map(&entries, 0);
             hand.comments(0);
             let end = if ended { eol } else { "" };
             (Doc::Map(entries), hand.out + end)
-        },
-    )
+        })
 }
 
 /// Each place in it, with what stands there.
@@ -376,8 +523,15 @@ fn places<'d>(doc: &'d Doc, path: &mut Vec<Step<'d>>, found: &mut Vec<(Vec<Step<
     found.push((path.clone(), doc));
     let inside: Vec<(Step<'d>, &Doc)> = match doc {
         Doc::Text(_) => Vec::new(),
-        Doc::List(items) => items.iter().enumerate().map(|(at, item)| (Step::Index(at), item)).collect(),
-        Doc::Map(entries) => entries.iter().map(|(key, value)| (Step::Key(key), value)).collect(),
+        Doc::List(items) => items
+            .iter()
+            .enumerate()
+            .map(|(at, item)| (Step::Index(at), item))
+            .collect(),
+        Doc::Map(entries) => entries
+            .iter()
+            .map(|(key, value)| (Step::Key(key), value))
+            .collect(),
     };
     for (step, doc) in inside {
         path.push(step);
@@ -390,7 +544,15 @@ fn places<'d>(doc: &'d Doc, path: &mut Vec<Step<'d>>, found: &mut Vec<(Vec<Step<
 fn common(a: &str, b: &str) -> (usize, usize) {
     let front = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     let most = a.len().min(b.len()) - front;
-    (front, a.bytes().rev().zip(b.bytes().rev()).take(most).take_while(|(a, b)| a == b).count())
+    (
+        front,
+        a.bytes()
+            .rev()
+            .zip(b.bytes().rev())
+            .take(most)
+            .take_while(|(a, b)| a == b)
+            .count(),
+    )
 }
 
 proptest! {
@@ -465,7 +627,11 @@ proptest! {
 
 /// Blanks between empty brackets are not kept.
 fn blanks(text: &str, from: usize) -> usize {
-    text[..from].bytes().rev().take_while(|b| *b == b' ').count()
+    text[..from]
+        .bytes()
+        .rev()
+        .take_while(|b| *b == b' ')
+        .count()
         + text[from..].bytes().take_while(|b| *b == b' ').count()
         + 1
 }
@@ -481,7 +647,17 @@ fn a_pair_of_escapes_in_json_becomes_its_character() {
 
 #[test]
 fn words_of_older_yaml_get_quotes() {
-    for text in ["yes", "No", "ON", "off", "12:30", "1_000", "2026-11-29", "0b11", "1.5"] {
+    for text in [
+        "yes",
+        "No",
+        "ON",
+        "off",
+        "12:30",
+        "1_000",
+        "2026-11-29",
+        "0b11",
+        "1.5",
+    ] {
         assert_eq!(new::scalar(text, false), format!("\"{text}\""));
     }
     for text in ["gpt-4o", "yes-model", "o1", "2024-model", "a:1"] {

@@ -16,7 +16,8 @@ pub(super) struct MapReader<'a, 't> {
 
 impl<'a> MapReader<'a, '_> {
     fn path(&self, key: &'a str) -> Path<'a> {
-        let is_shown = !self.are_names || (self.all.progress.kind.shows)(self.all.path.section(), key);
+        let is_shown =
+            !self.are_names || (self.all.progress.kind.shows)(self.all.path.section(), key);
         self.all.path.entry(key, is_shown)
     }
 }
@@ -24,7 +25,10 @@ impl<'a> MapReader<'a, '_> {
 impl<'de> MapAccess<'de> for MapReader<'_, '_> {
     type Error = ReadError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, ReadError> {
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, ReadError> {
         let progress = self.all.progress;
         while let Some((entry, rest)) = self.left.split_first() {
             if progress.is_dead(&entry.node) {
@@ -34,23 +38,33 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
             let key: de::value::StrDeserializer<'_, ReadError> = (*entry.key).into_deserializer();
             let path = self.path(&entry.key);
             let place = (entry.line, entry.column);
-            return seed.deserialize(key).map(Some).map_err(|error| progress.record(error, &entry.node, place, &path));
+            return seed
+                .deserialize(key)
+                .map(Some)
+                .map_err(|error| progress.record(error, &entry.node, place, &path));
         }
         Ok(None)
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, ReadError> {
-        let Some((entry, rest)) = self.left.split_first() else { return Err(ReadError::Recorded) };
+        let Some((entry, rest)) = self.left.split_first() else {
+            return Err(ReadError::Recorded);
+        };
         let NodeReader { progress, .. } = self.all;
         let path = self.path(&entry.key);
         let before = progress.count();
-        match seed.deserialize(NodeReader { node: &entry.node, path: &path, progress }) {
+        match seed.deserialize(NodeReader {
+            node: &entry.node,
+            path: &path,
+            progress,
+        }) {
             Ok(value) => {
                 self.left = rest;
                 Ok(value)
             }
             Err(error) => {
-                let error = progress.record(error, &entry.node, (entry.line, entry.node.column), &path);
+                let error =
+                    progress.record(error, &entry.node, (entry.line, entry.node.column), &path);
                 progress.give_up(&entry.node, before);
                 if progress.is_full() {
                     self.left = &[];
@@ -75,13 +89,23 @@ pub(super) struct ListReader<'a, 't> {
 impl<'de> SeqAccess<'de> for ListReader<'_, '_> {
     type Error = ReadError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, ReadError> {
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, ReadError> {
         let NodeReader { path, progress, .. } = self.all;
-        let Some(node) = self.items.get(self.at) else { return Ok(None) };
+        let Some(node) = self.items.get(self.at) else {
+            return Ok(None);
+        };
         let path = Path::In(path, Step::Index(self.at));
         self.at += 1;
-        let item = seed.deserialize(NodeReader { node, path: &path, progress });
-        item.map(Some).map_err(|error| progress.record(error, node, (node.line, node.column), &path))
+        let item = seed.deserialize(NodeReader {
+            node,
+            path: &path,
+            progress,
+        });
+        item.map(Some)
+            .map_err(|error| progress.record(error, node, (node.line, node.column), &path))
     }
 
     fn size_hint(&self) -> Option<usize> {

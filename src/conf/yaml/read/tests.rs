@@ -44,7 +44,13 @@ fn told(text: &str) -> (Option<Outer>, Vec<String>) {
     let habits = "farbe | colour | write `colour: red`";
     let outer = read(&tree, FileKind { shows, habits }, &mut faults);
     faults.sort_by_key(|fault| fault.line);
-    (outer, faults.iter().map(|fault| format!("{} {}: {}", fault.line.unwrap(), fault.path, fault.what)).collect())
+    (
+        outer,
+        faults
+            .iter()
+            .map(|fault| format!("{} {}: {}", fault.line.unwrap(), fault.path, fault.what))
+            .collect(),
+    )
 }
 
 #[track_caller]
@@ -61,53 +67,113 @@ fn what_is_right_is_read() {
     );
     assert!(faults.is_empty(), "{faults:?}");
     let outer = outer.unwrap();
-    assert_eq!((outer.name.as_deref(), outer.on, outer.count), (Some("7"), Some(true), Some(u32::MAX)));
     assert_eq!(
-        items(outer.list.as_ref()).map(|(index, text)| format!("{index}{text}")).collect::<Vec<_>>(),
+        (outer.name.as_deref(), outer.on, outer.count),
+        (Some("7"), Some(true), Some(u32::MAX))
+    );
+    assert_eq!(
+        items(outer.list.as_ref())
+            .map(|(index, text)| format!("{index}{text}"))
+            .collect::<Vec<_>>(),
         ["0a", "1true", "210.0.0.0/8"]
     );
     assert_eq!(outer.colour, Some(Colour::Green));
     assert!(outer.wait.is_some());
     let inner = outer.inner.unwrap().0;
-    assert_eq!(inner.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["b", "a"]);
+    assert_eq!(
+        inner
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect::<Vec<_>>(),
+        ["b", "a"]
+    );
     assert_eq!(inner[0].1.as_ref().unwrap().size, Some(1));
     let parts = inner[1].1.as_ref().unwrap().parts.as_ref().unwrap();
-    assert_eq!((parts.len(), parts[0].as_ref().unwrap().weight), (2, Some(2)));
+    assert_eq!(
+        (parts.len(), parts[0].as_ref().unwrap().weight),
+        (2, Some(2))
+    );
     assert!(told("{}").1.is_empty());
 }
 
 #[test]
 fn kinds_that_are_not_asked_for() {
-    check("name: 7", &["1 name: must be text (in quotes, if it looks like something else), not a number"]);
-    check("name: 1e3", &["1 name: must be text (in quotes, if it looks like something else), not a number"]);
-    check("name: true", &["1 name: must be text (in quotes, if it looks like something else), not true or false"]);
-    check("name: [a]", &["1 name: must be text (in quotes, if it looks like something else), not a list"]);
-    check("name: {a: b}", &["1 name: must be text (in quotes, if it looks like something else), not a map"]);
+    check(
+        "name: 7",
+        &["1 name: must be text (in quotes, if it looks like something else), not a number"],
+    );
+    check(
+        "name: 1e3",
+        &["1 name: must be text (in quotes, if it looks like something else), not a number"],
+    );
+    check(
+        "name: true",
+        &["1 name: must be text (in quotes, if it looks like something else), not true or false"],
+    );
+    check(
+        "name: [a]",
+        &["1 name: must be text (in quotes, if it looks like something else), not a list"],
+    );
+    check(
+        "name: {a: b}",
+        &["1 name: must be text (in quotes, if it looks like something else), not a map"],
+    );
     check("on: yes", &["1 on: must be true or false, not \"yes\""]);
     check("on: 'true'", &["1 on: must be true or false, not text"]);
     check("on: [true]", &["1 on: must be true or false, not a list"]);
-    check("count: -1", &["1 count: must be a whole number, 0 or more (column 8)"]);
-    check("count: 1.5", &["1 count: must be a whole number, 0 or more (column 8)"]);
-    check("count: '1'", &["1 count: must be a whole number, 0 or more, not text"]);
-    check("count: many", &["1 count: must be a whole number, 0 or more (column 8)"]);
-    check("count: [1]", &["1 count: must be a whole number, 0 or more, not a list"]);
+    check(
+        "count: -1",
+        &["1 count: must be a whole number, 0 or more (column 8)"],
+    );
+    check(
+        "count: 1.5",
+        &["1 count: must be a whole number, 0 or more (column 8)"],
+    );
+    check(
+        "count: '1'",
+        &["1 count: must be a whole number, 0 or more, not text"],
+    );
+    check(
+        "count: many",
+        &["1 count: must be a whole number, 0 or more (column 8)"],
+    );
+    check(
+        "count: [1]",
+        &["1 count: must be a whole number, 0 or more, not a list"],
+    );
     check("count: 4294967296", &["1 count: is too large"]);
     check("count: 99999999999999999999", &["1 count: is too large"]);
     check("list: a", &["1 list: must be a list, not text"]);
     check("list: {a: b}", &["1 list: must be a list, not a map"]);
     check("inner: []", &["1 inner: must be a map, not a list"]);
-    check("inner: {a: 5}", &["1 inner.a: must be a map of size, parts, not a number"]);
-    check("colour: {}", &["1 colour: must be one of red, green, not a map"]);
+    check(
+        "inner: {a: 5}",
+        &["1 inner.a: must be a map of size, parts, not a number"],
+    );
+    check(
+        "colour: {}",
+        &["1 colour: must be one of red, green, not a map"],
+    );
     check(
         "wait: 5",
-        &["1 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)"],
+        &[
+            "1 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)",
+        ],
     );
     check(
         "wait: 5 s",
-        &["1 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)"],
+        &[
+            "1 wait: must be a length of time with its unit (ms, s, m or h), such as 250ms, 30s, 10m or 1h (column 7)",
+        ],
     );
-    check("[]", &["1 : must be a map of name, on, count, list, inner, colour, wait, not a list"]);
-    check("text", &["1 : must be a map of name, on, count, list, inner, colour, wait, not text"]);
+    check(
+        "[]",
+        &["1 : must be a map of name, on, count, list, inner, colour, wait, not a list"],
+    );
+    check(
+        "text",
+        &["1 : must be a map of name, on, count, list, inner, colour, wait, not text"],
+    );
 }
 
 #[test]
@@ -124,12 +190,18 @@ fn nulls_are_errors_everywhere() {
         ("list:\n- a\n-\n", "3 list[1]"),
         ("inner:", "1 inner"),
         ("inner:\n  a:\n  b: {}", "2 inner.a"),
-        ("inner: {a: {parts: [{weight: ~}]}}", "1 inner.a.parts[0].weight"),
+        (
+            "inner: {a: {parts: [{weight: ~}]}}",
+            "1 inner.a.parts[0].weight",
+        ),
         ("colour:", "1 colour"),
         ("wait: ", "1 wait"),
     ] {
         let (_, faults) = told(text);
-        assert!(faults.contains(&format!("{place}: {NULL}")), "{text}: {faults:?}");
+        assert!(
+            faults.contains(&format!("{place}: {NULL}")),
+            "{text}: {faults:?}"
+        );
     }
     // In quotes it is a word.
     check("name: 'null'", &[]);
@@ -139,21 +211,44 @@ fn nulls_are_errors_everywhere() {
 fn unknown_words_name_the_nearest() {
     check(
         "nam: x",
-        &["1 nam: unknown field; did you mean `name`? Allowed: name, on, count, list, inner, colour, wait"],
+        &[
+            "1 nam: unknown field; did you mean `name`? Allowed: name, on, count, list, inner, colour, wait",
+        ],
     );
-    check("price: 1", &["1 …: unknown field; allowed: name, on, count, list, inner, colour, wait (column 1)"]);
-    check("farbe: red", &["1 farbe: unknown field: write `colour: red`"]);
-    check("inner: {a: {sise: 1}}", &["1 inner.a.sise: unknown field; did you mean `size`? Allowed: size, parts"]);
-    check("colour: gren", &["1 colour: \"gren\" is not known; did you mean `green`? Allowed: red, green"]);
-    check("colour: blue", &["1 colour: is not known; allowed: red, green (column 9)"]);
-    check("colour: Red", &["1 colour: \"Red\" is not known; did you mean `red`? Allowed: red, green"]);
+    check(
+        "price: 1",
+        &["1 …: unknown field; allowed: name, on, count, list, inner, colour, wait (column 1)"],
+    );
+    check(
+        "farbe: red",
+        &["1 farbe: unknown field: write `colour: red`"],
+    );
+    check(
+        "inner: {a: {sise: 1}}",
+        &["1 inner.a.sise: unknown field; did you mean `size`? Allowed: size, parts"],
+    );
+    check(
+        "colour: gren",
+        &["1 colour: \"gren\" is not known; did you mean `green`? Allowed: red, green"],
+    );
+    check(
+        "colour: blue",
+        &["1 colour: is not known; allowed: red, green (column 9)"],
+    );
+    check(
+        "colour: Red",
+        &["1 colour: \"Red\" is not known; did you mean `red`? Allowed: red, green"],
+    );
 }
 
 #[test]
 fn s06_what_is_no_word_of_ours_is_told_by_its_place() {
-    for secret in
-        ["wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f", "hunter2", "12345678"]
-    {
+    for secret in [
+        "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+        "6f1b2c3d-0a1b-4c2d-8e3f-9a8b7c6d5e4f",
+        "hunter2",
+        "12345678",
+    ] {
         for text in [
             format!("name: [{secret}]"),
             format!("on: {secret}"),
@@ -171,13 +266,23 @@ fn s06_what_is_no_word_of_ours_is_told_by_its_place() {
         ] {
             let parsed = parse_as(&text, |_, _| false).map(|(tree, doubles)| {
                 let mut faults = doubles;
-                drop(read::<Outer>(&tree, FileKind { shows: |_, _| false, habits: "" }, &mut faults));
+                drop(read::<Outer>(
+                    &tree,
+                    FileKind {
+                        shows: |_, _| false,
+                        habits: "",
+                    },
+                    &mut faults,
+                ));
                 faults
             });
             let faults = parsed.unwrap_or_else(|fault| vec![fault]);
             assert!(!faults.is_empty(), "{text}");
             for fault in faults {
-                assert!(!fault.path.contains(secret) && !fault.what.contains(secret), "{text}: {fault:?}");
+                assert!(
+                    !fault.path.contains(secret) && !fault.what.contains(secret),
+                    "{text}: {fault:?}"
+                );
                 assert!(
                     fault.line > Some(0)
                         && (fault.what.contains("(column ")
@@ -219,16 +324,22 @@ fn what_could_not_be_read_keeps_its_place() {
     let (outer, _) = told("list: [a, 1, b]\ninner:\n  bad: 5\n  good: {size: 1}\n");
     let outer = outer.unwrap();
     assert_eq!(
-        items(outer.list.as_ref()).map(|(index, text)| (index, text.as_str())).collect::<Vec<_>>(),
+        items(outer.list.as_ref())
+            .map(|(index, text)| (index, text.as_str()))
+            .collect::<Vec<_>>(),
         [(0, "a"), (2, "b")]
     );
     let inner = outer.inner.unwrap().0;
-    assert!(matches!(inner.as_slice(), [(bad, None), (good, Some(_))] if bad == "bad" && good == "good"));
+    assert!(
+        matches!(inner.as_slice(), [(bad, None), (good, Some(_))] if bad == "bad" && good == "good")
+    );
 }
 
 #[test]
 fn many_errors_are_cut_short_soon() {
-    let many = (0..50_000).fold("inner:\n".to_owned(), |text, i| text + &format!("  e{i}: {{sise: {i}}}\n"));
+    let many = (0..50_000).fold("inner:\n".to_owned(), |text, i| {
+        text + &format!("  e{i}: {{sise: {i}}}\n")
+    });
     let (_, faults) = told(&many);
     assert_eq!(faults.len(), MOST_FAULTS);
 }

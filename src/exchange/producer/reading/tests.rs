@@ -15,30 +15,54 @@ use std::sync::{Arc, LazyLock};
 static DIALECT: LazyLock<Dialect> = LazyLock::new(|| Dialect::from(&openai::PROTOCOL));
 
 fn recipient(header: &AnswerHeader) -> Recipient<'_> {
-    Recipient { front: &CHAT, header, options: AnswerOptions::default() }
+    Recipient {
+        front: &CHAT,
+        header,
+        options: AnswerOptions::default(),
+    }
 }
 
 fn face() -> AnswerHeader {
-    AnswerHeader { model: "m".to_owned(), id: "i".to_owned(), ..AnswerHeader::default() }
+    AnswerHeader {
+        model: "m".to_owned(),
+        id: "i".to_owned(),
+        ..AnswerHeader::default()
+    }
 }
 
 /// What the buffered answer says that is made of these words.
 fn buffered(words: &[String]) -> String {
     let message = json!({"role": "assistant", "content": words.concat()});
-    let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).to_string();
-    let (answer, _) = DIALECT.answer("m", &recipient(&face()), body.as_bytes()).expect("an answer");
+    let body =
+        json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).to_string();
+    let (answer, _) = DIALECT
+        .answer("m", &recipient(&face()), body.as_bytes())
+        .expect("an answer");
     let answer: Value = serde_json::from_slice(&answer.body).expect("JSON");
-    answer["choices"][0]["message"]["content"].as_str().expect("a text").to_owned()
+    answer["choices"][0]["message"]["content"]
+        .as_str()
+        .expect("a text")
+        .to_owned()
 }
 
 /// The same as a stream: an event a word.
 fn events(words: &[String]) -> Vec<Vec<u8>> {
     let event = |delta: Value, finish: Value| {
-        format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}))
-            .into_bytes()
+        format!(
+            "data: {}\n\n",
+            json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+        )
+        .into_bytes()
     };
-    let mut events = vec![event(json!({"role": "assistant", "content": ""}), Value::Null)];
-    events.extend(words.iter().map(|word| event(json!({"content": word}), Value::Null)));
+    let mut events = vec![event(
+        json!({"role": "assistant", "content": ""}),
+        Value::Null,
+    )];
+    events.extend(
+        words
+            .iter()
+            .map(|word| event(json!({"content": word}), Value::Null)),
+    );
     let mut end = event(json!({}), json!("stop"));
     end.extend_from_slice(b"data: [DONE]\n\n");
     events.push(end);
@@ -60,21 +84,37 @@ fn pieces(over: Over, events: Vec<Vec<u8>>, sizes: &[usize], waits: &[u8]) -> Ve
         }
         parts
     };
-    parts.into_iter().zip(waits.iter().copied().cycle()).collect()
+    parts
+        .into_iter()
+        .zip(waits.iter().copied().cycle())
+        .collect()
 }
 
 async fn reading(over: Over, pieces: Vec<Paced>, total: Instant) -> Reading {
     let attempt = answered(over, pieces).await;
     let stream = DIALECT.stream("m", recipient(&face()), 1 << 20);
     let held = Arc::new(Budget::new(1 << 20, 1 << 20)).open(&Arc::default());
-    Reading { attempt, stream, out: Vec::new(), held, idle: Duration::from_secs(30), total, start: None }
+    Reading {
+        attempt,
+        stream,
+        out: Vec::new(),
+        held,
+        idle: Duration::from_secs(30),
+        total,
+        start: None,
+    }
 }
 
 #[tokio::test]
 async fn what_is_ready_to_be_read_does_not_put_off_a_deadline() {
     let words = ["one".to_owned(), "two".to_owned()];
     let total = Instant::now();
-    let mut reading = reading(Over::Demo, pieces(Over::Demo, events(&words), &[], &[0]), total).await;
+    let mut reading = reading(
+        Over::Demo,
+        pieces(Over::Demo, events(&words), &[], &[0]),
+        total,
+    )
+    .await;
     let late = reading.feed(reading.due(), &mut Alarm::default()).await;
     assert_eq!((late, reading.out.len()), (Err(Failure::TotalTimeout), 0));
 }
@@ -108,18 +148,46 @@ async fn text(over: Over, pieces: Vec<Paced>, patience: &[u8]) -> String {
             Some(Err(failure)) => panic!("{over:?}: {failure:?}"),
         }
     }
-    reading.stream.finish(&mut read, None).unwrap_or_else(|fault| panic!("{over:?}: {fault:?}"));
+    reading
+        .stream
+        .finish(&mut read, None)
+        .unwrap_or_else(|fault| panic!("{over:?}: {fault:?}"));
     let read = String::from_utf8(read).expect("text");
-    let chunks = read.split("\n\n").filter_map(|event| event.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
+    let chunks = read
+        .split("\n\n")
+        .filter_map(|event| event.strip_prefix("data: "))
+        .filter(|data| *data != "[DONE]");
     let chunks = chunks.map(|chunk| serde_json::from_str::<Value>(chunk).expect("a chunk"));
-    chunks.map(|chunk| chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned()).collect()
+    chunks
+        .map(|chunk| {
+            chunk["choices"][0]["delta"]["content"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        })
+        .collect()
 }
 
-fn check(over: Over, words: &[String], sizes: &[usize], waits: &[u8], patience: &[u8]) -> TestCaseResult {
-    static RUNTIME: LazyLock<tokio::runtime::Runtime> =
-        LazyLock::new(|| tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime"));
+fn check(
+    over: Over,
+    words: &[String],
+    sizes: &[usize],
+    waits: &[u8],
+    patience: &[u8],
+) -> TestCaseResult {
+    static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime")
+    });
     let pieces = pieces(over, events(words), sizes, waits);
-    prop_assert_eq!(RUNTIME.block_on(text(over, pieces, patience)), buffered(words), "{:?}", over);
+    prop_assert_eq!(
+        RUNTIME.block_on(text(over, pieces, patience)),
+        buffered(words),
+        "{:?}",
+        over
+    );
     Ok(())
 }
 

@@ -6,21 +6,45 @@ use crate::series::Sums;
 /// A target that failed, or was given up, a minute ago.
 fn troubled(outcome: &'static str, failed: Sums, at: Moment) -> TargetHealth {
     let track = TargetHealth::default();
-    track.troubled(Trouble { outcome, detail: None, at: at.now.checked_sub(MINUTE).expect("a minute ago") });
+    track.troubled(Trouble {
+        outcome,
+        detail: None,
+        at: at.now.checked_sub(MINUTE).expect("a minute ago"),
+    });
     ends(&track, failed, at);
     track
 }
 
 /// An attempt ends.
 fn ends(track: &TargetHealth, attempt: Sums, at: Moment) {
-    track.series.add(&Sums { requests: 1, ..attempt }, None, Step::of(at.now));
+    track.series.add(
+        &Sums {
+            requests: 1,
+            ..attempt
+        },
+        None,
+        Step::of(at.now),
+    );
 }
 
 #[test]
 fn a_target_is_quiet_until_something_is_asked_after_its_last_trouble() {
-    let at = Moment { now: Instant::now() + 2 * MINUTE, clock: SystemTime::now(), ms: 0 };
-    let (failed, given_up) =
-        (Sums { by_upstream: 1, ..Sums::default() }, Sums { given_up: 1, given_up_ms: 2_000, ..Sums::default() });
+    let at = Moment {
+        now: Instant::now() + 2 * MINUTE,
+        clock: SystemTime::now(),
+        ms: 0,
+    };
+    let (failed, given_up) = (
+        Sums {
+            by_upstream: 1,
+            ..Sums::default()
+        },
+        Sums {
+            given_up: 1,
+            given_up_ms: 2_000,
+            ..Sums::default()
+        },
+    );
     for (outcome, trouble) in [("status", failed), (GIVEN_UP, given_up)] {
         let track = troubled(outcome, trouble, at);
         assert_eq!(quiet(&track, at), Some(60_000), "{outcome}");

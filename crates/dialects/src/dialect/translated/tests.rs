@@ -8,7 +8,9 @@ use super::*;
 use crate::dialect::Stream;
 use crate::front::CHAT;
 use crate::front::chat::write::Chunks;
-use crate::front::chat::write::tests::{Told, any_options, conforms, header, options, plausible, told};
+use crate::front::chat::write::tests::{
+    Told, any_options, conforms, header, options, plausible, told,
+};
 use crate::neutral::answer::AnswerOptions;
 use crate::neutral::usage::Source;
 use crate::neutral::{AnswerHeader, Emit};
@@ -28,15 +30,20 @@ struct Script {
 
 impl Reader for Script {
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
-        let value: Value = serde_json::from_slice(data).map_err(|_| StreamFault::Broken("an event is not JSON"))?;
+        let value: Value = serde_json::from_slice(data)
+            .map_err(|_| StreamFault::Broken("an event is not JSON"))?;
         if name == b"error" {
             return Err(upstream(value[0].as_str().unwrap_or_default()));
         }
-        let list = value.as_array().ok_or(StreamFault::Broken("an event is no array"))?;
+        let list = value
+            .as_array()
+            .ok_or(StreamFault::Broken("an event is no array"))?;
         if list.first().is_some_and(Value::is_string) {
             return self.tell(list, emit);
         }
-        list.iter().filter_map(Value::as_array).try_for_each(|one| self.tell(one, emit))
+        list.iter()
+            .filter_map(Value::as_array)
+            .try_for_each(|one| self.tell(one, emit))
     }
 
     fn end_of_file(&mut self, emit: Emit<'_>) -> Result<(), StreamFault> {
@@ -61,7 +68,12 @@ impl Script {
             "refusal" => Event::Refusal(choice, some(2)),
             "signed" => Event::Signed(some(1)),
             "redacted" => Event::Redacted(some(1)),
-            "call" => Event::Call { choice, id: text(2), name: some(3), signature: text(4) },
+            "call" => Event::Call {
+                choice,
+                id: text(2),
+                name: some(3),
+                signature: text(4),
+            },
             "arguments" => Event::Arguments(choice, some(2)),
             "media" => Event::Media(choice, some(2), some(3)),
             "finish" => Event::Finish(
@@ -108,7 +120,14 @@ fn script(told: &Told) -> String {
         Told::Media(choice, mime, data) => json!(["media", choice, mime, data]),
         Told::Finish(choice, reason) => json!(["finish", choice, finish(*reason)]),
         Told::Usage(tokens) => {
-            json!(["usage", tokens.prompt, tokens.completion, tokens.cached, tokens.cache_write, tokens.reasoning])
+            json!([
+                "usage",
+                tokens.prompt,
+                tokens.completion,
+                tokens.cached,
+                tokens.cache_write,
+                tokens.reasoning
+            ])
         }
         Told::Id(id) => json!(["id", id]),
     }
@@ -116,7 +135,10 @@ fn script(told: &Told) -> String {
 }
 
 fn upstream(message: &str) -> StreamFault {
-    StreamFault::Upstream(UpstreamError { message: message.to_owned(), ..UpstreamError::default() })
+    StreamFault::Upstream(UpstreamError {
+        message: message.to_owned(),
+        ..UpstreamError::default()
+    })
 }
 
 /// The events in a framing's bytes.
@@ -126,7 +148,10 @@ fn framed(framing: Framing, events: &[impl AsRef<[u8]>]) -> Vec<u8> {
         Framing::Lines => [data, b"\n"].concat(),
         Framing::Frames => frames::frame(&[], data),
     };
-    events.iter().flat_map(|event| one(event.as_ref())).collect()
+    events
+        .iter()
+        .flat_map(|event| one(event.as_ref()))
+        .collect()
 }
 
 struct EndsWithTheFile(Script);
@@ -151,7 +176,13 @@ struct Run {
 }
 
 fn stream(show_usage: bool, options: &AnswerOptions, framing: Framing) -> Stream {
-    stream_of(&header(show_usage), options.clone(), framing, Box::new(Script::default()), 1 << 20)
+    stream_of(
+        &header(show_usage),
+        options.clone(),
+        framing,
+        Box::new(Script::default()),
+        1 << 20,
+    )
 }
 
 fn stream_of(
@@ -162,7 +193,11 @@ fn stream_of(
     limit: usize,
 ) -> Stream {
     let draft = Draft::new(header, options, Box::new(Chunks::new(header)));
-    Stream::translated(framing, Translated::new((&CHAT, None), reader, draft), limit)
+    Stream::translated(
+        framing,
+        Translated::new((&CHAT, None), reader, draft),
+        limit,
+    )
 }
 
 fn run<'a>(
@@ -173,10 +208,17 @@ fn run<'a>(
 ) -> Run {
     let mut stream = stream(show_usage, options, framing);
     let mut out = Vec::new();
-    let fed = reads.into_iter().try_for_each(|read| stream.feed(read, &mut out));
+    let fed = reads
+        .into_iter()
+        .try_for_each(|read| stream.feed(read, &mut out));
     assert!(fed.is_ok() || !stream.done());
     let result = fed.and_then(|()| stream.finish(&mut out, None));
-    Run { out: String::from_utf8(out).unwrap(), result, opened: stream.opened(), kept: stream.kept() }
+    Run {
+        out: String::from_utf8(out).unwrap(),
+        result,
+        opened: stream.opened(),
+        kept: stream.kept(),
+    }
 }
 
 /// Runs it whole, cut in two at every byte, and byte by byte: always the same.
@@ -185,9 +227,17 @@ fn run_all(show_usage: bool, options: &AnswerOptions, framing: Framing, bytes: &
     let whole = run(show_usage, options, framing, [bytes]);
     for cut in 1..bytes.len() {
         let (head, tail) = bytes.split_at(cut);
-        assert_eq!(run(show_usage, options, framing, [head, tail]), whole, "cut at {cut}");
+        assert_eq!(
+            run(show_usage, options, framing, [head, tail]),
+            whole,
+            "cut at {cut}"
+        );
     }
-    assert_eq!(run(show_usage, options, framing, bytes.chunks(1)), whole, "byte by byte");
+    assert_eq!(
+        run(show_usage, options, framing, bytes.chunks(1)),
+        whole,
+        "byte by byte"
+    );
     if whole.result.is_ok() {
         conforms(&whole.out, show_usage);
     } else {
@@ -213,9 +263,13 @@ fn long(expected: &str) -> String {
 fn check(events: &[impl AsRef<[u8]>], expected: &[&str]) {
     for framing in [Framing::Events, Framing::Lines, Framing::Frames] {
         let run = run_all(false, &options(), framing, &framed(framing, events));
-        run.result.unwrap_or_else(|fault| panic!("{framing:?}: {fault:?}"));
-        let expected: String =
-            expected.iter().map(|expected| long(expected)).chain(["data: [DONE]\n\n".to_owned()]).collect();
+        run.result
+            .unwrap_or_else(|fault| panic!("{framing:?}: {fault:?}"));
+        let expected: String = expected
+            .iter()
+            .map(|expected| long(expected))
+            .chain(["data: [DONE]\n\n".to_owned()])
+            .collect();
         assert_eq!(run.out, expected, "{framing:?}");
     }
 }
@@ -226,34 +280,64 @@ fn check_fault(events: &[impl AsRef<[u8]>], expected: &[&str], fault: StreamFaul
     for framing in [Framing::Events, Framing::Lines, Framing::Frames] {
         let run = run_all(true, &options(), framing, &framed(framing, events));
         assert_eq!(run.result, Err(fault.clone()), "{framing:?}");
-        let expected: String =
-            expected.iter().map(|expected| long(expected).replace("}]}\n", "}],\"usage\":null}\n")).collect();
+        let expected: String = expected
+            .iter()
+            .map(|expected| long(expected).replace("}]}\n", "}],\"usage\":null}\n"))
+            .collect();
         assert_eq!(run.out, expected, "{framing:?}");
     }
 }
 
 #[test]
 fn a_stream_ends_when_the_dialect_says_so() {
-    check(&[r#"["text",0,"a"]"#, STOP, END], &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"]);
-    check(&[r#"[["text",0,"a"],["finish",0,"stop"],["end"]]"#], &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"]);
+    check(
+        &[r#"["text",0,"a"]"#, STOP, END],
+        &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"],
+    );
+    check(
+        &[r#"[["text",0,"a"],["finish",0,"stop"],["end"]]"#],
+        &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"],
+    );
     // What comes after is not read.
-    check(&[r#"["text",0,"a"]"#, END, "garbage", r#"["text",0,"b"]"#], &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"]);
+    check(
+        &[r#"["text",0,"a"]"#, END, "garbage", r#"["text",0,"b"]"#],
+        &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"],
+    );
     // What nobody knows is passed over.
-    check(&[r#"["ping"]"#, "[]", r#"["text",0,"a"]"#, STOP, END], &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"]);
+    check(
+        &[r#"["ping"]"#, "[]", r#"["text",0,"a"]"#, STOP, END],
+        &[ROLE, r#"0 {"content":"a"}"#, "0 =stop"],
+    );
 }
 
 #[test]
 fn a_stream_without_an_end_was_cut() {
     let nothing: [&str; 0] = [];
     check_fault(&nothing, &[], StreamFault::Cut);
-    check_fault(&[r#"["text",0,"a"]"#], &[ROLE, r#"0 {"content":"a"}"#], StreamFault::Cut);
-    check_fault(&[r#"["text",0,"a"]"#, STOP], &[ROLE, r#"0 {"content":"a"}"#], StreamFault::Cut);
+    check_fault(
+        &[r#"["text",0,"a"]"#],
+        &[ROLE, r#"0 {"content":"a"}"#],
+        StreamFault::Cut,
+    );
+    check_fault(
+        &[r#"["text",0,"a"]"#, STOP],
+        &[ROLE, r#"0 {"content":"a"}"#],
+        StreamFault::Cut,
+    );
 }
 
 #[test]
 fn some_streams_end_with_the_file() {
-    let expected = [ROLE, r#"0 {"content":"a"}"#, r#"0 {"content":"."}"#, "0 =stop"];
-    check(&[r#"["ends with the file"]"#, r#"["text",0,"a"]"#, STOP], &expected);
+    let expected = [
+        ROLE,
+        r#"0 {"content":"a"}"#,
+        r#"0 {"content":"."}"#,
+        "0 =stop",
+    ];
+    check(
+        &[r#"["ends with the file"]"#, r#"["text",0,"a"]"#, STOP],
+        &expected,
+    );
 }
 
 #[test]
@@ -263,7 +347,8 @@ fn an_end_without_an_answer_is_none() {
 
 #[test]
 fn errors_inside_a_stream() {
-    let bytes = b"data: [\"text\",0,\"a\"]\n\nevent: error\ndata: [\"too much\"]\n\ndata: [\"end\"]\n\n";
+    let bytes =
+        b"data: [\"text\",0,\"a\"]\n\nevent: error\ndata: [\"too much\"]\n\ndata: [\"end\"]\n\n";
     let run = run_all(false, &options(), Framing::Events, bytes);
     assert_eq!(run.result, Err(upstream("too much")));
     check_fault(&["null"], &[], StreamFault::Broken("an event is no array"));
@@ -272,13 +357,21 @@ fn errors_inside_a_stream() {
         &[ROLE, r#"0 {"content":"a"}"#],
         StreamFault::Broken("an event is not JSON"),
     );
-    check_fault(&[r#"["arguments",0,"a"]"#, END], &[], StreamFault::Broken("arguments without a tool call"));
+    check_fault(
+        &[r#"["arguments",0,"a"]"#, END],
+        &[],
+        StreamFault::Broken("arguments without a tool call"),
+    );
 }
 
 #[test]
 fn half_characters_are_replaced() {
-    let events: [&[u8]; 4] =
-        [b"[\"text\",0,\"a\xC3\"]", br#"["text",0,"\ud83d"]"#, br#"["text",0,"\ud83d\ude00\\ud83d"]"#, b"[\"end\"]"];
+    let events: [&[u8]; 4] = [
+        b"[\"text\",0,\"a\xC3\"]",
+        br#"["text",0,"\ud83d"]"#,
+        br#"["text",0,"\ud83d\ude00\\ud83d"]"#,
+        b"[\"end\"]",
+    ];
     check(
         &events,
         &[
@@ -290,7 +383,11 @@ fn half_characters_are_replaced() {
         ],
     );
     // No help for what is broken otherwise.
-    check_fault(&[b"[\"text\",0,\"\xC3\""], &[], StreamFault::Broken("an event is not JSON"));
+    check_fault(
+        &[b"[\"text\",0,\"\xC3\""],
+        &[],
+        StreamFault::Broken("an event is not JSON"),
+    );
 }
 
 /// The last event may lack its line end; if it is cut itself, it is none.
@@ -306,20 +403,38 @@ fn the_last_line_end_may_be_missing() {
         }
     }
     let bytes = b"data: [\"text\",0,\"a\"]\n\nevent: error\ndata: [\"too much\"]";
-    assert_eq!(run_all(false, &options(), Framing::Events, bytes).result, Err(upstream("too much")));
+    assert_eq!(
+        run_all(false, &options(), Framing::Events, bytes).result,
+        Err(upstream("too much"))
+    );
     let bytes = framed(Framing::Frames, &[r#"["text",0,"a"]"#, STOP, END]);
-    assert_eq!(run_all(false, &options(), Framing::Frames, &bytes[..bytes.len() - 1]).result, Err(StreamFault::Cut));
+    assert_eq!(
+        run_all(
+            false,
+            &options(),
+            Framing::Frames,
+            &bytes[..bytes.len() - 1]
+        )
+        .result,
+        Err(StreamFault::Cut)
+    );
     // What ends well with the file does not if that ends inside a frame.
     let bytes = framed(Framing::Frames, &[r#"["text",0,"a"]"#, STOP, r#"["ping"]"#]);
     let whole = |bytes: &[u8]| {
         let reader = Box::new(EndsWithTheFile(Script::default()));
         let mut stream = stream_of(&header(false), options(), Framing::Frames, reader, 1 << 20);
         let mut out = Vec::new();
-        stream.feed(bytes, &mut out).and_then(|()| stream.finish(&mut out, None)).map(drop)
+        stream
+            .feed(bytes, &mut out)
+            .and_then(|()| stream.finish(&mut out, None))
+            .map(drop)
     };
     assert_eq!(whole(&bytes), Ok(()));
     for missing in [1, 4, 20] {
-        assert_eq!(whole(&bytes[..bytes.len() - missing]), Err(StreamFault::Cut));
+        assert_eq!(
+            whole(&bytes[..bytes.len() - missing]),
+            Err(StreamFault::Cut)
+        );
     }
 }
 
@@ -330,16 +445,31 @@ fn what_is_larger_than_allowed_is_refused() {
         (Framing::Lines, "an event is larger than allowed"),
         (Framing::Frames, "a frame is too large"),
     ] {
-        let mut stream = stream_of(&header(true), options(), framing, Box::new(Script::default()), 100);
+        let mut stream = stream_of(
+            &header(true),
+            options(),
+            framing,
+            Box::new(Script::default()),
+            100,
+        );
         let long = format!(r#"["text",0,"{}"]"#, "x".repeat(100));
         let bytes = framed(framing, &[r#"["text",0,"a"]"#, STOP, &long]);
         let mut out = Vec::new();
         assert_eq!(stream.feed(&bytes, &mut out), Err(StreamFault::Broken(why)));
         assert!(stream.opened() && !stream.whole() && !out.is_empty());
         // After the end it does not matter.
-        let mut stream = stream_of(&header(true), options(), framing, Box::new(Script::default()), 100);
+        let mut stream = stream_of(
+            &header(true),
+            options(),
+            framing,
+            Box::new(Script::default()),
+            100,
+        );
         let bytes = framed(framing, &[r#"["text",0,"a"]"#, END, &long]);
-        assert_eq!((stream.feed(&bytes, &mut out), stream.feed(&bytes, &mut out)), (Ok(()), Ok(())));
+        assert_eq!(
+            (stream.feed(&bytes, &mut out), stream.feed(&bytes, &mut out)),
+            (Ok(()), Ok(()))
+        );
         assert!(stream.done() && stream.whole() && stream.finish(&mut out, None).is_ok());
     }
 }
@@ -349,7 +479,10 @@ fn broken_frames_are_broken() {
     let mut bytes = framed(Framing::Frames, &[r#"["text",0,"a"]"#]);
     bytes[20] ^= 1;
     let run = run_all(true, &options(), Framing::Frames, &bytes);
-    assert_eq!(run.result, Err(StreamFault::Broken("a frame does not match its checksum")));
+    assert_eq!(
+        run.result,
+        Err(StreamFault::Broken("a frame does not match its checksum"))
+    );
 }
 
 #[test]
@@ -364,8 +497,15 @@ fn the_state_can_be_asked() {
     let mut stream = stream(true, &options(), Framing::Lines);
     let mut out = Vec::new();
     let mut feed = |line: &str| {
-        stream.feed(format!("{line}\n").as_bytes(), &mut out).unwrap();
-        (stream.opened(), stream.whole(), stream.done(), stream.usage_so_far().completion)
+        stream
+            .feed(format!("{line}\n").as_bytes(), &mut out)
+            .unwrap();
+        (
+            stream.opened(),
+            stream.whole(),
+            stream.done(),
+            stream.usage_so_far().completion,
+        )
     };
     assert_eq!(feed(r#"["id","m"]"#), (false, false, false, 0));
     assert_eq!(feed(r#"["usage",9,1]"#), (false, false, false, 1));
@@ -375,7 +515,12 @@ fn the_state_can_be_asked() {
     assert_eq!(feed(STOP), (true, true, false, 3));
     assert_eq!(feed(r#"["usage",9,7]"#), (true, true, false, 7));
     assert_eq!(feed(END), (true, true, true, 7));
-    let usage = Usage { prompt: 9, completion: 7, source: Source::Reported, ..Usage::default() };
+    let usage = Usage {
+        prompt: 9,
+        completion: 7,
+        source: Source::Reported,
+        ..Usage::default()
+    };
     assert_eq!(stream.finish(&mut out, None), Ok(usage));
     assert_eq!((stream.kept().len(), stream.kept().len()), (1, 0));
     conforms(std::str::from_utf8(&out).unwrap(), true);
@@ -385,11 +530,20 @@ fn the_state_can_be_asked() {
 #[test]
 fn memory_does_not_grow_with_the_stream() {
     let mut stream = stream(true, &options(), Framing::Events);
-    let events = [r#"["text",0,"abc"]"#, r#"["arguments",0,"abc"]"#, r#"["usage",9,3]"#];
+    let events = [
+        r#"["text",0,"abc"]"#,
+        r#"["arguments",0,"abc"]"#,
+        r#"["usage",9,3]"#,
+    ];
     let bytes = framed(Framing::Events, &events);
     let mut out = Vec::new();
     let size = |stream: &Stream| format!("{stream:?}").len();
-    stream.feed(&framed(Framing::Events, &[r#"["call",0,"a","f"]"#]), &mut out).unwrap();
+    stream
+        .feed(
+            &framed(Framing::Events, &[r#"["call",0,"a","f"]"#]),
+            &mut out,
+        )
+        .unwrap();
     stream.feed(&bytes, &mut out).unwrap();
     let early = size(&stream);
     for _ in 0..10_000 {

@@ -11,9 +11,17 @@ fn envelope(front: &'static Front, body: &str) -> Result<Envelope, Fault> {
 }
 
 fn sent(front: &'static Front, body: &str, stream_usage: bool) -> String {
-    let (bytes, envelope) = (Bytes::copy_from_slice(body.as_bytes()), envelope(front, body).unwrap());
+    let (bytes, envelope) = (
+        Bytes::copy_from_slice(body.as_bytes()),
+        envelope(front, body).unwrap(),
+    );
     let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.unwrap());
-    let outbound = dialect.write(&Translate { stream_usage, ..Translate::new(&bytes, &envelope, "up") }).unwrap();
+    let outbound = dialect
+        .write(&Translate {
+            stream_usage,
+            ..Translate::new(&bytes, &envelope, "up")
+        })
+        .unwrap();
     assert!(outbound.losses.names().is_empty());
     String::from_utf8(outbound.body.concat()).unwrap()
 }
@@ -21,11 +29,20 @@ fn sent(front: &'static Front, body: &str, stream_usage: bool) -> String {
 #[test]
 fn only_the_model_changes() {
     for (front, more) in [
-        (&COMPLETIONS, r#""prompt":["a",[1,2]],"echo":true,"logprobs":5,"n":2"#),
-        (&RERANK, r#""query":"q","documents":["a",{"text":"b"}],"top_n":1"#),
+        (
+            &COMPLETIONS,
+            r#""prompt":["a",[1,2]],"echo":true,"logprobs":5,"n":2"#,
+        ),
+        (
+            &RERANK,
+            r#""query":"q","documents":["a",{"text":"b"}],"top_n":1"#,
+        ),
         (&MODERATIONS, r#""input":"x","new":{"a":"mine"}"#),
         (&IMAGES, r#""prompt":"a cat","size":"1x1""#),
-        (&SPEECH, r#""input":"hello","voice":"alloy","stream_format":"sse","stream":true"#),
+        (
+            &SPEECH,
+            r#""input":"hello","voice":"alloy","stream_format":"sse","stream":true"#,
+        ),
     ] {
         let body = |model: &str| format!(r#"{{ "model" :"{model}", {more}}}"#);
         assert_eq!(sent(front, &body("mine"), true), body("up"));
@@ -35,11 +52,16 @@ fn only_the_model_changes() {
 #[test]
 fn a_stream_of_texts_is_asked_for_its_usage() {
     let body = r#"{"model":"mine","prompt":"x","stream":true}"#;
-    let with = r#"{"stream_options":{"include_usage":true},"model":"up","prompt":"x","stream":true}"#;
+    let with =
+        r#"{"stream_options":{"include_usage":true},"model":"up","prompt":"x","stream":true}"#;
     assert_eq!(sent(&COMPLETIONS, body, true), with);
     assert_eq!(sent(&COMPLETIONS, body, false), body.replace("mine", "up"));
-    let asked = r#"{"model":"mine","prompt":"x","stream":true,"stream_options":{"include_usage":false}}"#;
-    assert_eq!(sent(&COMPLETIONS, asked, true), asked.replace("mine", "up").replace("false", "true"));
+    let asked =
+        r#"{"model":"mine","prompt":"x","stream":true,"stream_options":{"include_usage":false}}"#;
+    assert_eq!(
+        sent(&COMPLETIONS, asked, true),
+        asked.replace("mine", "up").replace("false", "true")
+    );
     // Pictures come in events that have their usage.
     let picture = r#"{"model":"mine","prompt":"x","stream":true}"#;
     assert_eq!(sent(&IMAGES, picture, true), picture.replace("mine", "up"));
@@ -48,7 +70,10 @@ fn a_stream_of_texts_is_asked_for_its_usage() {
 #[test]
 fn the_envelope_has_what_it_may_cost() {
     let of = |front, body: &str| envelope(front, body).unwrap();
-    let texts = of(&COMPLETIONS, r#"{"model":"m","prompt":["four","four"],"max_tokens":9,"n":3,"user":"u"}"#);
+    let texts = of(
+        &COMPLETIONS,
+        r#"{"model":"m","prompt":["four","four"],"max_tokens":9,"n":3,"user":"u"}"#,
+    );
     assert_eq!(
         (texts.prompt_bytes, texts.most_tokens, texts.choices.written),
         (8, Some(9), 6),
@@ -60,30 +85,83 @@ fn the_envelope_has_what_it_may_cost() {
         (r#"{"model":"m","prompt":"x","best_of":2,"n":3}"#, 3),
         (r#"{"model":"m","best_of":5,"prompt":["x","y"],"n":3}"#, 10),
     ] {
-        assert_eq!(of(&COMPLETIONS, body).choices.written, choices, "all are written: {body}");
+        assert_eq!(
+            of(&COMPLETIONS, body).choices.written,
+            choices,
+            "all are written: {body}"
+        );
     }
-    assert_eq!(of(&IMAGES, r#"{"model":"m","prompt":"x","best_of":5}"#).choices, Choices::ONE);
+    assert_eq!(
+        of(&IMAGES, r#"{"model":"m","prompt":"x","best_of":5}"#).choices,
+        Choices::ONE
+    );
     assert!(texts.user.is_some() && !texts.refers && !texts.stream);
     let tokens = of(&COMPLETIONS, r#"{"model":"m","prompt":[[1,2,3],[4]]}"#);
-    assert_eq!((tokens.prompt_bytes, tokens.more_bytes), (0, 16), "four bytes each");
-    for (prompt, choices) in
-        [(r#""a""#, 2), ("[1,2,3]", 2), (r#"["a"]"#, 2), ("[[1],[2],[3]]", 6), ("[]", 2), ("null", 2)]
-    {
+    assert_eq!(
+        (tokens.prompt_bytes, tokens.more_bytes),
+        (0, 16),
+        "four bytes each"
+    );
+    for (prompt, choices) in [
+        (r#""a""#, 2),
+        ("[1,2,3]", 2),
+        (r#"["a"]"#, 2),
+        ("[[1],[2],[3]]", 6),
+        ("[]", 2),
+        ("null", 2),
+    ] {
         let body = format!(r#"{{"n":2,"model":"m","prompt":{prompt}}}"#);
         assert_eq!(of(&COMPLETIONS, &body).choices.written, choices, "{prompt}");
     }
-    assert_eq!(of(&IMAGES, r#"{"model":"m","prompt":["a","b"],"n":2}"#).choices.shown, 2);
-    let ranks = of(&RERANK, r#"{"model":"m","query":"ab","documents":["c",{"text":"def"}]}"#);
+    assert_eq!(
+        of(&IMAGES, r#"{"model":"m","prompt":["a","b"],"n":2}"#)
+            .choices
+            .shown,
+        2
+    );
+    let ranks = of(
+        &RERANK,
+        r#"{"model":"m","query":"ab","documents":["c",{"text":"def"}]}"#,
+    );
     assert_eq!((ranks.prompt_bytes, ranks.refers), (6, true));
     for (front, body, param, code) in [
-        (&RERANK, r#"{"model":"m","query":"q"}"#, "documents", Some("missing_required_parameter")),
-        (&RERANK, r#"{"documents":[]}"#, "model", Some("missing_required_parameter")),
-        (&IMAGES, r#"{"model":"m","Prompt":"q"}"#, "Prompt", Some("unknown_parameter")),
-        (&IMAGES, r#"{"model":"m","prompt":"q","prompt":"r"}"#, "prompt", None),
-        (&COMPLETIONS, r#"{"model":"m","prompt":"q","stream":1}"#, "stream", Some("invalid_type")),
+        (
+            &RERANK,
+            r#"{"model":"m","query":"q"}"#,
+            "documents",
+            Some("missing_required_parameter"),
+        ),
+        (
+            &RERANK,
+            r#"{"documents":[]}"#,
+            "model",
+            Some("missing_required_parameter"),
+        ),
+        (
+            &IMAGES,
+            r#"{"model":"m","Prompt":"q"}"#,
+            "Prompt",
+            Some("unknown_parameter"),
+        ),
+        (
+            &IMAGES,
+            r#"{"model":"m","prompt":"q","prompt":"r"}"#,
+            "prompt",
+            None,
+        ),
+        (
+            &COMPLETIONS,
+            r#"{"model":"m","prompt":"q","stream":1}"#,
+            "stream",
+            Some("invalid_type"),
+        ),
     ] {
         let fault = envelope(front, body).unwrap_err();
-        assert_eq!((fault.param.as_deref(), fault.code), (Some(param), code), "{body}");
+        assert_eq!(
+            (fault.param.as_deref(), fault.code),
+            (Some(param), code),
+            "{body}"
+        );
     }
 }
 
@@ -91,22 +169,44 @@ fn the_envelope_has_what_it_may_cost() {
 fn of_a_form_only_the_name_is_written() {
     for front in [&EDITS, &TRANSCRIPTIONS, &TRANSLATIONS] {
         for (mine, place) in [("mine", 0..4), ("", 0..0)] {
-            let mut envelope = Envelope { model: "mine".to_owned(), ..Envelope::new(front) };
+            let mut envelope = Envelope {
+                model: "mine".to_owned(),
+                ..Envelope::new(front)
+            };
             envelope.places.model = place;
             let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.unwrap());
             let body = Bytes::from_static(mine.as_bytes());
-            let outbound = dialect.write(&Translate::new(&body, &envelope, "up \"x\"")).unwrap();
+            let outbound = dialect
+                .write(&Translate::new(&body, &envelope, "up \"x\""))
+                .unwrap();
             assert_eq!(outbound.body.concat(), b"up \"x\"", "no JSON");
         }
         assert!(front.is_form() && front.gives_bytes());
     }
     assert!(!SPEECH.is_form() && SPEECH.gives_bytes() && !RERANK.gives_bytes());
-    let spoken = envelope(&SPEECH, r#"{"model":"m","input":"h\u00e9llo","stream":true}"#).unwrap();
-    assert_eq!((spoken.prompt_bytes, spoken.stream), (6, false), "nothing is written into sound");
+    let spoken = envelope(
+        &SPEECH,
+        r#"{"model":"m","input":"h\u00e9llo","stream":true}"#,
+    )
+    .unwrap();
+    assert_eq!(
+        (spoken.prompt_bytes, spoken.stream),
+        (6, false),
+        "nothing is written into sound"
+    );
     assert_eq!(spoken.units.characters, 5);
-    for free in [r#"["hello"]"#, r#"{"text":"hello"}"#, "null", r#""\ud800 hello""#] {
+    for free in [
+        r#"["hello"]"#,
+        r#"{"text":"hello"}"#,
+        "null",
+        r#""\ud800 hello""#,
+    ] {
         let fault = envelope(&SPEECH, &format!(r#"{{"model":"m","input":{free}}}"#)).unwrap_err();
-        assert_eq!(fault.param.as_deref(), Some("input"), "its characters are paid for: {free}");
+        assert_eq!(
+            fault.param.as_deref(),
+            Some("input"),
+            "its characters are paid for: {free}"
+        );
     }
 }
 
@@ -117,41 +217,83 @@ fn what_answers_as_a_whole_is_asked_for_no_stream() {
         (&MODERATIONS, r#""input":"x""#),
         (&crate::front::EMBEDDINGS, r#""input":"x""#),
     ] {
-        let with = |stream: &str| envelope(front, &format!(r#"{{"model":"m",{more},"stream":{stream}}}"#));
+        let with = |stream: &str| {
+            envelope(
+                front,
+                &format!(r#"{{"model":"m",{more},"stream":{stream}}}"#),
+            )
+        };
         for silent in ["false", "null"] {
             assert!(!with(silent).unwrap().stream, "{}", front.name);
         }
         let fault = with("true").unwrap_err();
-        assert_eq!((fault.param.as_deref(), fault.code), (Some("stream"), Some("invalid_value")), "{}", front.name);
+        assert_eq!(
+            (fault.param.as_deref(), fault.code),
+            (Some("stream"), Some("invalid_value")),
+            "{}",
+            front.name
+        );
     }
-    for (front, text) in [(&COMPLETIONS, "prompt"), (&IMAGES, "prompt"), (&SPEECH, "input")] {
-        assert!(envelope(front, &format!(r#"{{"model":"m","{text}":"x","stream":true}}"#)).is_ok(), "{}", front.name);
+    for (front, text) in [
+        (&COMPLETIONS, "prompt"),
+        (&IMAGES, "prompt"),
+        (&SPEECH, "input"),
+    ] {
+        assert!(
+            envelope(
+                front,
+                &format!(r#"{{"model":"m","{text}":"x","stream":true}}"#)
+            )
+            .is_ok(),
+            "{}",
+            front.name
+        );
     }
 }
 
 #[test]
 fn only_a_text_that_is_one_refers_to_nothing() {
     use crate::front::references::{AllowedReferences, Urls};
-    let none = AllowedReferences { urls: Urls::None, gs: false, ..AllowedReferences::ALL };
-    for (front, list) in [(&RERANK, r#""query":"q","documents""#), (&COMPLETIONS, r#""prompt""#)] {
+    let none = AllowedReferences {
+        urls: Urls::None,
+        gs: false,
+        ..AllowedReferences::ALL
+    };
+    for (front, list) in [
+        (&RERANK, r#""query":"q","documents""#),
+        (&COMPLETIONS, r#""prompt""#),
+    ] {
         let param = |text: &str| {
             let body = format!(r#"{{"model":"m",{list}:[{{"text":{text}}}]}}"#);
-            let refused = envelope(front, &body).unwrap().check_references(&none, body.as_bytes()).err()?;
+            let refused = envelope(front, &body)
+                .unwrap()
+                .check_references(&none, body.as_bytes())
+                .err()?;
             Some(match refused {
                 Refused::Unsupported(why) | Refused::Invalid(why) => why.param,
             })
         };
-        assert_eq!(param(r#""gs://bucket/file""#), None, "a server reads it as a text");
+        assert_eq!(
+            param(r#""gs://bucket/file""#),
+            None,
+            "a server reads it as a text"
+        );
         let place = list.rsplit('"').nth(1).unwrap();
         let inside = format!("{place}[0].text.url");
-        assert_eq!(param(r#"{"url":"gs://bucket/file"}"#).as_deref(), Some(&*inside));
+        assert_eq!(
+            param(r#"{"url":"gs://bucket/file"}"#).as_deref(),
+            Some(&*inside)
+        );
         assert!(param(r#"["gs://bucket/file"]"#).is_some());
     }
 }
 
 #[test]
 fn a_usage_that_cannot_be_is_shown_to_nobody() {
-    let header = AnswerHeader { model: "m".into(), ..AnswerHeader::default() };
+    let header = AnswerHeader {
+        model: "m".into(),
+        ..AnswerHeader::default()
+    };
     let passed = PassedAnswer::new(&header, &AnswerOptions::default());
     let shown = |usage: &str| {
         let body = format!(r#"{{"text":"hello","usage":{usage},"model":"up"}}"#);
@@ -165,7 +307,14 @@ fn a_usage_that_cannot_be_is_shown_to_nobody() {
     ] {
         assert_eq!(shown(usage), r#"{"text":"hello","model":"m"}"#, "{usage}");
     }
-    for usage in [r#"{"type":"duration","seconds":3.5}"#, r#"{"input_tokens":5,"new":[{"a":"b"}]}"#, "null"] {
-        assert_eq!(shown(usage), format!(r#"{{"text":"hello","usage":{usage},"model":"m"}}"#));
+    for usage in [
+        r#"{"type":"duration","seconds":3.5}"#,
+        r#"{"input_tokens":5,"new":[{"a":"b"}]}"#,
+        "null",
+    ] {
+        assert_eq!(
+            shown(usage),
+            format!(r#"{{"text":"hello","usage":{usage},"model":"m"}}"#)
+        );
     }
 }

@@ -13,13 +13,26 @@ use crate::wire::json::{self, Broken, Cursor, Kind};
 /// What decides where a request goes, what it may cost and how it is answered. Some servers take
 /// these names in any case, and of several the last: what one of them reads must be what was read
 /// here.
-const KNOWN: [&str; 8] =
-    ["model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "n", "best_of"];
+const KNOWN: [&str; 8] = [
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "max_completion_tokens",
+    "n",
+    "best_of",
+];
 
 /// Returns the one of these names that a name is but for its case.
 fn nearly<'k>(name: &[u8], known: &[&'k str]) -> Option<&'k str> {
-    let may_fold = name.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
-    known.iter().copied().find(|known| may_fold && json::folds_to(name, known))
+    let may_fold = name
+        .iter()
+        .any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
+    known
+        .iter()
+        .copied()
+        .find(|known| may_fold && json::folds_to(name, known))
 }
 
 /// Reads a request body.
@@ -50,11 +63,15 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
         }
         b"n" => {
             let span = cursor.value()?;
-            scan.envelope.choices.show(number(cursor, &span).unwrap_or(1));
+            scan.envelope
+                .choices
+                .show(number(cursor, &span).unwrap_or(1));
         }
         b"best_of" => {
             let span = cursor.value()?;
-            scan.envelope.choices.write(number(cursor, &span).unwrap_or(1));
+            scan.envelope
+                .choices
+                .write(number(cursor, &span).unwrap_or(1));
         }
         b"tools" => scan.read.tools(cursor)?,
         b"functions" => scan.read.more += cursor.value()?.len(),
@@ -84,7 +101,10 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
 }
 
 /// Consumes `stream_options`.
-pub(in crate::front) fn stream_options<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>) -> Result<(), Broken> {
+pub(in crate::front) fn stream_options<'a>(
+    scan: &mut Scan<'a>,
+    cursor: &mut Cursor<'a>,
+) -> Result<(), Broken> {
     let kind = cursor.kind()?;
     let span = if kind == Kind::Object {
         cursor.object(|cursor, key| {
@@ -119,7 +139,8 @@ fn is_json_format(format: &[u8]) -> bool {
     let read = Cursor::new(format).object(|cursor, key| {
         let value = cursor.value()?;
         if *json::name_of(format, &key) == *b"type" {
-            found = json::text_of(format, &value).is_some_and(|kind| matches!(&*kind, "json_object" | "json_schema"));
+            found = json::text_of(format, &value)
+                .is_some_and(|kind| matches!(&*kind, "json_object" | "json_schema"));
         }
         Ok(())
     });

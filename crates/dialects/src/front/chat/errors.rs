@@ -42,6 +42,9 @@ mod tests {
         };
         let text = r#"{"error":{"message":"no","type":"invalid_request_error","param":null,"code":"unknown_url"}}"#;
         assert_eq!(String::from_utf8_lossy(&body(&error)), text);
-        assert_eq!(String::from_utf8_lossy(&event(&error)), format!("data: {text}\n\n"));
+        assert_eq!(
+            String::from_utf8_lossy(&event(&error)),
+            format!("data: {text}\n\n")
+        );
     }
 }

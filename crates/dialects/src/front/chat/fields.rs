@@ -10,7 +10,10 @@ pub(crate) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
     Cow::Borrowed(match field {
         Field::Message(index) => return format!("messages[{index}]").into(),
         Field::Part(message, part) => {
-            let parts = request.messages.get(*message).map_or(&[][..], |message| &message.content);
+            let parts = request
+                .messages
+                .get(*message)
+                .map_or(&[][..], |message| &message.content);
             let kind = parts.get(*part).map_or("text", kind);
             return format!("messages[{message}].content[{part}].{kind}").into();
         }
@@ -84,7 +87,11 @@ pub(crate) mod tests {
     type Write = fn(&Request<'_>, &Target<'_>) -> Result<Written, FieldRefused>;
 
     /// Reads a body and lets a dialect write it.
-    pub(crate) fn through(body: &[u8], target: &Target<'_>, write: Write) -> Result<Worded, Refused> {
+    pub(crate) fn through(
+        body: &[u8],
+        target: &Target<'_>,
+        write: Write,
+    ) -> Result<Worded, Refused> {
         let (request, names) = read(body)?;
         names.written(&request, write(&request, target))
     }
@@ -96,14 +103,20 @@ pub(crate) mod tests {
 
     #[test]
     fn a_part_is_named_by_what_it_is() {
-        let parts = r#"[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"https://x/"}}]"#;
-        let body = format!(r#"{{"messages":[{{"role":"user","content":{parts}}}],"max_completion_tokens":1}}"#);
+        let parts =
+            r#"[{"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"https://x/"}}]"#;
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":{parts}}}],"max_completion_tokens":1}}"#
+        );
         let (request, names) = read(body.as_bytes()).unwrap();
         let check = |field, name| assert_eq!(names.name(&request, &field), name);
         check(Field::Part(0, 1), "messages[0].content[1].image_url");
         check(Field::MaxTokens, "max_completion_tokens");
         check(Field::User, "user");
-        check(Field::OtherOfMessage("sk-0123456789ab".to_owned()), "messages[].other");
+        check(
+            Field::OtherOfMessage("sk-0123456789ab".to_owned()),
+            "messages[].other",
+        );
         check(Field::Other("logit_bias".to_owned()), "logit_bias");
     }
 }

@@ -39,7 +39,8 @@ fn write(w: &mut Writer, model: &ListedModel<'_>) {
             w.key("completion_chat").bool(is_for_chat);
         });
         if !model.kinds.is_empty() {
-            w.key("kinds").each(model.kinds.iter().map(|kind| kind.name()), Writer::text);
+            w.key("kinds")
+                .each(model.kinds.iter().map(|kind| kind.name()), Writer::text);
         }
     });
 }
@@ -63,8 +64,14 @@ mod tests {
         let one = r#"{"id":"m","object":"model","created":7,"owned_by":"us","type":"base","capabilities":{"completion_chat":true}}"#;
         assert_eq!((LISTS.one)(&model), one.as_bytes());
         let two = (LISTS.all)(&[model.clone(), model.clone()]);
-        assert_eq!(String::from_utf8(two).unwrap(), format!(r#"{{"object":"list","data":[{one},{one}]}}"#));
-        let model = ListedModel { kinds: vec![ModelKind::Chat, ModelKind::Embedding], ..model };
+        assert_eq!(
+            String::from_utf8(two).unwrap(),
+            format!(r#"{{"object":"list","data":[{one},{one}]}}"#)
+        );
+        let model = ListedModel {
+            kinds: vec![ModelKind::Chat, ModelKind::Embedding],
+            ..model
+        };
         let one = r#"{"id":"m","object":"model","created":7,"owned_by":"us","type":"base","capabilities":{"completion_chat":true},"kinds":["chat","embedding"]}"#;
         assert_eq!((LISTS.one)(&model), one.as_bytes());
         assert_eq!((LISTS.all)(&[]), br#"{"object":"list","data":[]}"#);

@@ -30,7 +30,10 @@ fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut reading = Reading::default();
     // Room for ordinary messages, so that the list does not grow step by step; a body of pictures
     // has few.
-    reading.request.messages.reserve((body.len() / 256).clamp(4, 128));
+    reading
+        .request
+        .messages
+        .reserve((body.len() / 256).clamp(4, 128));
     value::body(body, |name, value| reading.field(name, value))?;
     reading.request()
 }
@@ -57,7 +60,9 @@ impl<'a> Reading<'a> {
         let request = &mut self.request;
         match &**name {
             "model" | "stream" | "stream_options" => value.skip()?,
-            "messages" => value.array(|_, value| message(value, &mut request.messages, &mut self.pending))?,
+            "messages" => {
+                value.array(|_, value| message(value, &mut request.messages, &mut self.pending))?
+            }
             "tools" => self.tools.tools(value)?,
             "functions" => self.tools.functions(value)?,
             "tool_choice" => self.tool_choice = tools::choice(value)?,
@@ -142,7 +147,9 @@ impl<'a> Reading<'a> {
             (choice, None) => choice,
         };
         let (known, has_tools) = (&self.tools.names, !self.tools.list.is_empty());
-        request.tool_choice = choice.map(|choice| choice.of(|name| known.contains(name), has_tools)).transpose()?;
+        request.tool_choice = choice
+            .map(|choice| choice.of(|name| known.contains(name), has_tools))
+            .transpose()?;
         if self.tools.are_functions {
             names.write(Field::Tools, "functions");
         }
@@ -153,7 +160,10 @@ impl<'a> Reading<'a> {
 }
 
 /// `response_format`.
-fn format<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Format<'a>>, ReadFault> {
+fn format<'a>(
+    value: Value<'_, 'a>,
+    others: &mut Vec<(Name<'a>, Raw<'a>)>,
+) -> Result<Option<Format<'a>>, ReadFault> {
     let place = value.place;
     let (mut kind, mut schema) = (None, None);
     let is_there = value.object(|name, value| {
@@ -171,8 +181,12 @@ fn format<'a>(value: Value<'_, 'a>, others: &mut Vec<(Name<'a>, Raw<'a>)>) -> Re
     match kind.as_deref() {
         Some("text") => Ok(None),
         Some("json_object") => Ok(Some(Format::JsonObject)),
-        Some("json_schema") => schema.ok_or_else(|| place.field("json_schema").missing()).map(Some),
-        Some(_) => Err(place.field("type").unsupported("this model's provider does not support formats of this type")),
+        Some("json_schema") => schema
+            .ok_or_else(|| place.field("json_schema").missing())
+            .map(Some),
+        Some(_) => Err(place
+            .field("type")
+            .unsupported("this model's provider does not support formats of this type")),
         None => Err(place.field("type").missing()),
     }
 }
@@ -197,7 +211,12 @@ fn json_schema<'a>(
         return Ok(None);
     }
     let name = name.ok_or_else(|| place.field("name").missing())?;
-    Ok(Some(Format::JsonSchema { name, description, schema, strict }))
+    Ok(Some(Format::JsonSchema {
+        name,
+        description,
+        schema,
+        strict,
+    }))
 }
 
 /// A string or several.

@@ -13,7 +13,8 @@ pub(super) fn read(body: Bytes, asked: &Asked) -> Result<ToCount, Fault> {
     let inner = inner(&body);
     let request = match inner {
         Some((_, true)) => {
-            let message = "`generateContentRequest` must stand alone: write all of the request in it";
+            let message =
+                "`generateContentRequest` must stand alone: write all of the request in it";
             return Err(Fault::of_value("generateContentRequest", message));
         }
         Some((span, false)) => {
@@ -33,7 +34,8 @@ fn inner(body: &[u8]) -> Option<(Span, bool)> {
     // What is no JSON is told when the request is read.
     let _read = Cursor::new(body).maybe_object(|cursor, key| {
         count += 1;
-        let is_inner = camel(&String::from_utf8_lossy(&name_of(body, &key))) == "generateContentRequest"
+        let is_inner = camel(&String::from_utf8_lossy(&name_of(body, &key)))
+            == "generateContentRequest"
             && cursor.kind()? == Kind::Object;
         let span = cursor.value()?;
         if is_inner {
@@ -50,12 +52,18 @@ fn check_model(request: &[u8], asked: &Asked) -> Result<(), Fault> {
     let _read = Cursor::new(request).members(|key, value| {
         if *name_of(request, &key) == *b"model" {
             let named = json::text_of(request, &value);
-            let named = named.as_deref().map(|named| route::model(named).unwrap_or(named));
+            let named = named
+                .as_deref()
+                .map(|named| route::model(named).unwrap_or(named));
             is_other |= named != asked.model.as_deref();
         }
     });
     let message = "`generateContentRequest.model` must be the model of the path";
-    if is_other { Err(Fault::of_value("generateContentRequest.model", message)) } else { Ok(()) }
+    if is_other {
+        Err(Fault::of_value("generateContentRequest.model", message))
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -63,7 +71,10 @@ mod tests {
     use super::*;
 
     fn of(body: &str) -> Result<String, (Option<String>, String)> {
-        let asked = Asked { model: Some("m".to_owned()), stream: false };
+        let asked = Asked {
+            model: Some("m".to_owned()),
+            stream: false,
+        };
         match read(body.to_owned().into(), &asked) {
             Ok((request, envelope)) => {
                 assert!(!envelope.stream && envelope.prompt_bytes > 0);
@@ -78,9 +89,18 @@ mod tests {
         let contents = r#""contents":[{"parts":[{"text":"hello"}]}]"#;
         let plain = format!("{{{contents}}}");
         assert_eq!(of(&plain), Ok(plain.clone()));
-        for model in ["", r#""model":"m","#, r#""model":"models/m","#, r#""model":"publishers/google/models/m","#] {
+        for model in [
+            "",
+            r#""model":"m","#,
+            r#""model":"models/m","#,
+            r#""model":"publishers/google/models/m","#,
+        ] {
             for name in ["generateContentRequest", "generate_content_request"] {
-                assert_eq!(of(&format!(r#"{{"{name}":{{{model}{contents}}}}}"#)), Ok(plain.clone()), "{model}");
+                assert_eq!(
+                    of(&format!(r#"{{"{name}":{{{model}{contents}}}}}"#)),
+                    Ok(plain.clone()),
+                    "{model}"
+                );
             }
         }
     }
@@ -97,9 +117,18 @@ mod tests {
                 format!(r#"{{"generateContentRequest":{{"model":"m","model":"o",{contents}}}}}"#),
                 "generateContentRequest.model",
             ),
-            (format!(r#"{{"generateContentRequest":{{"model":7,{contents}}}}}"#), "generateContentRequest.model"),
-            (format!(r#"{{{contents},"generateContentRequest":{{{contents}}}}}"#), "generateContentRequest"),
-            (r#"{"generateContentRequest":{"model":"m"}}"#.to_owned(), "contents"),
+            (
+                format!(r#"{{"generateContentRequest":{{"model":7,{contents}}}}}"#),
+                "generateContentRequest.model",
+            ),
+            (
+                format!(r#"{{{contents},"generateContentRequest":{{{contents}}}}}"#),
+                "generateContentRequest",
+            ),
+            (
+                r#"{"generateContentRequest":{"model":"m"}}"#.to_owned(),
+                "contents",
+            ),
             (r#"{"generateContentRequest":7}"#.to_owned(), "contents"),
         ] {
             assert_eq!(of(&body).unwrap_err().0.as_deref(), Some(param), "{body}");

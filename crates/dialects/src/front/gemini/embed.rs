@@ -7,7 +7,9 @@ use crate::front::reading::count::{Read, members};
 use crate::front::reading::others;
 use crate::front::reading::scan::Scan;
 use crate::front::reading::value::{self, Name, ReadFault, Value};
-use crate::front::{Asked, Contents, Envelope, Fault, Front, Heard, Native, PassedRequest, STANDARD, VectorDoor};
+use crate::front::{
+    Asked, Contents, Envelope, Fault, Front, Heard, Native, PassedRequest, STANDARD, VectorDoor,
+};
 use crate::neutral::answer::Tally;
 use crate::neutral::embedding::{Embedding, Input};
 use crate::neutral::usage::Source;
@@ -21,7 +23,10 @@ use crate::wire::splice::Edits;
 pub static GEMINI_EMBEDS: Front = Front {
     name: "gemini_embeds",
     route: |path, _| asked(path, "batchEmbedContents"),
-    native: Some(Native { format: "batch_embed_contents", ..PASSES }),
+    native: Some(Native {
+        format: "batch_embed_contents",
+        ..PASSES
+    }),
     envelope: |body| read_envelope(body, &GEMINI_EMBEDS, "requests"),
     vectors: Some(VectorDoor {
         read: |envelope, body| read(envelope, body, true),
@@ -35,7 +40,10 @@ pub static GEMINI_EMBEDS: Front = Front {
 pub static GEMINI_EMBED: Front = Front {
     name: "gemini_embed",
     route: |path, _| asked(path, "embedContent"),
-    native: Some(Native { format: "embed_content", ..PASSES }),
+    native: Some(Native {
+        format: "embed_content",
+        ..PASSES
+    }),
     envelope: |body| read_envelope(body, &GEMINI_EMBED, "content"),
     vectors: Some(VectorDoor {
         read: |envelope, body| read(envelope, body, false),
@@ -48,9 +56,15 @@ pub static GEMINI_EMBED: Front = Front {
 /// What both have in common.
 const EMBED: Front = Front {
     only: Some(Endpoint::Embeddings),
-    heard: Heard { passed: &[INPUT_TYPE], ..EVENTS.heard },
+    heard: Heard {
+        passed: &[INPUT_TYPE],
+        ..EVENTS.heard
+    },
     probes: "",
-    contents: Contents { fields: &["content", "requests"], ..EVENTS.contents },
+    contents: Contents {
+        fields: &["content", "requests"],
+        ..EVENTS.contents
+    },
     field_name: |request, field| {
         let name = (STANDARD.field_name)(request, field);
         match &*name {
@@ -63,16 +77,32 @@ const EMBED: Front = Front {
     ..EVENTS
 };
 
-const PASSES: Native = Native { request: passed, ..NATIVE };
+const PASSES: Native = Native {
+    request: passed,
+    ..NATIVE
+};
 
 fn asked(path: &str, verb: &str) -> Option<Asked> {
-    route::verb(path, verb).map(|model| Asked { model: Some(model), stream: false })
+    route::verb(path, verb).map(|model| Asked {
+        model: Some(model),
+        stream: false,
+    })
 }
 
 /// Reads what decides where a body goes. The texts stand in this field.
-fn read_envelope(body: &[u8], front: &'static Front, needed: &'static str) -> Result<Envelope, Fault> {
+fn read_envelope(
+    body: &[u8],
+    front: &'static Front,
+    needed: &'static str,
+) -> Result<Envelope, Fault> {
     let is_batch = needed == "requests";
-    let (mut inputs, mut is_there) = (Inputs { count: 1, ..Inputs::default() }, false);
+    let (mut inputs, mut is_there) = (
+        Inputs {
+            count: 1,
+            ..Inputs::default()
+        },
+        false,
+    );
     let mut scan = Scan::over(body, front, |scan, cursor, name| {
         is_there |= name == needed.as_bytes();
         if !is_batch || name != b"requests" || cursor.kind()? != Kind::Array {
@@ -98,7 +128,12 @@ fn read_envelope(body: &[u8], front: &'static Front, needed: &'static str) -> Re
         Ok(())
     })?;
     if is_there && (is_batch != inputs.list.is_some() || !(1..=MOST).contains(&inputs.count)) {
-        scan.note(|| Fault::of_value("requests", "`requests` must be a list of 1 to 2048 requests"));
+        scan.note(|| {
+            Fault::of_value(
+                "requests",
+                "`requests` must be a list of 1 to 2048 requests",
+            )
+        });
     }
     scan.envelope.places.inputs = Some(inputs);
     scan.envelope_without_model((!is_there).then_some(needed))
@@ -116,7 +151,9 @@ fn count_member(cursor: &mut Cursor<'_>, name: &[u8], read: &mut Read) -> Result
 
 /// Returns whether a member says how long a vector is.
 fn is_length(name: &[u8]) -> bool {
-    [&b"output"[..], b"embed"].iter().any(|start| name.starts_with(start))
+    [&b"output"[..], b"embed"]
+        .iter()
+        .any(|start| name.starts_with(start))
 }
 
 fn camel_of(name: &[u8]) -> String {
@@ -126,7 +163,10 @@ fn camel_of(name: &[u8]) -> String {
 /// Changes what must change in a request that passes: each model in it is the account's.
 fn passed(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let (text, mut refused) = (edits.text(), None);
-    let own = format!("models/{}", job.model.strip_prefix("models/").unwrap_or(job.model));
+    let own = format!(
+        "models/{}",
+        job.model.strip_prefix("models/").unwrap_or(job.model)
+    );
     let mut model = |key: &Span, value: Span, param: &str| {
         if *camel_of(&json::name_of(text, key)) != *"model" {
             return;
@@ -140,15 +180,21 @@ fn passed(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refu
     // The body was read before.
     let _read = Cursor::new(text).object(|cursor, key| {
         if camel_of(&json::name_of(text, &key)) == "requests" {
-            return cursor
-                .maybe_array(|cursor, _| cursor.maybe_members(|key, value| model(&key, value, "requests[].model")));
+            return cursor.maybe_array(|cursor, _| {
+                cursor.maybe_members(|key, value| model(&key, value, "requests[].model"))
+            });
         }
         let value = cursor.value()?;
         model(&key, value.clone(), "model");
         Ok(value)
     });
     let mut losses: Losses = Losses::default();
-    if job.envelope.headers.iter().any(|(name, _)| *name == INPUT_TYPE) {
+    if job
+        .envelope
+        .headers
+        .iter()
+        .any(|(name, _)| *name == INPUT_TYPE)
+    {
         losses.add(INPUT_TYPE);
     }
     refused.map_or(Ok(losses), Err)
@@ -166,8 +212,15 @@ fn other_model(param: &str) -> String {
 
 /// Reads a request whole.
 fn read<'a>(envelope: &Envelope, body: &'a [u8], is_batch: bool) -> Result<Embedding<'a>, Refused> {
-    let one_input = || Embedding { inputs: vec![Input::default()], ..Embedding::default() };
-    let mut all = if is_batch { Embedding::default() } else { one_input() };
+    let one_input = || Embedding {
+        inputs: vec![Input::default()],
+        ..Embedding::default()
+    };
+    let mut all = if is_batch {
+        Embedding::default()
+    } else {
+        one_input()
+    };
     let read = value::body(body, |name, value| match &*camel(name) {
         "requests" if is_batch => value.array(|index, value| {
             let (place, mut one) = (value.place, one_input());
@@ -175,7 +228,8 @@ fn read<'a>(envelope: &Envelope, body: &'a [u8], is_batch: bool) -> Result<Embed
             if index == 0 {
                 (all.dimensions, all.purpose) = (one.dimensions, one.purpose);
             } else if (all.dimensions, all.purpose) != (one.dimensions, one.purpose) {
-                let why = "this model needs the same taskType and outputDimensionality in all requests";
+                let why =
+                    "this model needs the same taskType and outputDimensionality in all requests";
                 return Err(place.unsupported(why));
             }
             all.inputs.append(&mut one.inputs);
@@ -193,7 +247,12 @@ fn read<'a>(envelope: &Envelope, body: &'a [u8], is_batch: bool) -> Result<Embed
 }
 
 /// Reads a member of a request for one vector.
-fn member<'a>(one: &mut Embedding<'a>, of_path: &str, name: &Name<'a>, value: Value<'_, 'a>) -> Result<(), ReadFault> {
+fn member<'a>(
+    one: &mut Embedding<'a>,
+    of_path: &str,
+    name: &Name<'a>,
+    value: Value<'_, 'a>,
+) -> Result<(), ReadFault> {
     let place = value.place;
     match &*camel(name) {
         "model" => {
@@ -203,12 +262,16 @@ fn member<'a>(one: &mut Embedding<'a>, of_path: &str, name: &Name<'a>, value: Va
         }
         "content" => {
             let text = content(value, &mut one.others)?;
-            one.inputs.iter_mut().for_each(|input| input.text = text.clone().into());
+            one.inputs
+                .iter_mut()
+                .for_each(|input| input.text = text.clone().into());
         }
         "taskType" => one.purpose = purpose(value, &["TASK_TYPE_UNSPECIFIED"])?,
         "title" => {
             let title = value.text()?;
-            one.inputs.iter_mut().for_each(|input| input.title.clone_from(&title));
+            one.inputs
+                .iter_mut()
+                .for_each(|input| input.title.clone_from(&title));
         }
         "outputDimensionality" => one.dimensions = value.count(1, &[0])?,
         // Newer clients put the settings here.
@@ -243,14 +306,24 @@ fn write(vectors: &[VectorText<'_>], [before, after]: [&[u8]; 2], tally: &Tally)
     let mut out = Vec::with_capacity(size + 128);
     out.extend_from_slice(before);
     for (index, vector) in vectors.iter().enumerate() {
-        out.extend_from_slice(if index > 0 { br#",{"values":"# } else { br#"{"values":"# });
+        out.extend_from_slice(if index > 0 {
+            br#",{"values":"#
+        } else {
+            br#"{"values":"#
+        });
         out.extend_from_slice(vector);
         out.push(b'}');
     }
     out.extend_from_slice(after);
     let usage = tally.usage();
     if usage.source == Source::Reported {
-        out.extend_from_slice(format!(r#","usageMetadata":{{"promptTokenCount":{}}}"#, usage.prompt).as_bytes());
+        out.extend_from_slice(
+            format!(
+                r#","usageMetadata":{{"promptTokenCount":{}}}"#,
+                usage.prompt
+            )
+            .as_bytes(),
+        );
     }
     out.push(b'}');
     out

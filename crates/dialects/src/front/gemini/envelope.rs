@@ -41,7 +41,12 @@ struct Found {
 }
 
 /// Consumes the value of a top-level field.
-fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &str, found: &mut Found) -> Result<(), Broken> {
+fn field<'a>(
+    scan: &mut Scan<'a>,
+    cursor: &mut Cursor<'a>,
+    name: &str,
+    found: &mut Found,
+) -> Result<(), Broken> {
     match name {
         "contents" if cursor.kind()? == Kind::Object => {
             let start = cursor.at();
@@ -59,7 +64,11 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &str, found: &m
 }
 
 /// Consumes the settings of the answer.
-fn settings<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, found: &mut Found) -> Result<(), Broken> {
+fn settings<'a>(
+    scan: &mut Scan<'a>,
+    cursor: &mut Cursor<'a>,
+    found: &mut Found,
+) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Object {
         return scan.read.other(cursor);
     }
@@ -130,30 +139,34 @@ fn one_or_more(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
 
 /// Consumes a part.
 fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
-    members(cursor, read, |cursor, name, read| match &*camel(&text(name)) {
-        "text" | "output" | "code" => read.text(cursor),
-        "inlineData" => data(cursor, read),
-        "fileData" => {
-            // Somebody else has it: how large it is nobody knows.
-            read.refers = true;
-            read.medium(media::elsewhere(), true);
-            read.other(cursor)
-        }
-        "functionCall" | "functionResponse" => members(cursor, read, |cursor, name, read| match &*camel(&text(name)) {
-            "args" | "response" => {
-                read.text += cursor.value()?.len();
-                Ok(())
+    members(cursor, read, |cursor, name, read| {
+        match &*camel(&text(name)) {
+            "text" | "output" | "code" => read.text(cursor),
+            "inlineData" => data(cursor, read),
+            "fileData" => {
+                // Somebody else has it: how large it is nobody knows.
+                read.refers = true;
+                read.medium(media::elsewhere(), true);
+                read.other(cursor)
             }
-            "parts" => one_or_more(cursor, read),
+            "functionCall" | "functionResponse" => members(cursor, read, |cursor, name, read| {
+                match &*camel(&text(name)) {
+                    "args" | "response" => {
+                        read.text += cursor.value()?.len();
+                        Ok(())
+                    }
+                    "parts" => one_or_more(cursor, read),
+                    _ => {
+                        read.refers |= !references::is_plain(name, false, false);
+                        read.other(cursor)
+                    }
+                }
+            }),
+            "executableCode" | "codeExecutionResult" => part(cursor, read),
             _ => {
                 read.refers |= !references::is_plain(name, false, false);
                 read.other(cursor)
             }
-        }),
-        "executableCode" | "codeExecutionResult" => part(cursor, read),
-        _ => {
-            read.refers |= !references::is_plain(name, false, false);
-            read.other(cursor)
         }
     })
 }
@@ -175,15 +188,23 @@ fn data(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
         }
         Ok(())
     })?;
-    let quoted = |span: Option<Span>| span.map(|span| slice(cursor.text(), &span)).unwrap_or_default();
+    let quoted = |span: Option<Span>| {
+        span.map(|span| slice(cursor.text(), &span))
+            .unwrap_or_default()
+    };
     let (said, data) = (quoted(said), quoted(data));
-    let said = said.get(1..said.len().saturating_sub(1)).unwrap_or_default();
+    let said = said
+        .get(1..said.len().saturating_sub(1))
+        .unwrap_or_default();
     let place = match said.get(..6) {
         Some(b"image/") => MediaPlace::Image,
         Some(b"audio/") => MediaPlace::Audio,
         _ => MediaPlace::File,
     };
-    read.medium(media::of_base64(place, data, said, cursor.at() - before), true);
+    read.medium(
+        media::of_base64(place, data, said, cursor.at() - before),
+        true,
+    );
     Ok(())
 }
 
@@ -205,11 +226,29 @@ mod tests {
         let body = r#"{"systemInstruction":{"parts":{"text":"abc"}},"generationConfig":{"maxOutputTokens":7,"candidateCount":2,
             "thinkingConfig":{"includeThoughts":true}},"contents":[{"role":"model","parts":[{"text":"x"}]},
             {"parts":[{"text":"hello"}]}]}"#;
-        let envelope = of(body).at(Asked { model: Some("m".into()), stream: true });
+        let envelope = of(body).at(Asked {
+            model: Some("m".into()),
+            stream: true,
+        });
         assert_eq!((envelope.model.as_str(), envelope.stream), ("m", true));
-        assert_eq!((envelope.most_tokens, envelope.choices.shown, envelope.prompt_bytes), (Some(7), 2, 9));
-        assert!(envelope.include_usage && !envelope.hide_thoughts && !envelope.refers && !envelope.wants_json);
-        assert_eq!(envelope.beginning.map(|span| body[span].contains("hello")), Some(true));
+        assert_eq!(
+            (
+                envelope.most_tokens,
+                envelope.choices.shown,
+                envelope.prompt_bytes
+            ),
+            (Some(7), 2, 9)
+        );
+        assert!(
+            envelope.include_usage
+                && !envelope.hide_thoughts
+                && !envelope.refers
+                && !envelope.wants_json
+        );
+        assert_eq!(
+            envelope.beginning.map(|span| body[span].contains("hello")),
+            Some(true)
+        );
         let snake = r#"{"contents":{"parts":{"text":"hello"}},"generation_config":{"max_output_tokens":7}}"#;
         let envelope = of(snake);
         assert_eq!((envelope.most_tokens, envelope.prompt_bytes), (Some(7), 5));
@@ -221,13 +260,29 @@ mod tests {
         for (body, param, code) in [
             ("{}", Some("contents"), Some("missing_required_parameter")),
             (r#"{"contents":[]}"#, Some("contents"), Some("empty_array")),
-            (r#"{"contents":"x"}"#, Some("contents"), Some("invalid_type")),
-            (r#"{"contents":[1]}"#, Some("contents[0]"), Some("invalid_type")),
-            (r#"{"contents":[{}],"generationConfig":{},"generation_config":{}}"#, Some("generationConfig"), None),
+            (
+                r#"{"contents":"x"}"#,
+                Some("contents"),
+                Some("invalid_type"),
+            ),
+            (
+                r#"{"contents":[1]}"#,
+                Some("contents[0]"),
+                Some("invalid_type"),
+            ),
+            (
+                r#"{"contents":[{}],"generationConfig":{},"generation_config":{}}"#,
+                Some("generationConfig"),
+                None,
+            ),
             ("[]", None, None),
         ] {
             let fault = (GEMINI.envelope)(body.as_bytes()).unwrap_err();
-            assert_eq!((fault.param.as_deref(), fault.code), (param, code), "{body}");
+            assert_eq!(
+                (fault.param.as_deref(), fault.code),
+                (param, code),
+                "{body}"
+            );
         }
     }
 
@@ -238,23 +293,36 @@ mod tests {
             let part = format!(r#"{{"{data}":{{"{kind}":"image/png","data":"{picture}"}}}}"#);
             for body in [
                 format!(r#"{{"contents":[{{"parts":[{part}]}}]}}"#),
-                format!(r#"{{"contents":[{{"parts":[{{"functionResponse":{{"name":"f","parts":[{part}]}}}}]}}]}}"#),
+                format!(
+                    r#"{{"contents":[{{"parts":[{{"functionResponse":{{"name":"f","parts":[{part}]}}}}]}}]}}"#
+                ),
             ] {
                 let envelope = of(&body);
-                assert!(!envelope.refers && envelope.most_prompt < 2_000, "{} {body:.60}", envelope.most_prompt);
+                assert!(
+                    !envelope.refers && envelope.most_prompt < 2_000,
+                    "{} {body:.60}",
+                    envelope.most_prompt
+                );
             }
         }
-        let far = of(r#"{"contents":[{"parts":[{"fileData":{"mimeType":"image/png","fileUri":"https://x/y"}}]}]}"#);
+        let far = of(
+            r#"{"contents":[{"parts":[{"fileData":{"mimeType":"image/png","fileUri":"https://x/y"}}]}]}"#,
+        );
         assert!(far.refers && far.most_prompt > 1_500);
     }
 
     #[test]
     fn json_is_wanted_where_it_is_said() {
         let wants = |settings: &str| {
-            of(&format!(r#"{{"contents":[{{"parts":[]}}],"generationConfig":{{{settings}}}}}"#)).wants_json
+            of(&format!(
+                r#"{{"contents":[{{"parts":[]}}],"generationConfig":{{{settings}}}}}"#
+            ))
+            .wants_json
         };
         assert!(wants(r#""responseMimeType":"application/json""#));
-        assert!(wants(r#""responseMimeType":"application/json","responseJsonSchema":{}"#));
+        assert!(wants(
+            r#""responseMimeType":"application/json","responseJsonSchema":{}"#
+        ));
         assert!(wants(r#""response_schema":{"type":"OBJECT"}"#));
         assert!(!wants(r#""responseMimeType":"text/plain""#));
         assert!(!wants(r#""temperature":1"#));
@@ -265,14 +333,16 @@ mod tests {
         let part = r#"{"fileData":{"fileUri":"gs://b/x.pdf"}}"#;
         for parts in ["parts", "parts_", "_parts"] {
             let response = format!(r#"{{"name":"f","response":{{}},"{parts}":[{part}]}}"#);
-            let body = format!(r#"{{"contents":[{{"parts":[{{"functionResponse":{response}}}]}}]}}"#);
+            let body =
+                format!(r#"{{"contents":[{{"parts":[{{"functionResponse":{response}}}]}}]}}"#);
             assert!(of(&body).refers, "{parts}");
         }
     }
 
     #[test]
     fn a_maximum_of_zero_says_nothing() {
-        let body = r#"{"contents":[{"parts":[{"text":"x"}]}],"generationConfig":{"maxOutputTokens":0}}"#;
+        let body =
+            r#"{"contents":[{"parts":[{"text":"x"}]}],"generationConfig":{"maxOutputTokens":0}}"#;
         assert_eq!(of(body).most_tokens, None);
     }
 }

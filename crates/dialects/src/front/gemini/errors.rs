@@ -9,9 +9,17 @@ pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
     w.object(|w| {
         w.key("error").object(|w| {
             w.key("code").number(error.status.into());
-            w.texts([("message", error.message), ("status", status(error.status, error.kind))]);
-            let (wait, field) = (error.retry_after.map(Detail::Wait), error.param.map(Detail::Field));
-            w.list("details", wait.into_iter().chain(field), |w, detail| detail.write(error.message, w));
+            w.texts([
+                ("message", error.message),
+                ("status", status(error.status, error.kind)),
+            ]);
+            let (wait, field) = (
+                error.retry_after.map(Detail::Wait),
+                error.param.map(Detail::Field),
+            );
+            w.list("details", wait.into_iter().chain(field), |w, detail| {
+                detail.write(error.message, w)
+            });
         });
     });
     w.into_bytes()
@@ -30,10 +38,14 @@ impl Detail<'_> {
         w.object(|w| match self {
             Detail::Wait(seconds) => {
                 let delay = format!("{seconds}s");
-                w.texts([("@type", "type.googleapis.com/google.rpc.RetryInfo"), ("retryDelay", &delay)]);
+                w.texts([
+                    ("@type", "type.googleapis.com/google.rpc.RetryInfo"),
+                    ("retryDelay", &delay),
+                ]);
             }
             Detail::Field(field) => {
-                w.key("@type").text("type.googleapis.com/google.rpc.BadRequest");
+                w.key("@type")
+                    .text("type.googleapis.com/google.rpc.BadRequest");
                 w.key("fieldViolations").each([field], |w, field| {
                     w.object(|w| w.texts([("field", field), ("description", message)]));
                 });
@@ -97,7 +109,10 @@ mod tests {
 
     #[test]
     fn an_error_has_googles_status() {
-        assert_eq!(text(body(&error(404))), r#"{"error":{"code":404,"message":"no","status":"NOT_FOUND"}}"#);
+        assert_eq!(
+            text(body(&error(404))),
+            r#"{"error":{"code":404,"message":"no","status":"NOT_FOUND"}}"#
+        );
         for (code, word) in [
             (400, "INVALID_ARGUMENT"),
             (401, "UNAUTHENTICATED"),
@@ -116,19 +131,33 @@ mod tests {
 
     #[test]
     fn what_only_the_operator_can_end_is_no_fault_of_the_callers() {
-        let error = CallerError { kind: "upstream_error", ..error(400) };
+        let error = CallerError {
+            kind: "upstream_error",
+            ..error(400)
+        };
         assert!(text(body(&error)).ends_with(r#""status":"FAILED_PRECONDITION"}}"#));
     }
 
     #[test]
     fn the_wait_and_the_field_are_details() {
-        let details = |error| text(body(&error)).split_once(r#""details":"#).map(|(_, rest)| rest.to_owned()).unwrap();
+        let details = |error| {
+            text(body(&error))
+                .split_once(r#""details":"#)
+                .map(|(_, rest)| rest.to_owned())
+                .unwrap()
+        };
         assert_eq!(
-            details(CallerError { retry_after: Some(7), ..error(429) }),
+            details(CallerError {
+                retry_after: Some(7),
+                ..error(429)
+            }),
             r#"[{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"7s"}]}}"#
         );
         assert_eq!(
-            details(CallerError { param: Some("contents"), ..error(400) }),
+            details(CallerError {
+                param: Some("contents"),
+                ..error(400)
+            }),
             r#"[{"@type":"type.googleapis.com/google.rpc.BadRequest","fieldViolations":[{"field":"contents","description":"no"}]}]}}"#
         );
     }
@@ -140,7 +169,10 @@ mod tests {
         assert_eq!(text(element(&error(502))), format!("[{body}]\n"));
         assert_eq!(
             text(element(&CallerError {
-                answer: AnswerSoFar { has_begun: true, ..AnswerSoFar::default() },
+                answer: AnswerSoFar {
+                    has_begun: true,
+                    ..AnswerSoFar::default()
+                },
                 ..error(502)
             })),
             format!(",\n{body}]\n")

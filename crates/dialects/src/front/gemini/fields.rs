@@ -6,7 +6,11 @@ use crate::neutral::{Field, Request, shown};
 
 /// Returns the name of a field.
 pub(super) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
-    let content = |index: &usize| match request.messages.get(*index).and_then(|message| message.place) {
+    let content = |index: &usize| match request
+        .messages
+        .get(*index)
+        .and_then(|message| message.place)
+    {
         Some(place) => format!("contents[{place}]"),
         None => "systemInstruction".to_owned(),
     };
@@ -31,7 +35,9 @@ pub(super) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
         Field::ToolParameters => "tools[].functionDeclarations[].parameters",
         Field::ToolStrict | Field::ToolChoice => "toolConfig.functionCallingConfig",
         Field::Format => "generationConfig.responseMimeType",
-        Field::FormatDescription | Field::FormatSchema | Field::FormatStrict => "generationConfig.responseJsonSchema",
+        Field::FormatDescription | Field::FormatSchema | Field::FormatStrict => {
+            "generationConfig.responseJsonSchema"
+        }
         Field::MaxTokens => "generationConfig.maxOutputTokens",
         Field::Temperature => "generationConfig.temperature",
         Field::TopP => "generationConfig.topP",

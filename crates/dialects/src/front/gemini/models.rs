@@ -25,14 +25,19 @@ pub(super) const LISTS: ModelLists = ModelLists {
 
 fn write(w: &mut Writer, model: &ListedModel<'_>) {
     w.object(|w| {
-        w.texts([("name", &format!("models/{}", model.id)), ("displayName", model.id)]);
+        w.texts([
+            ("name", &format!("models/{}", model.id)),
+            ("displayName", model.id),
+        ]);
         w.optional("inputTokenLimit", model.context, Writer::number);
         w.optional("outputTokenLimit", model.max_output, Writer::number);
         let is_for = |kind| model.kinds.contains(&kind);
-        let writes = (model.kinds.is_empty() || is_for(ModelKind::Chat)).then_some("generateContent");
+        let writes =
+            (model.kinds.is_empty() || is_for(ModelKind::Chat)).then_some("generateContent");
         let embeds = is_for(ModelKind::Embedding).then_some(["embedContent", "batchEmbedContents"]);
         let methods = writes.into_iter().chain(embeds.into_iter().flatten());
-        w.key("supportedGenerationMethods").each(methods, Writer::text);
+        w.key("supportedGenerationMethods")
+            .each(methods, Writer::text);
         w.optional("thinking", model.thinks, Writer::bool);
     });
 }
@@ -53,10 +58,23 @@ mod tests {
             thinks: Some(false),
             kinds: vec![ModelKind::Chat],
         };
-        let bare = ListedModel { context: None, max_output: None, thinks: None, kinds: Vec::new(), ..full.clone() };
-        let vectors = ListedModel { kinds: vec![ModelKind::Embedding], ..bare.clone() };
+        let bare = ListedModel {
+            context: None,
+            max_output: None,
+            thinks: None,
+            kinds: Vec::new(),
+            ..full.clone()
+        };
+        let vectors = ListedModel {
+            kinds: vec![ModelKind::Embedding],
+            ..bare.clone()
+        };
         let methods = r#""supportedGenerationMethods":["embedContent","batchEmbedContents"]"#;
-        assert!(String::from_utf8((LISTS.one)(&vectors)).unwrap().contains(methods));
+        assert!(
+            String::from_utf8((LISTS.one)(&vectors))
+                .unwrap()
+                .contains(methods)
+        );
         let all = String::from_utf8((LISTS.all)(&[full, bare])).unwrap();
         let expected = concat!(
             r#"{"models":[{"name":"models/org/m","displayName":"org/m","inputTokenLimit":1,"outputTokenLimit":2,"#,
@@ -79,10 +97,17 @@ mod tests {
             ("", Some("key"), false),
             ("", Some("apikey=x&monkey=y"), false),
         ] {
-            assert_eq!((LISTS.is_wanted)(&|name| name == header, query), wanted, "{header} {query:?}");
+            assert_eq!(
+                (LISTS.is_wanted)(&|name| name == header, query),
+                wanted,
+                "{header} {query:?}"
+            );
         }
         let keys = |query| GEMINI.keys_in_query(Some(query));
-        assert_eq!(keys("key=a%2Bb&alt=sse&key=c"), [b"a+b".to_vec(), b"c".to_vec()]);
+        assert_eq!(
+            keys("key=a%2Bb&alt=sse&key=c"),
+            [b"a+b".to_vec(), b"c".to_vec()]
+        );
         assert_eq!(keys("key=%zz"), [b"".to_vec()]);
         assert_eq!(keys("key=&key=a"), [b"a".to_vec()], "an empty one is none");
         assert_eq!(crate::front::CHAT.keys_in_query(Some("key=a")), [b""; 0]);

@@ -35,7 +35,8 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
         }),
         "generationConfig" => cursor.maybe_members(|key, value| {
             if name(text, &key) == "maxOutputTokens"
-                && let (Some(asked), Some(most)) = (number(&Cursor::new(text), &value), job.traits.max_output)
+                && let (Some(asked), Some(most)) =
+                    (number(&Cursor::new(text), &value), job.traits.max_output)
                 && asked > most
             {
                 edits.replace(value, most.to_string().into_bytes());
@@ -52,7 +53,11 @@ fn each<'a>(
     cursor: &mut Cursor<'a>,
     item: &mut dyn FnMut(&mut Cursor<'a>) -> Result<Span, Broken>,
 ) -> Result<Span, Broken> {
-    if cursor.kind()? == Kind::Array { cursor.array(|cursor, _| item(cursor)) } else { item(cursor) }
+    if cursor.kind()? == Kind::Array {
+        cursor.array(|cursor, _| item(cursor))
+    } else {
+        item(cursor)
+    }
 }
 
 /// Consumes a part, and opens its signature. Leaves out a signature that means nothing to Google.
@@ -65,11 +70,15 @@ fn part(
     let text = cursor.text();
     let (mut carried, mut calls) = (None, false);
     let span = cursor.maybe_members(|key, value| match &*name(text, &key) {
-        "thoughtSignature" => carried = text_of(text, &value).map(|signature| (key, value, signature)),
+        "thoughtSignature" => {
+            carried = text_of(text, &value).map(|signature| (key, value, signature))
+        }
         "functionCall" => calls = true,
         _ => {}
     })?;
-    let Some((key, value, signature)) = carried else { return Ok(span) };
+    let Some((key, value, signature)) = carried else {
+        return Ok(span);
+    };
     let carried = Carried::of(&signature, job.sealed, |thought| thought.signature);
     if matches!(carried, Carried::IsLost) && !signature.is_empty() {
         losses.add("contents[].parts[].thoughtSignature");
@@ -78,7 +87,9 @@ fn part(
         Carried::Stays => {}
         Carried::Opens(own) => edits.replace(value, own.into_bytes()),
         // Newer models refuse a call without any.
-        Carried::IsLost if calls && matches!(job.traits.thinking, Thinking::Effort | Thinking::Unknown) => {
+        Carried::IsLost
+            if calls && matches!(job.traits.thinking, Thinking::Effort | Thinking::Unknown) =>
+        {
             edits.replace(value, quote(NO_SIGNATURE).into_bytes());
         }
         Carried::IsLost => edits.remove_member(&key, &value),
@@ -118,7 +129,11 @@ pub(super) fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
 }
 
 /// Consumes an answer, or a piece of one. Replaces its model, and seals what each part has signed.
-fn response(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+fn response(
+    cursor: &mut Cursor<'_>,
+    answer: &PassedAnswer,
+    edits: &mut Edits<'_>,
+) -> Result<Span, Broken> {
     let text = cursor.text();
     cursor.maybe_object(|cursor, key| match &*name(text, &key) {
         "modelVersion" => answer.model(cursor, edits),
@@ -159,8 +174,14 @@ mod tests {
     /// Passes a body to the model `up`.
     fn passed(body: &str) -> (String, String) {
         let envelope = (GEMINI.envelope)(body.as_bytes()).expect("a request");
-        let envelope = envelope.at(Asked { model: Some("m".to_owned()), stream: false });
-        let traits = Traits { max_output: Some(MOST), ..Traits::UNKNOWN };
+        let envelope = envelope.at(Asked {
+            model: Some("m".to_owned()),
+            stream: false,
+        });
+        let traits = Traits {
+            max_output: Some(MOST),
+            ..Traits::UNKNOWN
+        };
         let job = PassedRequest {
             envelope: &envelope,
             model: "up",
@@ -186,33 +207,63 @@ mod tests {
         for (signature, after) in [
             (r#","thoughtSignature":"""#, ""),
             (r#","thought_signature":"""#, ""),
-            (r#","thoughtSignature":"c2ln""#, r#","thoughtSignature":"c2ln""#),
+            (
+                r#","thoughtSignature":"c2ln""#,
+                r#","thoughtSignature":"c2ln""#,
+            ),
             ("", ""),
         ] {
-            assert_eq!(passed(&body(signature, "4000", "")), (body(after, "4000", ""), String::new()));
+            assert_eq!(
+                passed(&body(signature, "4000", "")),
+                (body(after, "4000", ""), String::new())
+            );
         }
         let lost = "generationConfig.maxOutputTokens";
-        assert_eq!(passed(&body("", "4001", "")), (body("", "4000", ""), lost.to_owned()));
+        assert_eq!(
+            passed(&body("", "4001", "")),
+            (body("", "4000", ""), lost.to_owned())
+        );
         for most in ["\"65536\"", "1e6", "4000.5"] {
-            assert_eq!(passed(&body("", most, "")), (body("", "4000", ""), lost.to_owned()));
+            assert_eq!(
+                passed(&body("", most, "")),
+                (body("", "4000", ""), lost.to_owned())
+            );
         }
-        assert_eq!(passed(&body("", "1", r#""model":"models/m", "#)), (body("", "1", ""), String::new()));
+        assert_eq!(
+            passed(&body("", "1", r#""model":"models/m", "#)),
+            (body("", "1", ""), String::new())
+        );
         let snake = r#"{"generation_config":{"max_output_tokens":9000},"contents":{"parts":[]}}"#;
-        assert_eq!(passed(snake), (snake.replace("9000", "4000"), lost.to_owned()));
+        assert_eq!(
+            passed(snake),
+            (snake.replace("9000", "4000"), lost.to_owned())
+        );
     }
 
     #[test]
     fn an_answer_says_the_model_that_was_asked_for() {
         let before = r#"{"candidates":[{"new":{"modelVersion":"x"}}], "modelVersion" :"up"}"#;
         let after = before.replace(r#""up""#, r#""m""#);
-        let header = AnswerHeader { model: "m".to_owned(), ..AnswerHeader::default() };
+        let header = AnswerHeader {
+            model: "m".to_owned(),
+            ..AnswerHeader::default()
+        };
         let answer = PassedAnswer::new(&header, &AnswerOptions::default());
-        assert_eq!(String::from_utf8(super::whole(before.as_bytes(), &answer)).unwrap(), after);
+        assert_eq!(
+            String::from_utf8(super::whole(before.as_bytes(), &answer)).unwrap(),
+            after
+        );
         let (mut one, mut other) = (Vec::new(), Vec::new());
-        let data = Event { name: b"x", data: before.as_bytes() };
+        let data = Event {
+            name: b"x",
+            data: before.as_bytes(),
+        };
         super::event(&data, &answer, &mut one);
         super::element(&data, &answer, &mut other);
-        assert_eq!(String::from_utf8(one).unwrap(), format!("data: {after}\n\n"));
+        assert_eq!(
+            String::from_utf8(one).unwrap(),
+            format!("data: {after}\n\n")
+        );
         assert_eq!(String::from_utf8(other).unwrap(), after);
     }
 }

@@ -30,7 +30,10 @@ fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
         calls: calls::Calls::default(),
         names: FieldNames::new(fields::name),
     };
-    reading.request.messages.reserve((body.len() / 1024).clamp(4, 128));
+    reading
+        .request
+        .messages
+        .reserve((body.len() / 1024).clamp(4, 128));
     value::body(body, |name, value| reading.field(name, value))?;
     reading.request()
 }
@@ -99,7 +102,13 @@ impl<'a> ReadSoFar<'a> {
     fn request(mut self) -> Result<(Request<'a>, FieldNames), ReadFault> {
         let mut request = self.request;
         if !self.system.content.is_empty() {
-            request.messages.insert(0, Message { role: Role::System, ..self.system });
+            request.messages.insert(
+                0,
+                Message {
+                    role: Role::System,
+                    ..self.system
+                },
+            );
         }
         request.tool_choice = self.tools.choice()?;
         self.tools.name_parameters(&mut self.names);
@@ -114,7 +123,11 @@ fn each<'a>(
     mut value: Value<'_, 'a>,
     mut read: impl FnMut(usize, Value<'_, 'a>) -> Result<(), ReadFault>,
 ) -> Result<(), ReadFault> {
-    if value.kind()? == Kind::Object { read(0, value) } else { value.array(read) }
+    if value.kind()? == Kind::Object {
+        read(0, value)
+    } else {
+        value.array(read)
+    }
 }
 
 /// Reads an object whose members may be written in either way.

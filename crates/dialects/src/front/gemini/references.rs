@@ -35,22 +35,49 @@ mod tests {
     #[test]
     fn addresses_are_judged_wherever_they_stand() {
         let check = |part: &str, is_refused: bool| {
-            for contents in [format!(r#"[{{"parts":[{part}]}}]"#), format!(r#"{{"parts":{part}}}"#)] {
+            for contents in [
+                format!(r#"[{{"parts":[{part}]}}]"#),
+                format!(r#"{{"parts":{part}}}"#),
+            ] {
                 let body = format!(r#"{{"contents":{contents}}}"#);
-                let found = GEMINI.contents.check(&AllowedReferences::NOTHING, body.as_bytes());
+                let found = GEMINI
+                    .contents
+                    .check(&AllowedReferences::NOTHING, body.as_bytes());
                 assert_eq!(found.is_err(), is_refused, "{body}");
-                assert_eq!(GEMINI.contents.check(&AllowedReferences::ALL, body.as_bytes()), Ok(()));
+                assert_eq!(
+                    GEMINI
+                        .contents
+                        .check(&AllowedReferences::ALL, body.as_bytes()),
+                    Ok(())
+                );
             }
         };
-        for uri in ["http://10.0.0.1/x", "gs://b/x", "file:///etc/passwd", "s3://b/x"] {
+        for uri in [
+            "http://10.0.0.1/x",
+            "gs://b/x",
+            "file:///etc/passwd",
+            "s3://b/x",
+        ] {
             check(&format!(r#"{{"fileData":{{"fileUri":"{uri}"}}}}"#), true);
             check(&format!(r#"{{"file_data":{{"file_uri":"{uri}"}}}}"#), true);
             let inside = format!(r#"{{"fileData":{{"fileUri":"{uri}"}}}}"#);
-            check(&format!(r#"{{"functionResponse":{{"name":"f","parts":[{inside}]}}}}"#), true);
-            check(&format!(r#"{{"functionResponse":{{"name":"f","response":{inside}}}}}"#), false);
-            check(&format!(r#"{{"functionCall":{{"name":"f","args":{inside}}}}}"#), false);
+            check(
+                &format!(r#"{{"functionResponse":{{"name":"f","parts":[{inside}]}}}}"#),
+                true,
+            );
+            check(
+                &format!(r#"{{"functionResponse":{{"name":"f","response":{inside}}}}}"#),
+                false,
+            );
+            check(
+                &format!(r#"{{"functionCall":{{"name":"f","args":{inside}}}}}"#),
+                false,
+            );
             check(&format!(r#"{{"text":"{uri}"}}"#), false);
         }
-        check(r#"{"fileData":{"fileUri":"https://example.com/x.png"}}"#, false);
+        check(
+            r#"{"fileData":{"fileUri":"https://example.com/x.png"}}"#,
+            false,
+        );
     }
 }

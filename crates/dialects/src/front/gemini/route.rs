@@ -28,18 +28,30 @@ pub(super) fn route(path: &str, query: Option<&str>, form: StreamForm) -> Option
         "streamGenerateContent" => true,
         _ => return None,
     };
-    let wanted = if stream && !has_events(query) { StreamForm::Array } else { StreamForm::Events };
-    (form == wanted).then_some(Asked { model: Some(model), stream })
+    let wanted = if stream && !has_events(query) {
+        StreamForm::Array
+    } else {
+        StreamForm::Events
+    };
+    (form == wanted).then_some(Asked {
+        model: Some(model),
+        stream,
+    })
 }
 
 /// Returns the model of which a path asks this.
 pub(super) fn verb(path: &str, wanted: &str) -> Option<String> {
-    place(path).filter(|(_, verb)| verb == wanted).map(|(model, _)| model)
+    place(path)
+        .filter(|(_, verb)| verb == wanted)
+        .map(|(model, _)| model)
 }
 
 /// Routes a path that asks for the number of tokens.
 pub(super) fn count(path: &str, _query: Option<&str>) -> Option<Asked> {
-    verb(path, "countTokens").map(|model| Asked { model: Some(model), stream: false })
+    verb(path, "countTokens").map(|model| Asked {
+        model: Some(model),
+        stream: false,
+    })
 }
 
 /// Reads what a path asks of the models.
@@ -48,7 +60,10 @@ pub(super) fn listed(path: &str) -> Option<ModelsAsked> {
         return None;
     }
     let path = skip_slashes(path)?;
-    let path = VERSIONS.into_iter().find_map(|version| under(path, version)).unwrap_or(path);
+    let path = VERSIONS
+        .into_iter()
+        .find_map(|version| under(path, version))
+        .unwrap_or(path);
     match route::listed(path)? {
         ModelsAsked::List => Some(ModelsAsked::List),
         // Clients put `models/` before an id that has it already.
@@ -58,15 +73,23 @@ pub(super) fn listed(path: &str) -> Option<ModelsAsked> {
 
 /// Returns whether a path is one of Gemini's, also if nothing is there.
 pub(super) fn owns(sent: &str) -> bool {
-    let Some(path) = skip_slashes(sent) else { return false };
+    let Some(path) = skip_slashes(sent) else {
+        return false;
+    };
     let first = path.split('/').next().unwrap_or_default();
-    let is_googles = ["v1beta", "v1beta1", "v1alpha"].contains(&first) || first.starts_with("v1internal");
-    is_googles || under(path, "upload").is_some_and(|path| path.starts_with("v1")) || place(sent).is_some()
+    let is_googles =
+        ["v1beta", "v1beta1", "v1alpha"].contains(&first) || first.starts_with("v1internal");
+    is_googles
+        || under(path, "upload").is_some_and(|path| path.starts_with("v1"))
+        || place(sent).is_some()
 }
 
 /// Returns whether a query asks for server-sent events.
 fn has_events(query: Option<&str>) -> bool {
-    let mut pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let mut pairs = query
+        .unwrap_or_default()
+        .split('&')
+        .filter_map(|pair| pair.split_once('='));
     pairs.any(|(name, value)| matches!(name, "alt" | "$alt" | "%24alt") && value == "sse")
 }
 
@@ -75,7 +98,10 @@ fn place(path: &str) -> Option<(String, String)> {
     // Most paths have no colon, be it encoded or not.
     memchr::memchr2(b':', b'%', path.as_bytes())?;
     let path = skip_slashes(path)?;
-    let path = VERSIONS.into_iter().find_map(|version| under(path, version)).unwrap_or(path);
+    let path = VERSIONS
+        .into_iter()
+        .find_map(|version| under(path, version))
+        .unwrap_or(path);
     let decoded = String::from_utf8(percent::decode(path)?).ok()?;
     let (name, verb) = decoded.trim_end_matches('/').rsplit_once(':')?;
     // It may be as long as the model of a body.
@@ -118,7 +144,12 @@ mod tests {
             };
             route(&format!("{path}:{verb}"), query, form)
         };
-        let expected = |stream| Some(Asked { model: Some(model.to_owned()), stream });
+        let expected = |stream| {
+            Some(Asked {
+                model: Some(model.to_owned()),
+                stream,
+            })
+        };
         assert_eq!(asked(StreamForm::Events, false), expected(false), "{path}");
         assert_eq!(asked(StreamForm::Events, true), expected(true), "{path}");
         assert_eq!(asked(StreamForm::Array, true), expected(true), "{path}");
@@ -148,12 +179,35 @@ mod tests {
         check("/v1beta/tunedModels/x", "tunedModels/x");
         check("/v1beta/models/tunedModels/x", "tunedModels/x");
         check("/v1beta/models/%C3%A9", "é");
-        assert!(route("/v1beta/models/m%3AgenerateContent/", None, StreamForm::Events).is_some());
+        assert!(
+            route(
+                "/v1beta/models/m%3AgenerateContent/",
+                None,
+                StreamForm::Events
+            )
+            .is_some()
+        );
         for query in ["alt=sse", "$alt=sse", "%24alt=sse", "a=b&alt=sse&key=x"] {
-            assert!(route("/v1/models/m:streamGenerateContent", Some(query), StreamForm::Events).is_some(), "{query}");
+            assert!(
+                route(
+                    "/v1/models/m:streamGenerateContent",
+                    Some(query),
+                    StreamForm::Events
+                )
+                .is_some(),
+                "{query}"
+            );
         }
         for query in ["alt=json", "alt=", "alt", "salt=sse", ""] {
-            assert!(route("/v1/models/m:streamGenerateContent", Some(query), StreamForm::Array).is_some(), "{query}");
+            assert!(
+                route(
+                    "/v1/models/m:streamGenerateContent",
+                    Some(query),
+                    StreamForm::Array
+                )
+                .is_some(),
+                "{query}"
+            );
         }
     }
 
@@ -222,7 +276,15 @@ mod tests {
         ] {
             assert!(owns(path), "{path}");
         }
-        for path in ["/v1/models", "/v1/models/m", "/v1/models/llama3:8b", "/v1/messages", "", "v1beta", "/v1betax"] {
+        for path in [
+            "/v1/models",
+            "/v1/models/m",
+            "/v1/models/llama3:8b",
+            "/v1/messages",
+            "",
+            "v1beta",
+            "/v1betax",
+        ] {
             assert!(!owns(path), "{path}");
         }
     }

@@ -35,7 +35,13 @@ fn call(out: &mut Vec<u8>, call: &Call<'_>) {
     out.extend_from_slice(br#","args":"#);
     // Between its values JSON may have line ends, which would end an event.
     let arguments = call.object().unwrap_or("{}");
-    out.extend(arguments.bytes().map(|byte| if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }));
+    out.extend(arguments.bytes().map(|byte| {
+        if matches!(byte, b'\n' | b'\r') {
+            b' '
+        } else {
+            byte
+        }
+    }));
     out.push(b'}');
     if let Some(sealed) = &call.signature {
         put_text(out, r#","thoughtSignature":"#, sealed);
@@ -52,7 +58,9 @@ fn media(out: &mut Vec<u8>, mime: &str, data: &str) {
 
 /// Appends the reason of a candidate's end, and the candidate's end.
 fn finish(out: &mut Vec<u8>, finish: Finish, choice: usize) {
-    out.extend_from_slice(format!(r#","finishReason":"{}","index":{choice}}}"#, reason(finish)).as_bytes());
+    out.extend_from_slice(
+        format!(r#","finishReason":"{}","index":{choice}}}"#, reason(finish)).as_bytes(),
+    );
 }
 
 /// Appends the usage, as a member that is not the first.
@@ -60,9 +68,18 @@ fn usage(out: &mut Vec<u8>, tally: &Tally) {
     let (usage, counted) = (tally.usage(), tally.counted());
     let counts = [
         ("promptTokenCount", Some(usage.prompt)),
-        ("candidatesTokenCount", Some(usage.completion - usage.reasoning)),
-        ("thoughtsTokenCount", counted.reasoning.map(|_| usage.reasoning)),
-        ("cachedContentTokenCount", counted.cached.map(|_| usage.cached)),
+        (
+            "candidatesTokenCount",
+            Some(usage.completion - usage.reasoning),
+        ),
+        (
+            "thoughtsTokenCount",
+            counted.reasoning.map(|_| usage.reasoning),
+        ),
+        (
+            "cachedContentTokenCount",
+            counted.cached.map(|_| usage.cached),
+        ),
         ("totalTokenCount", Some(usage.total())),
     ];
     let mut before = r#","usageMetadata":{"#;

@@ -14,7 +14,10 @@ pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
 
 /// Reads the body of a request whose tokens are counted: nobody answers it.
 pub(super) fn to_count(body: &[u8]) -> Result<Envelope, Fault> {
-    envelope(body, false).map(|envelope| Envelope { stream: false, ..envelope })
+    envelope(body, false).map(|envelope| Envelope {
+        stream: false,
+        ..envelope
+    })
 }
 
 fn envelope(body: &[u8], is_answered: bool) -> Result<Envelope, Fault> {
@@ -26,8 +29,16 @@ fn envelope(body: &[u8], is_answered: bool) -> Result<Envelope, Fault> {
     })?;
     // Every answer has its usage here.
     scan.envelope.include_usage = true;
-    let missing = [(has_messages, "messages"), (has_most || !is_answered, "max_tokens")];
-    scan.envelope(missing.into_iter().find(|(is_there, _)| !is_there).map(|(_, name)| name))
+    let missing = [
+        (has_messages, "messages"),
+        (has_most || !is_answered, "max_tokens"),
+    ];
+    scan.envelope(
+        missing
+            .into_iter()
+            .find(|(is_there, _)| !is_there)
+            .map(|(_, name)| name),
+    )
 }
 
 /// Consumes the value of a top-level field.
@@ -108,8 +119,8 @@ fn block(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
             read.has_thoughts |= !is_plain(slice(cursor.text(), &kind));
             Ok(())
         }
-        b"id" | b"name" | b"tool_use_id" | b"tool_name" | b"is_error" | b"cache_control" | b"signature" | b"data"
-        | b"citations" => read.other(cursor),
+        b"id" | b"name" | b"tool_use_id" | b"tool_name" | b"is_error" | b"cache_control"
+        | b"signature" | b"data" | b"citations" => read.other(cursor),
         _ => {
             read.refers = true;
             read.other(cursor)
@@ -124,7 +135,8 @@ fn is_plain(kind: &[u8]) -> bool {
 
 /// Consumes the source of a picture or a document.
 fn source(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
-    let (mut kind, mut said, mut data): (Option<Span>, Option<Span>, Option<Span>) = (None, None, None);
+    let (mut kind, mut said, mut data): (Option<Span>, Option<Span>, Option<Span>) =
+        (None, None, None);
     let before = cursor.at();
     let mut inside = false;
     cursor.object(|cursor, key| {
@@ -149,8 +161,14 @@ fn source(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
     match data {
         Some(data) if is_base64 => {
             let said = said.map(|said| slice(text, &said)).unwrap_or_default();
-            let said = said.get(1..said.len().saturating_sub(1)).unwrap_or_default();
-            let place = if said.starts_with(b"image/") { MediaPlace::Image } else { MediaPlace::File };
+            let said = said
+                .get(1..said.len().saturating_sub(1))
+                .unwrap_or_default();
+            let place = if said.starts_with(b"image/") {
+                MediaPlace::Image
+            } else {
+                MediaPlace::File
+            };
             let medium = media::of_base64(place, slice(text, &data), said, cursor.at() - before);
             read.medium(medium, true);
         }
@@ -187,7 +205,14 @@ mod tests {
         let body = r#"{"model":"m","max_tokens":7,"stream":true,"metadata":{"user_id":"u"},"system":"abc",
             "messages":[{"role":"user","content":"hello"}]}"#;
         let envelope = of(body);
-        assert_eq!((envelope.model.as_str(), envelope.stream, envelope.most_tokens), ("m", true, Some(7)));
+        assert_eq!(
+            (
+                envelope.model.as_str(),
+                envelope.stream,
+                envelope.most_tokens
+            ),
+            ("m", true, Some(7))
+        );
         assert_eq!(envelope.prompt_bytes, 8);
         assert_eq!(envelope.user.map(|span| &body[span]), Some(r#""u""#));
         assert!(envelope.include_usage && !envelope.refers && !envelope.wants_json);
@@ -197,33 +222,68 @@ mod tests {
     fn what_is_no_request_is_refused_by_its_field() {
         for (body, param, code) in [
             ("{}", Some("model"), Some("missing_required_parameter")),
-            (r#"{"model":"m","max_tokens":1}"#, Some("messages"), Some("missing_required_parameter")),
-            (r#"{"model":"m","messages":[{}]}"#, Some("max_tokens"), Some("missing_required_parameter")),
-            (r#"{"model":"m","messages":[{}],"max_tokens":0}"#, Some("max_tokens"), Some("invalid_type")),
-            (r#"{"model":"m","messages":[{}],"max_tokens":"x"}"#, Some("max_tokens"), Some("invalid_type")),
-            (r#"{"model":"m","messages":[],"max_tokens":1}"#, Some("messages"), Some("empty_array")),
-            (r#"{"model":"m","model":"m","messages":[{}],"max_tokens":1}"#, Some("model"), None),
+            (
+                r#"{"model":"m","max_tokens":1}"#,
+                Some("messages"),
+                Some("missing_required_parameter"),
+            ),
+            (
+                r#"{"model":"m","messages":[{}]}"#,
+                Some("max_tokens"),
+                Some("missing_required_parameter"),
+            ),
+            (
+                r#"{"model":"m","messages":[{}],"max_tokens":0}"#,
+                Some("max_tokens"),
+                Some("invalid_type"),
+            ),
+            (
+                r#"{"model":"m","messages":[{}],"max_tokens":"x"}"#,
+                Some("max_tokens"),
+                Some("invalid_type"),
+            ),
+            (
+                r#"{"model":"m","messages":[],"max_tokens":1}"#,
+                Some("messages"),
+                Some("empty_array"),
+            ),
+            (
+                r#"{"model":"m","model":"m","messages":[{}],"max_tokens":1}"#,
+                Some("model"),
+                None,
+            ),
             ("[]", None, None),
         ] {
             let fault = read(body.as_bytes()).unwrap_err();
-            assert_eq!((fault.param.as_deref(), fault.code), (param, code), "{body}");
+            assert_eq!(
+                (fault.param.as_deref(), fault.code),
+                (param, code),
+                "{body}"
+            );
         }
     }
 
     #[test]
     fn media_count_by_kind_and_size_wherever_they_stand() {
         let picture = format!("iVBORw0KGgoAAAA{}", "A".repeat(40_000));
-        let block =
-            format!(r#"{{"type":"image","source":{{"type":"base64","media_type":"image/png","data":"{picture}"}}}}"#);
+        let block = format!(
+            r#"{{"type":"image","source":{{"type":"base64","media_type":"image/png","data":"{picture}"}}}}"#
+        );
         let body = |content: &str| {
-            format!(r#"{{"model":"m","max_tokens":7,"messages":[{{"role":"user","content":{content}}}]}}"#)
+            format!(
+                r#"{{"model":"m","max_tokens":7,"messages":[{{"role":"user","content":{content}}}]}}"#
+            )
         };
         let plain = of(&body(&format!("[{block}]")));
-        let inside = of(&body(&format!(r#"[{{"type":"tool_result","tool_use_id":"a","content":[{block}]}}]"#)));
+        let inside = of(&body(&format!(
+            r#"[{{"type":"tool_result","tool_use_id":"a","content":[{block}]}}]"#
+        )));
         assert!(!plain.refers && !inside.refers);
         assert!(plain.most_prompt < 2_000, "{}", plain.most_prompt);
         assert!(inside.most_prompt < 2_000, "{}", inside.most_prompt);
-        let url = of(&body(r#"[{"type":"image","source":{"type":"url","url":"https://x/y.png"}}]"#));
+        let url = of(&body(
+            r#"[{"type":"image","source":{"type":"url","url":"https://x/y.png"}}]"#,
+        ));
         assert!(url.refers && url.most_prompt > 1_500);
     }
 
@@ -231,8 +291,14 @@ mod tests {
     fn a_schema_asks_for_json_at_either_place() {
         let base = r#"{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"x"}]"#;
         for (more, asks) in [
-            (r#","output_config":{"format":{"type":"json_schema","schema":{}}}"#, true),
-            (r#","output_format":{"type":"json_schema","schema":{}}"#, true),
+            (
+                r#","output_config":{"format":{"type":"json_schema","schema":{}}}"#,
+                true,
+            ),
+            (
+                r#","output_format":{"type":"json_schema","schema":{}}"#,
+                true,
+            ),
             (r#","output_config":{"effort":"low"}"#, false),
         ] {
             assert_eq!(of(&format!("{base}{more}}}")).wants_json, asks, "{more}");

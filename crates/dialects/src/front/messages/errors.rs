@@ -10,7 +10,8 @@ pub(super) fn body(error: &CallerError<'_>) -> Vec<u8> {
     let mut w = Writer::with_capacity(error.message.len() + 256);
     w.object(|w| {
         w.key("type").text("error");
-        w.key("error").object(|w| w.texts([("type", kind(error)), ("message", &message(error))]));
+        w.key("error")
+            .object(|w| w.texts([("type", kind(error)), ("message", &message(error))]));
         w.key("request_id").text(error.request_id);
     });
     w.into_bytes()
@@ -46,7 +47,10 @@ fn message<'e>(error: &CallerError<'e>) -> Cow<'e, str> {
         return Cow::Borrowed(error.message);
     }
     // Providers name both numbers, in any order; the larger one is what was asked.
-    let numbers = error.message.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse::<u64>().ok());
+    let numbers = error
+        .message
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|word| word.parse::<u64>().ok());
     let mut numbers: Vec<u64> = numbers.filter(|number| *number >= 256).collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -77,7 +81,10 @@ mod tests {
     #[test]
     fn an_error_has_anthropics_type_and_the_requests_id() {
         let text = |status| String::from_utf8(body(&error(status, None, "no"))).unwrap();
-        assert_eq!(text(404), r#"{"type":"error","error":{"type":"not_found_error","message":"no"},"request_id":"r"}"#);
+        assert_eq!(
+            text(404),
+            r#"{"type":"error","error":{"type":"not_found_error","message":"no"},"request_id":"r"}"#
+        );
         for (status, kind) in [
             (400, "invalid_request_error"),
             (401, "authentication_error"),
@@ -94,13 +101,20 @@ mod tests {
             assert!(text.contains("\"overloaded_error\""), "{text}");
         }
         let event = String::from_utf8(event(&error(502, None, "no"))).unwrap();
-        assert!(event.starts_with("event: error\ndata: {\"type\":\"error\"") && event.ends_with("}\n\n"), "{event}");
+        assert!(
+            event.starts_with("event: error\ndata: {\"type\":\"error\"")
+                && event.ends_with("}\n\n"),
+            "{event}"
+        );
     }
 
     #[test]
     fn a_prompt_that_is_too_long_is_told_as_clients_know_it() {
         for (said, told) in [
-            ("prompt is too long: 5 tokens > 4 maximum", "prompt is too long: 5 tokens > 4 maximum"),
+            (
+                "prompt is too long: 5 tokens > 4 maximum",
+                "prompt is too long: 5 tokens > 4 maximum",
+            ),
             (
                 "This model's maximum context length is 128000 tokens. However, your messages resulted in 130001 tokens.",
                 "prompt is too long: 130001 tokens > 128000 maximum",
@@ -111,8 +125,14 @@ mod tests {
             ),
             ("too many tokens", "prompt is too long: too many tokens"),
         ] {
-            assert_eq!(message(&error(400, Some("context_length_exceeded"), said)), told);
+            assert_eq!(
+                message(&error(400, Some("context_length_exceeded"), said)),
+                told
+            );
         }
-        assert_eq!(message(&error(400, None, "too many tokens")), "too many tokens");
+        assert_eq!(
+            message(&error(400, None, "too many tokens")),
+            "too many tokens"
+        );
     }
 }

@@ -6,7 +6,11 @@ use crate::neutral::{Field, Request, shown};
 
 /// Returns the name of a field.
 pub(super) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
-    let message = |index: &usize| match request.messages.get(*index).and_then(|message| message.place) {
+    let message = |index: &usize| match request
+        .messages
+        .get(*index)
+        .and_then(|message| message.place)
+    {
         Some(place) => format!("messages[{place}]"),
         None => "system".to_owned(),
     };

@@ -27,7 +27,12 @@ pub(super) const LISTS: ModelLists = ModelLists {
 
 fn write(w: &mut Writer, model: &ListedModel<'_>) {
     w.object(|w| {
-        w.texts([("type", "model"), ("id", model.id), ("display_name", model.id), ("created_at", model.created_at)]);
+        w.texts([
+            ("type", "model"),
+            ("id", model.id),
+            ("display_name", model.id),
+            ("created_at", model.created_at),
+        ]);
         w.key("lifecycle").text("active");
         w.or_null("max_input_tokens", model.context, Writer::number);
         w.or_null("max_tokens", model.max_output, Writer::number);
@@ -61,16 +66,25 @@ mod tests {
         };
         assert_eq!(text((LISTS.one)(&model("a"))), one("a"));
         let all = text((LISTS.all)(&[model("a"), model("b")]));
-        let expected =
-            format!(r#"{{"data":[{},{}],"has_more":false,"first_id":"a","last_id":"b"}}"#, one("a"), one("b"));
+        let expected = format!(
+            r#"{{"data":[{},{}],"has_more":false,"first_id":"a","last_id":"b"}}"#,
+            one("a"),
+            one("b")
+        );
         assert_eq!(all, expected);
         let none = text((LISTS.all)(&[]));
-        assert_eq!(none, r#"{"data":[],"has_more":false,"first_id":null,"last_id":null}"#);
+        assert_eq!(
+            none,
+            r#"{"data":[],"has_more":false,"first_id":null,"last_id":null}"#
+        );
     }
 
     #[test]
     fn only_its_own_header_asks_for_it() {
         assert!((LISTS.is_wanted)(&|name| name == "anthropic-version", None));
-        assert!(!(LISTS.is_wanted)(&|name| name == "x-api-key", Some("key=x")));
+        assert!(!(LISTS.is_wanted)(
+            &|name| name == "x-api-key",
+            Some("key=x")
+        ));
     }
 }

@@ -20,26 +20,46 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
     let (body, envelope) = (edits.text(), job.envelope);
     let mut losses: Losses = Losses::default();
     if envelope.model != job.model {
-        edits.replace(envelope.places.model.clone(), json::quote(job.model).into_bytes());
+        edits.replace(
+            envelope.places.model.clone(),
+            json::quote(job.model).into_bytes(),
+        );
     }
-    let thinking = |name: &str| Some(member(body, envelope.places.thinking.as_ref()?.start, name)?.1);
-    let mut thoughts = PassedThoughts { sealed: job.sealed, edits, has_lost: false, is_broken: false };
+    let thinking =
+        |name: &str| Some(member(body, envelope.places.thinking.as_ref()?.start, name)?.1);
+    let mut thoughts = PassedThoughts {
+        sealed: job.sealed,
+        edits,
+        has_lost: false,
+        is_broken: false,
+    };
     // The body was read before.
     if let Some(messages) = &envelope.places.thoughts {
         let mut cursor = Cursor::starting_at(body, messages.start);
         let _read = cursor.maybe_array(|cursor, _| thoughts.message(cursor));
     }
-    let PassedThoughts { edits, has_lost, is_broken, .. } = thoughts;
-    if let (Some(asked), Some(most), Some(span)) =
-        (envelope.most_tokens, job.traits.max_output, &envelope.places.most_tokens)
-        && asked > most
+    let PassedThoughts {
+        edits,
+        has_lost,
+        is_broken,
+        ..
+    } = thoughts;
+    if let (Some(asked), Some(most), Some(span)) = (
+        envelope.most_tokens,
+        job.traits.max_output,
+        &envelope.places.most_tokens,
+    ) && asked > most
     {
         edits.replace(span.clone(), most.to_string().into_bytes());
         losses.add("max_tokens");
         // The API refuses a budget that is not below the maximum. The answer keeps its own part.
-        let budget = thinking("budget_tokens").and_then(|span| Some((json::integer_of(body, &span)?, span)));
+        let budget =
+            thinking("budget_tokens").and_then(|span| Some((json::integer_of(body, &span)?, span)));
         if let Some((tokens, span)) = budget.filter(|(tokens, _)| *tokens >= most) {
-            let fits = most.saturating_sub(asked.saturating_sub(tokens)).max(LEAST_BUDGET).min(most.saturating_sub(1));
+            let fits = most
+                .saturating_sub(asked.saturating_sub(tokens))
+                .max(LEAST_BUDGET)
+                .min(most.saturating_sub(1));
             edits.replace(span, fits.to_string().into_bytes());
             losses.add("thinking.budget_tokens");
         }
@@ -49,10 +69,16 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
     }
     // With a budget, the API wants the thoughts that led to the current calls.
     let is_enabled = || thinking("type").is_some_and(|kind| slice(body, &kind) == br#""enabled""#);
-    if let Some(span) = envelope.places.thinking.clone().filter(|_| is_broken && is_enabled()) {
+    if let Some(span) = envelope
+        .places
+        .thinking
+        .clone()
+        .filter(|_| is_broken && is_enabled())
+    {
         edits.replace(span, &br#"{"type":"disabled"}"#[..]);
         losses.add("thinking");
-        let clears = |value: &Span| memchr::memmem::find(slice(body, value), b"clear_thinking").is_some();
+        let clears =
+            |value: &Span| memchr::memmem::find(slice(body, value), b"clear_thinking").is_some();
         let context = member(body, envelope.places.open, "context_management");
         if let Some((key, value)) = context.filter(|(_, value)| clears(value)) {
             edits.remove_member(&key, &value);
@@ -125,7 +151,8 @@ impl PassedThoughts<'_, '_, '_> {
         if lost.len() == count && count > 0 {
             lost = vec![message];
         }
-        lost.iter().for_each(|span| self.edits.remove_member(span, span));
+        lost.iter()
+            .for_each(|span| self.edits.remove_member(span, span));
         Ok(())
     }
 }
@@ -145,7 +172,9 @@ impl<'t> Block<'t> {
         block.span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
             b"type" => block.kind = text_of(text, &value).unwrap_or_default(),
             b"signature" | b"data" => {
-                block.text = text_of(text, &value).map(|text| (value, text)).or(block.text.take());
+                block.text = text_of(text, &value)
+                    .map(|text| (value, text))
+                    .or(block.text.take());
             }
             _ => {}
         })?;
@@ -154,7 +183,11 @@ impl<'t> Block<'t> {
 
     /// Returns what becomes of a thought, if the block is one.
     fn carried(&self, sealed: Sealed<'_>) -> Option<Carried> {
-        let text = self.text.as_ref().map(|(_, text)| &**text).unwrap_or_default();
+        let text = self
+            .text
+            .as_ref()
+            .map(|(_, text)| &**text)
+            .unwrap_or_default();
         match &*self.kind {
             "thinking" => Some(Carried::of(text, sealed, |thought| thought.signature)),
             "redacted_thinking" => Some(Carried::of(text, sealed, |thought| thought.redacted)),
@@ -179,15 +212,19 @@ pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>)
     let edit = |name: &[u8], edits: &mut Edits<'_>| {
         let data = edits.text();
         // Nearly all events are pieces of the answer.
-        let begins = || name != b"content_block_delta" && memchr::memmem::find(data, b"\"message_start\"").is_some();
+        let begins = || {
+            name != b"content_block_delta"
+                && memchr::memmem::find(data, b"\"message_start\"").is_some()
+        };
         if !answer.has_signed && !begins() {
             return;
         }
-        let _read = Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
-            b"message" => message(cursor, answer, edits),
-            b"content_block" | b"delta" => block(cursor, answer, edits),
-            _ => cursor.value(),
-        });
+        let _read =
+            Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
+                b"message" => message(cursor, answer, edits),
+                b"content_block" | b"delta" => block(cursor, answer, edits),
+                _ => cursor.value(),
+            });
     };
     passing::append_event(event, edit, out);
 }
@@ -198,7 +235,11 @@ pub(super) fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
 }
 
 /// Consumes an answer. Replaces its model, and seals its thoughts.
-fn message(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+fn message(
+    cursor: &mut Cursor<'_>,
+    answer: &PassedAnswer,
+    edits: &mut Edits<'_>,
+) -> Result<Span, Broken> {
     let text = cursor.text();
     cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
         b"model" => answer.model(cursor, edits),
@@ -207,7 +248,11 @@ fn message(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_>
     })
 }
 
-fn block(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+fn block(
+    cursor: &mut Cursor<'_>,
+    answer: &PassedAnswer,
+    edits: &mut Edits<'_>,
+) -> Result<Span, Broken> {
     let block = Block::read(cursor)?;
     let span = block.span.clone();
     block.seal(answer, edits);

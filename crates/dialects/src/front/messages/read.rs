@@ -23,7 +23,10 @@ pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
 
 fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut reading = Reading::default();
-    reading.request.messages.reserve((body.len() / 1024).clamp(4, 128));
+    reading
+        .request
+        .messages
+        .reserve((body.len() / 1024).clamp(4, 128));
     value::body(body, |name, value| reading.field(name, value))?;
     let mut names = FieldNames::new(fields::name);
     if reading.has_old_format {
@@ -70,8 +73,9 @@ impl<'a> Reading<'a> {
             "output_config" => output_config(value, request)?,
             "output_format" => self.has_old_format = format(value, "output_format.", request)?,
             "metadata" => {
-                let other =
-                    |name: &_, value: Value<'_, 'a>| others::inner(&mut request.others, "metadata.", name, value);
+                let other = |name: &_, value: Value<'_, 'a>| {
+                    others::inner(&mut request.others, "metadata.", name, value)
+                };
                 let [user] = value.texts(["user_id"], other)?.unwrap_or_default();
                 request.user = user;
             }
@@ -111,8 +115,13 @@ impl<'a> Reading<'a> {
                     output_config(value, &mut own)?;
                     self.effort = own.thinking.effort.or(self.effort);
                     // All else of it is for the whole answer, and is not said in a message.
-                    own.others.extend(own.format.map(|_| (Cow::Borrowed("output_config.format"), Raw(""))));
-                    own.others.iter().for_each(|(name, _)| others::note(&mut read.said.others, "", name));
+                    own.others.extend(
+                        own.format
+                            .map(|_| (Cow::Borrowed("output_config.format"), Raw(""))),
+                    );
+                    own.others
+                        .iter()
+                        .for_each(|(name, _)| others::note(&mut read.said.others, "", name));
                 }
                 // It says when the message may be cleared, which never happens here.
                 "clear_at" => value.skip()?,
@@ -124,7 +133,11 @@ impl<'a> Reading<'a> {
             Some("user") => Role::User,
             Some("assistant") => Role::Assistant,
             Some("system") => Role::System,
-            Some(_) => return Err(place.field("role").refuse("must be one of `user`, `assistant` and `system`")),
+            Some(_) => {
+                return Err(place
+                    .field("role")
+                    .refuse("must be one of `user`, `assistant` and `system`"));
+            }
             None => return Err(place.field("role").missing()),
         };
         self.shown.append(&mut read.shown);
@@ -173,7 +186,11 @@ fn output_config<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<
 
 /// Reads `{type: json_schema, schema}`; returns whether it is there. `prefix` stands before the
 /// names of its other members.
-fn format<'a>(value: Value<'_, 'a>, prefix: &str, request: &mut Request<'a>) -> Result<bool, ReadFault> {
+fn format<'a>(
+    value: Value<'_, 'a>,
+    prefix: &str,
+    request: &mut Request<'a>,
+) -> Result<bool, ReadFault> {
     let place = value.place;
     let (mut kind, mut schema, mut name) = (None, None, None);
     let is_there = value.object(|key, value| {
@@ -190,8 +207,12 @@ fn format<'a>(value: Value<'_, 'a>, prefix: &str, request: &mut Request<'a>) -> 
         Some("json_schema") => {
             let schema: Raw<'a> = schema.ok_or_else(|| place.field("schema").missing())?;
             let name = name.unwrap_or(Cow::Borrowed("output"));
-            request.format =
-                Some(Format::JsonSchema { name, description: None, schema: Some(schema.into()), strict: Some(true) });
+            request.format = Some(Format::JsonSchema {
+                name,
+                description: None,
+                schema: Some(schema.into()),
+                strict: Some(true),
+            });
             Ok(true)
         }
         Some(_) => Err(place.field("type").refuse("must be `json_schema`")),

@@ -48,8 +48,13 @@ mod tests {
     #[test]
     fn what_is_not_in_the_body_is_found_wherever_it_stands() {
         let source = |source: &str| format!(r#"{{"type":"image","source":{source}}}"#);
-        let user = |block: &str| format!(r#"{{"messages":[{{"role":"user","content":[{block}]}}]}}"#);
-        let inside = |block: &str| user(&format!(r#"{{"type":"tool_result","tool_use_id":"a","content":[{block}]}}"#));
+        let user =
+            |block: &str| format!(r#"{{"messages":[{{"role":"user","content":[{block}]}}]}}"#);
+        let inside = |block: &str| {
+            user(&format!(
+                r#"{{"type":"tool_result","tool_use_id":"a","content":[{block}]}}"#
+            ))
+        };
         let file = source(r#"{"type":"file","file_id":"file_1"}"#);
         let near = source(r#"{"type":"url","url":"http://10.0.0.1/x"}"#);
         let far = source(r#"{"type":"url","url":"https://example.com/x.png"}"#);
@@ -66,13 +71,27 @@ mod tests {
         for body in [user(&far), inside(&far), user(&data), inside(&data)] {
             check_is(&NOTHING, &body, None);
         }
-        let found = r#"{"type":"search_result","source":"s3://bucket/a.pdf","title":"a","content":[]}"#;
+        let found =
+            r#"{"type":"search_result","source":"s3://bucket/a.pdf","title":"a","content":[]}"#;
         check_is(&NOTHING, &user(found), None);
-        check_is(&NOTHING, &user(&found.replace("search_result", "image")), Some("messages[0].content[0]"));
+        check_is(
+            &NOTHING,
+            &user(&found.replace("search_result", "image")),
+            Some("messages[0].content[0]"),
+        );
         let output = format!(r#"{{"type":"x_result","content":{{"content":[{file}]}}}}"#);
-        check_is(&NOTHING, &user(&output), Some("messages[0].content[0].content"));
-        check_is(&NOTHING, r#"{"container":null,"messages":[{"content":"http://10.0.0.1/x"}]}"#, None);
-        let called = r#"{"type":"tool_use","id":"a","name":"f","input":{"url":"http://10.0.0.1/x"}}"#;
+        check_is(
+            &NOTHING,
+            &user(&output),
+            Some("messages[0].content[0].content"),
+        );
+        check_is(
+            &NOTHING,
+            r#"{"container":null,"messages":[{"content":"http://10.0.0.1/x"}]}"#,
+            None,
+        );
+        let called =
+            r#"{"type":"tool_use","id":"a","name":"f","input":{"url":"http://10.0.0.1/x"}}"#;
         check_is(&NOTHING, &user(called), None);
     }
 }

@@ -25,15 +25,24 @@ fn usage(out: &mut Vec<u8>, tally: &Tally) {
     let fresh = usage.prompt - usage.cached - usage.cache_write;
     out.extend_from_slice(format!(r#"{{"input_tokens":{fresh}"#).as_bytes());
     let cached = [
-        ("cache_creation_input_tokens", counted.cache_write.map(|_| usage.cache_write)),
-        ("cache_read_input_tokens", counted.cached.map(|_| usage.cached)),
+        (
+            "cache_creation_input_tokens",
+            counted.cache_write.map(|_| usage.cache_write),
+        ),
+        (
+            "cache_read_input_tokens",
+            counted.cached.map(|_| usage.cached),
+        ),
     ];
     for (name, count) in cached {
         out.extend_from_slice(format!(r#","{name}":{}"#, count.unwrap_or(0)).as_bytes());
     }
     out.extend_from_slice(format!(r#","output_tokens":{}"#, usage.completion).as_bytes());
     if counted.reasoning.is_some() {
-        let details = format!(r#","output_tokens_details":{{"thinking_tokens":{}}}"#, usage.reasoning);
+        let details = format!(
+            r#","output_tokens_details":{{"thinking_tokens":{}}}"#,
+            usage.reasoning
+        );
         out.extend_from_slice(details.as_bytes());
     }
     tally.end_usage(out);

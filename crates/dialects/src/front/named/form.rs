@@ -3,7 +3,9 @@
 //! A field's name may be a way to a member, as servers read it: `models[]`, `extra_body[model]`,
 //! `x.model`. Its value may be JSON.
 
-use super::{BodyPlace, Finder, Folded, MOST, Named, Row, StoredKind, What, names_file, names_place, row};
+use super::{
+    BodyPlace, Finder, Folded, MOST, Named, Row, StoredKind, What, names_file, names_place, row,
+};
 use crate::wire::json::{Broken, Cursor, Span};
 use crate::wire::multipart::{FieldReading, FormField, is_blank};
 
@@ -26,22 +28,28 @@ pub(in crate::front) fn field_reading(name: &str) -> FieldReading {
 /// Returns the words of a field's name, from outside to inside.
 fn words(name: &str) -> Vec<&str> {
     let is_outside = |letter: char| !letter.is_ascii_alphanumeric() && !matches!(letter, '_' | '-');
-    name.split(is_outside).filter(|word| !word.is_empty()).collect()
+    name.split(is_outside)
+        .filter(|word| !word.is_empty())
+        .collect()
 }
 
 /// Returns what stands at the end of a way. Whatever is in something that stands for a model may
 /// name one.
 fn row_of_way(names: &[&str]) -> Row {
-    names.iter().fold(Row::Other, |outside, name| match outside {
-        Row::Other => row(Folded::of(name.as_bytes()).word()),
-        Row::Model | Row::Stored(_) | Row::Nothing | Row::OfModel => outside,
-    })
+    names
+        .iter()
+        .fold(Row::Other, |outside, name| match outside {
+            Row::Other => row(Folded::of(name.as_bytes()).word()),
+            Row::Model | Row::Stored(_) | Row::Nothing | Row::OfModel => outside,
+        })
 }
 
 /// A text that a model reads, whatever it looks like.
 fn is_text(name: &str) -> bool {
     let folded = Folded::of(name.as_bytes());
-    ["prompt", "hotwords", "instructions"].iter().any(|end| folded.word().ends_with(end))
+    ["prompt", "hotwords", "instructions"]
+        .iter()
+        .any(|end| folded.word().ends_with(end))
 }
 
 /// A field that servers read as JSON only.
@@ -68,7 +76,11 @@ impl Finder {
         }
         let Ok(value) = std::str::from_utf8(&field.value) else {
             // The beginning of a text may end within a letter.
-            return if field.is_whole { Err("must be UTF-8") } else { Err("is too long") };
+            return if field.is_whole {
+                Err("must be UTF-8")
+            } else {
+                Err("is too long")
+            };
         };
         if value.contains('\0') {
             return Err("must have no NUL");
@@ -92,11 +104,20 @@ impl Finder {
                 Ok(()) => Ok(()),
             };
         }
-        self.plain_field(field, (names.last().copied().unwrap_or_default(), row), span)
+        self.plain_field(
+            field,
+            (names.last().copied().unwrap_or_default(), row),
+            span,
+        )
     }
 
     /// Finds what the JSON of a field names.
-    fn json_field(&mut self, cursor: &mut Cursor<'_>, names: &[&str], row: Row) -> Result<(), &'static str> {
+    fn json_field(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        names: &[&str],
+        row: Row,
+    ) -> Result<(), &'static str> {
         const WHY: &str = "must be JSON, of at most 16 levels";
         let (first, rest) = names.split_first().unwrap_or((&"", &[]));
         let read = self.json_at(cursor, &BodyPlace::of(first.as_bytes()), (rest, row));
@@ -117,7 +138,12 @@ impl Finder {
     }
 
     /// Finds what the text of a field names.
-    fn plain_field(&mut self, field: &FormField, (name, row): (&str, Row), span: Span) -> Result<(), &'static str> {
+    fn plain_field(
+        &mut self,
+        field: &FormField,
+        (name, row): (&str, Row),
+        span: Span,
+    ) -> Result<(), &'static str> {
         let what = match row {
             Row::Model | Row::OfModel => What::Model,
             Row::Stored(kind) if says_something(&field.value) => What::Stored(kind),
@@ -127,13 +153,20 @@ impl Finder {
                 }
                 What::Text(name.to_owned())
             }
-            Row::Stored(StoredKind::Files | StoredKind::Cached | StoredKind::Data) | Row::Nothing | Row::Other => {
+            Row::Stored(StoredKind::Files | StoredKind::Cached | StoredKind::Data)
+            | Row::Nothing
+            | Row::Other => {
                 return Ok(());
             }
         };
         let param = field.name.chars().take(40).collect();
         if self.found.len() < MOST {
-            self.found.push(Named { what, param, span, is_plain: true });
+            self.found.push(Named {
+                what,
+                param,
+                span,
+                is_plain: true,
+            });
         } else {
             self.is_full = true;
         }
@@ -143,15 +176,23 @@ impl Finder {
 
 /// Returns whether a text names anything.
 fn says_something(value: &[u8]) -> bool {
-    !matches!(value.trim_ascii(), b"" | b"null" | b"none" | b"None" | b"false")
+    !matches!(
+        value.trim_ascii(),
+        b"" | b"null" | b"none" | b"None" | b"false"
+    )
 }
 
 /// Returns whether the beginning of a text is enough to judge it: the host of a URL stands there,
 /// and data name nothing.
 fn is_url_or_data(beginning: &[u8]) -> bool {
-    let begins =
-        |with: &str| beginning.get(..with.len()).is_some_and(|text| text.eq_ignore_ascii_case(with.as_bytes()));
+    let begins = |with: &str| {
+        beginning
+            .get(..with.len())
+            .is_some_and(|text| text.eq_ignore_ascii_case(with.as_bytes()))
+    };
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=-_\t\r\n".contains(byte);
-    ["data:", "https://", "http://", "gs://", "s3://"].iter().any(|with| begins(with))
+    ["data:", "https://", "http://", "gs://", "s3://"]
+        .iter()
+        .any(|with| begins(with))
         || beginning.iter().all(is_base64)
 }

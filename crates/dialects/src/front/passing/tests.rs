@@ -74,7 +74,11 @@ const OPENAIS: [&str; 4] = [
 ];
 
 fn passes() -> [Pass; 5] {
-    let pass = |front, dialect: Dialect, model, [whole, stream, turn, without]: [&'static str; 4], lost| Pass {
+    let pass = |front,
+                dialect: Dialect,
+                model,
+                [whole, stream, turn, without]: [&'static str; 4],
+                lost| Pass {
         front,
         dialect,
         model,
@@ -85,12 +89,39 @@ fn passes() -> [Pass; 5] {
         lost,
     };
     let responses = Dialect::from(&openai::PROTOCOL).at(Endpoint::Responses);
-    let (thinking, signature) = ("messages[].content[].thinking", "contents[].parts[].thoughtSignature");
+    let (thinking, signature) = (
+        "messages[].content[].thinking",
+        "contents[].parts[].thoughtSignature",
+    );
     [
-        pass(&MESSAGES, (&anthropic::PROTOCOL).into(), "up", CLAUDE, thinking),
-        pass(&MESSAGES, (&bedrock::PROTOCOL).into(), "anthropic.claude-sonnet-4-5-20250929-v1:0", CLAUDE, thinking),
-        pass(&GEMINI, (&gemini::PROTOCOL).into(), "gemini-3-pro", GOOGLES, signature),
-        pass(&GEMINI_ARRAY, (&gemini::PROTOCOL).into(), "gemini-3-pro", GOOGLES, signature),
+        pass(
+            &MESSAGES,
+            (&anthropic::PROTOCOL).into(),
+            "up",
+            CLAUDE,
+            thinking,
+        ),
+        pass(
+            &MESSAGES,
+            (&bedrock::PROTOCOL).into(),
+            "anthropic.claude-sonnet-4-5-20250929-v1:0",
+            CLAUDE,
+            thinking,
+        ),
+        pass(
+            &GEMINI,
+            (&gemini::PROTOCOL).into(),
+            "gemini-3-pro",
+            GOOGLES,
+            signature,
+        ),
+        pass(
+            &GEMINI_ARRAY,
+            (&gemini::PROTOCOL).into(),
+            "gemini-3-pro",
+            GOOGLES,
+            signature,
+        ),
         pass(&RESPONSES, responses, "up", OPENAIS, "input[].reasoning"),
     ]
 }
@@ -98,9 +129,15 @@ fn passes() -> [Pass; 5] {
 /// What the account `word` seals in place of the account's own texts.
 fn sealed(text: &str, word: &'static str) -> String {
     let seal = AnswerSeal(Arc::new(Word(word)));
-    [("<s>", seal.signature("<s>")), ("<r>", seal.redacted("<r>")), ("<c>", seal.signature_of_call("<c>"))]
-        .into_iter()
-        .fold(text.to_owned(), |text, (own, sealed)| text.replace(own, &sealed.unwrap()))
+    [
+        ("<s>", seal.signature("<s>")),
+        ("<r>", seal.redacted("<r>")),
+        ("<c>", seal.signature_of_call("<c>")),
+    ]
+    .into_iter()
+    .fold(text.to_owned(), |text, (own, sealed)| {
+        text.replace(own, &sealed.unwrap())
+    })
 }
 
 fn as_asked(text: &str) -> String {
@@ -109,10 +146,13 @@ fn as_asked(text: &str) -> String {
 
 /// The events of a stream in Amazon's frames.
 fn framed(stream: &str) -> Vec<u8> {
-    let data = stream.lines().filter_map(|line| line.strip_prefix("data: "));
+    let data = stream
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "));
     let payload = |event| format!(r#"{{"bytes":"{}"}}"#, STANDARD.encode(event));
     let head = [(":message-type", "event"), (":event-type", "chunk")];
-    data.flat_map(|event| frame(&head, payload(event).as_bytes())).collect()
+    data.flat_map(|event| frame(&head, payload(event).as_bytes()))
+        .collect()
 }
 
 struct Answers<'a>(&'a Pass, Option<AnswerSeal>);
@@ -120,21 +160,50 @@ struct Answers<'a>(&'a Pass, Option<AnswerSeal>);
 impl Answers<'_> {
     fn whole(&self) -> String {
         let Answers(pass, seal) = self;
-        let header = AnswerHeader { model: "m".into(), ..AnswerHeader::default() };
-        let options = AnswerOptions { seal: seal.clone(), ..AnswerOptions::default() };
-        let to = Recipient { front: pass.front, header: &header, options };
-        let (answer, _) = pass.dialect.answer(pass.model, &to, pass.whole.as_bytes()).unwrap();
+        let header = AnswerHeader {
+            model: "m".into(),
+            ..AnswerHeader::default()
+        };
+        let options = AnswerOptions {
+            seal: seal.clone(),
+            ..AnswerOptions::default()
+        };
+        let to = Recipient {
+            front: pass.front,
+            header: &header,
+            options,
+        };
+        let (answer, _) = pass
+            .dialect
+            .answer(pass.model, &to, pass.whole.as_bytes())
+            .unwrap();
         String::from_utf8(answer.body).unwrap()
     }
 
     fn stream(&self, size: usize) -> String {
         let Answers(pass, seal) = self;
-        let header = AnswerHeader { model: "m".into(), ..AnswerHeader::default() };
-        let options = AnswerOptions { seal: seal.clone(), ..AnswerOptions::default() };
-        let to = Recipient { front: pass.front, header: &header, options };
+        let header = AnswerHeader {
+            model: "m".into(),
+            ..AnswerHeader::default()
+        };
+        let options = AnswerOptions {
+            seal: seal.clone(),
+            ..AnswerOptions::default()
+        };
+        let to = Recipient {
+            front: pass.front,
+            header: &header,
+            options,
+        };
         let (mut stream, mut out) = (pass.dialect.stream(pass.model, to, 1 << 20), Vec::new());
-        let bytes = if pass.dialect.protocol.name == "bedrock" { framed(pass.stream) } else { pass.stream.into() };
-        bytes.chunks(size).for_each(|piece| stream.feed(piece, &mut out).unwrap());
+        let bytes = if pass.dialect.protocol.name == "bedrock" {
+            framed(pass.stream)
+        } else {
+            pass.stream.into()
+        };
+        bytes
+            .chunks(size)
+            .for_each(|piece| stream.feed(piece, &mut out).unwrap());
         stream.finish(&mut out, None).unwrap();
         String::from_utf8(out).unwrap()
     }
@@ -146,7 +215,10 @@ fn told(pass: &Pass, seal: impl Fn(&str) -> String) -> String {
     if pass.front != &GEMINI_ARRAY {
         return stream;
     }
-    let data: Vec<&str> = stream.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+    let data: Vec<&str> = stream
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .collect();
     format!("[{}]\n", data.join(",\n"))
 }
 
@@ -188,21 +260,41 @@ fn what_is_too_long_and_what_nobody_seals_passes_as_it_came() {
 /// Passes a turn: what the account gets, and what is lost.
 fn sent(pass: &Pass, turn: &str, sealed: Sealed<'_>) -> (String, String) {
     let body = Bytes::copy_from_slice(turn.as_bytes());
-    let asked = Asked { model: Some(pass.model.to_owned()), stream: false };
+    let asked = Asked {
+        model: Some(pass.model.to_owned()),
+        stream: false,
+    };
     let envelope = (pass.front.envelope)(&body).unwrap();
-    let envelope = if pass.front.name.starts_with("gemini") { envelope.at(asked) } else { envelope };
+    let envelope = if pass.front.name.starts_with("gemini") {
+        envelope.at(asked)
+    } else {
+        envelope
+    };
     let traits = (pass.dialect.protocol.traits)(pass.model);
-    let job = Translate { sealed, traits, ..Translate::new(&body, &envelope, pass.model) };
+    let job = Translate {
+        sealed,
+        traits,
+        ..Translate::new(&body, &envelope, pass.model)
+    };
     let outbound = pass.dialect.write(&job).unwrap();
-    (String::from_utf8(outbound.body.concat()).unwrap(), outbound.losses.names().join(" "))
+    (
+        String::from_utf8(outbound.body.concat()).unwrap(),
+        outbound.losses.names().join(" "),
+    )
 }
 
 /// As a server of the format reads it: Bedrock has other places for the model and the version.
 fn read(pass: &Pass, text: &str) -> Value {
     let mut value: Value = serde_json::from_str(text).unwrap();
     let members = value.as_object_mut().unwrap();
-    ["model", "anthropic_version"].iter().for_each(|name| drop(members.remove(*name)));
-    assert!(!text.contains(MARK), "{} gets {text}", pass.dialect.protocol.name);
+    ["model", "anthropic_version"]
+        .iter()
+        .for_each(|name| drop(members.remove(*name)));
+    assert!(
+        !text.contains(MARK),
+        "{} gets {text}",
+        pass.dialect.protocol.name
+    );
     value
 }
 
@@ -218,7 +310,9 @@ fn what_was_sealed_comes_back_to_its_account_and_to_no_other() {
         let (opened, lost) = sent(pass, &sealed(turn, "a"), Sealed::Opened(&mine));
         assert_eq!((read(pass, &opened), &*lost), (read(pass, turn), ""));
         let forged = turn.replace('<', MARK).replace('>', "=");
-        let empty = sealed(turn, "a").replace(&sealed("<s>", "a"), "").replace(&sealed("<r>", "a"), "");
+        let empty = sealed(turn, "a")
+            .replace(&sealed("<s>", "a"), "")
+            .replace(&sealed("<r>", "a"), "");
         let lost_ones = [
             (sealed(turn, "b"), Sealed::Opened(&mine as &dyn Seal)),
             (sealed(turn, "a"), Sealed::Closed),
@@ -226,10 +320,15 @@ fn what_was_sealed_comes_back_to_its_account_and_to_no_other() {
             (turn.to_owned(), Sealed::LeftOut),
             (forged, Sealed::Opened(&mine)),
         ];
-        let empty = (!pass.front.name.starts_with("gemini")).then_some((empty, Sealed::Opened(&mine as &dyn Seal)));
+        let empty = (!pass.front.name.starts_with("gemini"))
+            .then_some((empty, Sealed::Opened(&mine as &dyn Seal)));
         for (turn, sealed) in lost_ones.into_iter().chain(empty) {
             let (left, lost) = sent(pass, &turn, sealed);
-            assert_eq!((read(pass, &left), &*lost), (read(pass, pass.without), pass.lost), "{turn}");
+            assert_eq!(
+                (read(pass, &left), &*lost),
+                (read(pass, pass.without), pass.lost),
+                "{turn}"
+            );
         }
     }
 }
@@ -237,13 +336,22 @@ fn what_was_sealed_comes_back_to_its_account_and_to_no_other() {
 #[test]
 fn a_seal_of_several_thoughts_or_of_another_kind_is_left_out() {
     let [pass, ..] = &passes();
-    let thought = |text: &'static str| Thought { signature: Some(text.into()), ..Thought::default() };
-    let several = Kept { call: "c".into(), thoughts: vec![thought("s"), thought("t")] };
+    let thought = |text: &'static str| Thought {
+        signature: Some(text.into()),
+        ..Thought::default()
+    };
+    let several = Kept {
+        call: "c".into(),
+        thoughts: vec![thought("s"), thought("t")],
+    };
     for seal in [Word("a").seal(&several).unwrap(), sealed("<s>", "a")] {
         let turn = json!({"model": "up", "max_tokens": 9, "messages": [
             {"role": "assistant", "content": [{"type": "redacted_thinking", "data": seal}, {"type": "text", "text": "y"}]}]});
         let (left, lost) = sent(pass, &turn.to_string(), Sealed::Opened(&Word("a")));
-        assert_eq!(read(pass, &left)["messages"][0]["content"], json!([{"type": "text", "text": "y"}]));
+        assert_eq!(
+            read(pass, &left)["messages"][0]["content"],
+            json!([{"type": "text", "text": "y"}])
+        );
         assert_eq!(lost, pass.lost);
     }
 }
@@ -253,18 +361,35 @@ fn a_whole_answer_in_place_of_a_stream_carries_thoughts_too() {
     let [.., pass] = &passes();
     let body = Bytes::from_static(pass.turn.as_bytes());
     let envelope = (pass.front.envelope)(&body).unwrap();
-    let outbound = pass.dialect.write(&Translate::new(&body, &envelope, pass.model)).unwrap();
+    let outbound = pass
+        .dialect
+        .write(&Translate::new(&body, &envelope, pass.model))
+        .unwrap();
     let header = AnswerHeader::default();
     let seal = Some(AnswerSeal(Arc::new(Word("a"))));
-    let options = AnswerOptions { seal, undo: outbound.undo, ..AnswerOptions::default() };
-    let to = Recipient { front: pass.front, header: &header, options };
+    let options = AnswerOptions {
+        seal,
+        undo: outbound.undo,
+        ..AnswerOptions::default()
+    };
+    let to = Recipient {
+        front: pass.front,
+        header: &header,
+        options,
+    };
     let whole = pass.whole.replace(
         r#"{"type":"message""#,
         r#"{"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"message""#,
     );
-    let (answer, _) = pass.dialect.converted(pass.model, &to, whole.as_bytes()).unwrap();
+    let (answer, _) = pass
+        .dialect
+        .converted(pass.model, &to, whole.as_bytes())
+        .unwrap();
     let told = String::from_utf8(answer.body).unwrap();
-    assert!(told.contains(r#""encrypted_content":"pcsealv1"#) && told.contains("response.completed"), "{told}");
+    assert!(
+        told.contains(r#""encrypted_content":"pcsealv1"#) && told.contains("response.completed"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -275,9 +400,20 @@ fn long_parts_of_a_body_are_not_copied_and_short_ones_are_put_together() {
     let body = json!({"model": "m", "input": [item("a"), item("b"), item(&long), item("c")], "store": false});
     let body = Bytes::from(body.to_string());
     let envelope = (pass.front.envelope)(&body).unwrap();
-    let outbound = pass.dialect.write(&Translate::new(&body, &envelope, pass.model)).unwrap();
-    assert!(outbound.body.len() == 3 && outbound.copied < 1000, "{} {}", outbound.body.len(), outbound.copied);
+    let outbound = pass
+        .dialect
+        .write(&Translate::new(&body, &envelope, pass.model))
+        .unwrap();
+    assert!(
+        outbound.body.len() == 3 && outbound.copied < 1000,
+        "{} {}",
+        outbound.body.len(),
+        outbound.copied
+    );
     let after = body.to_vec();
-    let expected = String::from_utf8(after).unwrap().replace(r#","id":"msg_1""#, "").replace(r#""m""#, r#""up""#);
+    let expected = String::from_utf8(after)
+        .unwrap()
+        .replace(r#","id":"msg_1""#, "")
+        .replace(r#""m""#, r#""up""#);
     assert_eq!(String::from_utf8(outbound.body.concat()).unwrap(), expected);
 }

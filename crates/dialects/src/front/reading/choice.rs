@@ -29,9 +29,15 @@ impl<'a> ReadChoice<'a> {
             Kind::Null => return value.skip().map(|()| None),
             Kind::String => (word(&value.text()?.unwrap_or_default(), place)?, Vec::new()),
             Kind::Object => object(value)?,
-            kind @ (Kind::Array | Kind::Number | Kind::Bool) => return Err(place.wrong("a string or an object", kind)),
+            kind @ (Kind::Array | Kind::Number | Kind::Bool) => {
+                return Err(place.wrong("a string or an object", kind));
+            }
         };
-        Ok(Some(Self { choice, names, path }))
+        Ok(Some(Self {
+            choice,
+            names,
+            path,
+        }))
     }
 
     /// Returns what is chosen, if it can be. `is_known` says whether there is a tool of this name.
@@ -45,7 +51,10 @@ impl<'a> ReadChoice<'a> {
             return Err(Box::new(Refused::invalid(path, message)));
         }
         if !has_tools && self.choice == ToolChoice::Required {
-            let message = format!("`{}` requires a tool call, but there are no `tools`", self.path);
+            let message = format!(
+                "`{}` requires a tool call, but there are no `tools`",
+                self.path
+            );
             return Err(Box::new(Refused::invalid(self.path, message)));
         }
         Ok(self.choice)
@@ -53,7 +62,10 @@ impl<'a> ReadChoice<'a> {
 }
 
 /// Returns what a word means.
-pub(in crate::front) fn word<'a>(word: &str, place: Place<'_>) -> Result<ToolChoice<'a>, ReadFault> {
+pub(in crate::front) fn word<'a>(
+    word: &str,
+    place: Place<'_>,
+) -> Result<ToolChoice<'a>, ReadFault> {
     match word {
         "none" => Ok(ToolChoice::None),
         "auto" => Ok(ToolChoice::Auto),
@@ -83,5 +95,8 @@ pub(in crate::front) fn some<'a>(
     if tools.is_empty() {
         return Err(place.field("tools").refuse(empty));
     }
-    Ok((ToolChoice::Allowed(must, tools.iter().map(|(name, _)| name.clone()).collect()), tools))
+    Ok((
+        ToolChoice::Allowed(must, tools.iter().map(|(name, _)| name.clone()).collect()),
+        tools,
+    ))
 }

@@ -48,7 +48,11 @@ impl Read {
     }
 
     /// Consumes a field beside the conversation, and finds what it names.
-    pub(in crate::front) fn setting(&mut self, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(), Broken> {
+    pub(in crate::front) fn setting(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        name: &[u8],
+    ) -> Result<(), Broken> {
         let start = cursor.at();
         self.named.field(cursor, name)?;
         let bytes = cursor.at().saturating_sub(start);
@@ -70,7 +74,9 @@ impl Read {
     pub(in crate::front) fn medium(&mut self, medium: Medium, is_of_type: bool) {
         if is_of_type {
             self.base64 += medium.base64;
-            self.tokens = self.tokens.saturating_add(usize::try_from(medium.tokens).unwrap_or(usize::MAX));
+            self.tokens = self
+                .tokens
+                .saturating_add(usize::try_from(medium.tokens).unwrap_or(usize::MAX));
         } else {
             self.more += medium.bytes;
         }
@@ -79,7 +85,8 @@ impl Read {
     /// In a body of so many bytes.
     pub(in crate::front) fn most(&self, bytes: usize) -> u64 {
         let number = |size: usize| u64::try_from(size).unwrap_or(u64::MAX);
-        usage::estimate(number(bytes.saturating_sub(self.base64))).saturating_add(number(self.tokens))
+        usage::estimate(number(bytes.saturating_sub(self.base64)))
+            .saturating_add(number(self.tokens))
     }
 }
 

@@ -86,40 +86,71 @@ pub(in crate::front) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Resu
     };
     let text = cursor.text();
     let data = data.and_then(|data| data_of(json::slice(text, &data), place));
-    let name =
-        names.map(|name| json::slice(text, &name)).and_then(|quoted| quoted.get(1..quoted.len().saturating_sub(1)));
+    let name = names
+        .map(|name| json::slice(text, &name))
+        .and_then(|quoted| quoted.get(1..quoted.len().saturating_sub(1)));
     let tokens = tokens(place, data, name.unwrap_or_default());
-    Ok(Medium { bytes: span.len(), base64: data.map_or(0, |data| data.base64.len()), tokens })
+    Ok(Medium {
+        bytes: span.len(),
+        base64: data.map_or(0, |data| data.base64.len()),
+        tokens,
+    })
 }
 
 /// Returns the medium that base64 of this type is. `quoted` is the JSON text of the base64, and
 /// `bytes` the length of all that holds it.
-pub(in crate::front) fn of_base64(place: MediaPlace, quoted: &[u8], said: &[u8], bytes: usize) -> Medium {
-    let base64 = quoted.get(1..quoted.len().saturating_sub(1)).filter(|base64| is_base64(base64));
+pub(in crate::front) fn of_base64(
+    place: MediaPlace,
+    quoted: &[u8],
+    said: &[u8],
+    bytes: usize,
+) -> Medium {
+    let base64 = quoted
+        .get(1..quoted.len().saturating_sub(1))
+        .filter(|base64| is_base64(base64));
     let data = base64.map(|base64| Data { base64, said });
-    Medium { bytes, base64: data.map_or(0, |data| data.base64.len()), tokens: tokens(place, data, b"") }
+    Medium {
+        bytes,
+        base64: data.map_or(0, |data| data.base64.len()),
+        tokens: tokens(place, data, b""),
+    }
 }
 
 /// Returns a file that somebody else has: how large it is, nobody says.
 pub(in crate::front) fn elsewhere() -> Medium {
-    Medium { bytes: 0, base64: 0, tokens: tokens(MediaPlace::File, None, b"") }
+    Medium {
+        bytes: 0,
+        base64: 0,
+        tokens: tokens(MediaPlace::File, None, b""),
+    }
 }
 
 /// Returns the base64 of a data URL, or base64 alone where servers understand that too.
 fn data_of(quoted: &[u8], place: MediaPlace) -> Option<Data<'_>> {
     const HEAD: usize = 256;
     let text = quoted.get(1..quoted.len().saturating_sub(1))?;
-    let is_url = text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"));
+    let is_url = text
+        .get(..5)
+        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"));
     let data = if is_url {
         let comma = memchr::memchr(b',', text.get(..HEAD).unwrap_or(text))?;
         let (head, base64) = (text.get(5..comma)?, text.get(comma + 1..)?);
-        let last = head.rsplit(|byte| *byte == b';').next().filter(|last| last.len() < head.len())?;
+        let last = head
+            .rsplit(|byte| *byte == b';')
+            .next()
+            .filter(|last| last.len() < head.len())?;
         let said = head.split(|byte| *byte == b';').next().unwrap_or_default();
-        last.eq_ignore_ascii_case(b"base64").then_some(Data { base64, said: said.trim_ascii() })?
+        last.eq_ignore_ascii_case(b"base64").then_some(Data {
+            base64,
+            said: said.trim_ascii(),
+        })?
     } else if place == MediaPlace::Image {
         return None;
     } else {
-        Data { base64: text, said: b"" }
+        Data {
+            base64: text,
+            said: b"",
+        }
     };
     is_base64(data.base64).then_some(data)
 }
@@ -127,8 +158,11 @@ fn data_of(quoted: &[u8], place: MediaPlace) -> Option<Data<'_>> {
 /// Returns whether data is base64. Escapes count as base64: PHP writes `\/`. The check goes by
 /// blocks, so that the compiler can take many bytes at once.
 fn is_base64(data: &[u8]) -> bool {
-    let fits = |byte: &u8| byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_' | b'\\');
-    data.chunks(1024).all(|block| block.iter().fold(true, |all, byte| all & fits(byte)))
+    let fits = |byte: &u8| {
+        byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_' | b'\\')
+    };
+    data.chunks(1024)
+        .all(|block| block.iter().fold(true, |all, byte| all & fits(byte)))
 }
 
 /// Estimates the tokens of a medium, by the table in docs/src/limits.md.
@@ -141,7 +175,10 @@ fn tokens(place: MediaPlace, data: Option<Data<'_>>, name: &[u8]) -> u64 {
             MediaPlace::File => 5_000,
         };
     };
-    let bytes = u64::try_from(data.base64.len()).unwrap_or(u64::MAX).div_ceil(4) * 3;
+    let bytes = u64::try_from(data.base64.len())
+        .unwrap_or(u64::MAX)
+        .div_ceil(4)
+        * 3;
     let picture = (1_000 + bytes / 256).min(LARGEST_PICTURE);
     let pdf = 1_000 + bytes / 16;
     let looks = begins(data.base64);
@@ -156,7 +193,11 @@ fn tokens(place: MediaPlace, data: Option<Data<'_>>, name: &[u8]) -> u64 {
         // like.
         Some(Declared::Picture | Declared::Pdf | Declared::Sound) | None => {
             let pdf = if looks.pdf { pdf } else { 0 };
-            let picture = if looks.picture || place == MediaPlace::Image { picture } else { 0 };
+            let picture = if looks.picture || place == MediaPlace::Image {
+                picture
+            } else {
+                0
+            };
             (100 + bytes.div_ceil(4)).max(pdf).max(picture)
         }
     }
@@ -177,15 +218,28 @@ fn declared(place: MediaPlace, said: &[u8], name: &[u8]) -> Option<Declared> {
     const ENDINGS: [(Declared, &[&str]); 3] = [
         (Declared::Pdf, &["pdf"]),
         (Declared::Picture, &["png", "jpg", "jpeg", "gif", "webp"]),
-        (Declared::Sound, &["mp3", "wav", "ogg", "flac", "m4a", "mp4", "mov", "mkv", "webm"]),
+        (
+            Declared::Sound,
+            &[
+                "mp3", "wav", "ogg", "flac", "m4a", "mp4", "mov", "mkv", "webm",
+            ],
+        ),
     ];
     if said.is_empty() {
-        let ending = name.rsplit(|byte| *byte == b'.').next().filter(|ending| ending.len() < name.len());
-        let is = |known: &&str| ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known.as_bytes()));
+        let ending = name
+            .rsplit(|byte| *byte == b'.')
+            .next()
+            .filter(|ending| ending.len() < name.len());
+        let is = |known: &&str| {
+            ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known.as_bytes()))
+        };
         return match place {
             MediaPlace::Image => None,
             MediaPlace::Audio => Some(Declared::Sound),
-            MediaPlace::File => ENDINGS.iter().find(|(_, endings)| endings.iter().any(is)).map(|found| found.0),
+            MediaPlace::File => ENDINGS
+                .iter()
+                .find(|(_, endings)| endings.iter().any(is))
+                .map(|found| found.0),
         };
     }
     let slash = memchr::memchr(b'/', said)?;
@@ -213,12 +267,24 @@ struct Looks {
 /// Compares data with each format's first bytes, in base64.
 fn begins(base64: &[u8]) -> Looks {
     // PNG, JPEG, GIF, TIFF of either kind, BMP.
-    const PICTURES: [&[u8]; 6] = [b"iVBORw0KGgo", b"/9j/", b"R0lGOD", b"SUkqA", b"TU0AK", b"Qk"];
+    const PICTURES: [&[u8]; 6] = [
+        b"iVBORw0KGgo",
+        b"/9j/",
+        b"R0lGOD",
+        b"SUkqA",
+        b"TU0AK",
+        b"Qk",
+    ];
     // MP3 with a tag, Ogg, FLAC, Matroska.
     const RECORDINGS: [&[u8]; 4] = [b"SUQz", b"T2dn", b"ZkxhQ", b"GkXf"];
     let mut head = [0; 24];
-    let bytes = base64.iter().enumerate().filter(|(at, byte)| **byte != b'\\' || base64.get(at + 1) != Some(&b'/'));
-    head.iter_mut().zip(bytes).for_each(|(place, (_, byte))| *place = *byte);
+    let bytes = base64
+        .iter()
+        .enumerate()
+        .filter(|(at, byte)| **byte != b'\\' || base64.get(at + 1) != Some(&b'/'));
+    head.iter_mut()
+        .zip(bytes)
+        .for_each(|(place, (_, byte))| *place = *byte);
     let any = |with: &[&[u8]]| with.iter().any(|with| head.starts_with(with));
     let at = |from: usize, word: &[u8]| head.get(from..).is_some_and(|rest| rest.starts_with(word));
     let is_riff = at(0, b"UklGR");
@@ -240,7 +306,11 @@ mod tests {
 
     fn medium(place: MediaPlace, value: &str) -> (usize, u64) {
         let mut cursor = Cursor::new(value.as_bytes());
-        let Medium { bytes, base64, tokens } = read(&mut cursor, place).expect("JSON");
+        let Medium {
+            bytes,
+            base64,
+            tokens,
+        } = read(&mut cursor, place).expect("JSON");
         assert_eq!(bytes, value.len());
         (base64, tokens)
     }
@@ -250,24 +320,108 @@ mod tests {
         let long = |begin: &str| format!("{begin}{}", "A".repeat(400_000 - begin.len()));
         for (place, kind, name, data, tokens) in [
             (MediaPlace::Image, "image/png", "", "A".repeat(4), 1_000),
-            (MediaPlace::Image, "image/png", "", long("iVBORw0KGgoAAAA"), 1_000 + 300_000 / 256),
-            (MediaPlace::Image, "IMAGE/*", "", long("/9j/4AAQ"), 1_000 + 300_000 / 256),
-            (MediaPlace::Image, "image/heic", "", long("AAAAIGZ0eXBoZWlj"), 1_000 + 300_000 / 256),
-            (MediaPlace::Image, r"image\/gif", "", format!("R0lGOD{}", "A".repeat(40_000_000)), 5_000),
-            (MediaPlace::Audio, "audio/wav", "", long("UklGRiQAAABXQVZFZm10"), 100 + 300_000 / 512),
-            (MediaPlace::Audio, "audio/mpeg", "", long("SUQzBAA"), 100 + 300_000 / 128),
-            (MediaPlace::Audio, "audio/mpeg", "", long("AAAA"), 100 + 300_000 / 128),
-            (MediaPlace::File, "application/pdf", "a.pdf", long("JVBERi0xLjcK"), 1_000 + 300_000 / 16),
-            (MediaPlace::File, "image/png", "a.PNG", long("iVBORw0KGgoAAAA"), 1_000 + 300_000 / 256),
-            (MediaPlace::File, "image/webp", "a.webp", long("UklGRiQAAABXRUJQVlA4"), 1_000 + 300_000 / 256),
-            (MediaPlace::File, "video/mp4", "a.mp4", long("AAAAIGZ0eXBpc29t"), 100 + 300_000 / 128),
-            (MediaPlace::File, "audio/mpeg", "a.b.mp3", long("//uQxAA"), 100 + 300_000 / 128),
-            (MediaPlace::File, "text/plain", "a.txt", long("SGVsbG8s"), 100 + 300_000 / 4),
+            (
+                MediaPlace::Image,
+                "image/png",
+                "",
+                long("iVBORw0KGgoAAAA"),
+                1_000 + 300_000 / 256,
+            ),
+            (
+                MediaPlace::Image,
+                "IMAGE/*",
+                "",
+                long("/9j/4AAQ"),
+                1_000 + 300_000 / 256,
+            ),
+            (
+                MediaPlace::Image,
+                "image/heic",
+                "",
+                long("AAAAIGZ0eXBoZWlj"),
+                1_000 + 300_000 / 256,
+            ),
+            (
+                MediaPlace::Image,
+                r"image\/gif",
+                "",
+                format!("R0lGOD{}", "A".repeat(40_000_000)),
+                5_000,
+            ),
+            (
+                MediaPlace::Audio,
+                "audio/wav",
+                "",
+                long("UklGRiQAAABXQVZFZm10"),
+                100 + 300_000 / 512,
+            ),
+            (
+                MediaPlace::Audio,
+                "audio/mpeg",
+                "",
+                long("SUQzBAA"),
+                100 + 300_000 / 128,
+            ),
+            (
+                MediaPlace::Audio,
+                "audio/mpeg",
+                "",
+                long("AAAA"),
+                100 + 300_000 / 128,
+            ),
+            (
+                MediaPlace::File,
+                "application/pdf",
+                "a.pdf",
+                long("JVBERi0xLjcK"),
+                1_000 + 300_000 / 16,
+            ),
+            (
+                MediaPlace::File,
+                "image/png",
+                "a.PNG",
+                long("iVBORw0KGgoAAAA"),
+                1_000 + 300_000 / 256,
+            ),
+            (
+                MediaPlace::File,
+                "image/webp",
+                "a.webp",
+                long("UklGRiQAAABXRUJQVlA4"),
+                1_000 + 300_000 / 256,
+            ),
+            (
+                MediaPlace::File,
+                "video/mp4",
+                "a.mp4",
+                long("AAAAIGZ0eXBpc29t"),
+                100 + 300_000 / 128,
+            ),
+            (
+                MediaPlace::File,
+                "audio/mpeg",
+                "a.b.mp3",
+                long("//uQxAA"),
+                100 + 300_000 / 128,
+            ),
+            (
+                MediaPlace::File,
+                "text/plain",
+                "a.txt",
+                long("SGVsbG8s"),
+                100 + 300_000 / 4,
+            ),
         ] {
             let member = String::from_utf8_lossy(place.member());
             for kind in [kind.to_owned(), format!("{kind};name=y")] {
-                let value = format!(r#"{{"filename": "a.txt", "{member}": "data:{kind};base64,{data}"}}"#);
-                assert_eq!(medium(place, &value), (data.len(), tokens), "{place:?} {kind} {:.20}", data);
+                let value =
+                    format!(r#"{{"filename": "a.txt", "{member}": "data:{kind};base64,{data}"}}"#);
+                assert_eq!(
+                    medium(place, &value),
+                    (data.len(), tokens),
+                    "{place:?} {kind} {:.20}",
+                    data
+                );
             }
             if place != MediaPlace::Image {
                 let value = format!(r#"{{"{member}": "{data}", "filename": "{name}"}}"#);
@@ -309,36 +463,71 @@ mod tests {
                     "{kind} {:.8}",
                     data
                 );
-                assert_eq!(medium(MediaPlace::Image, &format!(r#""{url}""#)), (data.len(), text), "{kind} {:.8}", data);
+                assert_eq!(
+                    medium(MediaPlace::Image, &format!(r#""{url}""#)),
+                    (data.len(), text),
+                    "{kind} {:.8}",
+                    data
+                );
                 for name in ["a.pdf", "a.png", "a.mp3", "a"] {
                     let value = format!(r#"{{"file_data":"{url}","filename":"{name}"}}"#);
-                    assert_eq!(medium(MediaPlace::File, &value), (data.len(), text), "{kind} {:.8}", data);
+                    assert_eq!(
+                        medium(MediaPlace::File, &value),
+                        (data.len(), text),
+                        "{kind} {:.8}",
+                        data
+                    );
                 }
                 assert_eq!(
-                    medium(MediaPlace::Audio, &format!(r#"{{"data":"{url}","format":"wav"}}"#)),
+                    medium(
+                        MediaPlace::Audio,
+                        &format!(r#"{{"data":"{url}","format":"wav"}}"#)
+                    ),
                     (data.len(), text),
                     "{kind} {:.8}",
                     data
                 );
             }
             for name in ["", "a.txt", "pdf", "a.pdf.md"] {
-                let value = |head: &str| format!(r#"{{"file_data":"{head}{data}","filename":"{name}"}}"#);
-                assert_eq!(medium(MediaPlace::File, &value("")), (data.len(), text), "{name} {:.8}", data);
-                assert_eq!(medium(MediaPlace::File, &value("data:;base64,")), (data.len(), text), "{name} {:.8}", data);
+                let value =
+                    |head: &str| format!(r#"{{"file_data":"{head}{data}","filename":"{name}"}}"#);
+                assert_eq!(
+                    medium(MediaPlace::File, &value("")),
+                    (data.len(), text),
+                    "{name} {:.8}",
+                    data
+                );
+                assert_eq!(
+                    medium(MediaPlace::File, &value("data:;base64,")),
+                    (data.len(), text),
+                    "{name} {:.8}",
+                    data
+                );
             }
         }
         // And what is said to be a picture is none.
         for data in ["SGVsbG8s", "JVBERi0", "SUQz", "//5BAA", "PHN2ZyB4"].map(long) {
             assert_eq!(
-                medium(MediaPlace::Image, &format!(r#""data:image/png;base64,{data}""#)),
+                medium(
+                    MediaPlace::Image,
+                    &format!(r#""data:image/png;base64,{data}""#)
+                ),
                 (data.len(), text),
                 "{:.8}",
                 data
             );
             let value = format!(r#"{{"file_data":"{data}","filename":"a.gif"}}"#);
-            assert_eq!(medium(MediaPlace::File, &value), (data.len(), text), "{:.8}", data);
+            assert_eq!(
+                medium(MediaPlace::File, &value),
+                (data.len(), text),
+                "{:.8}",
+                data
+            );
         }
-        let value = format!(r#"{{"file_data":"{}","filename":"a.pdf","filename":"a.txt"}}"#, long("JVBERi0"));
+        let value = format!(
+            r#"{{"file_data":"{}","filename":"a.pdf","filename":"a.txt"}}"#,
+            long("JVBERi0")
+        );
         assert_eq!(medium(MediaPlace::File, &value), (400_000, text));
     }
 
@@ -350,12 +539,31 @@ mod tests {
         assert_eq!(image("data:image/png;base64,tell me all of it"), (0, 1_500));
         assert_eq!(image("data:image/svg+xml,AAAA"), (0, 1_500));
         assert_eq!(image("DATA:image/png;BASE64,AAAA"), (4, 1_000));
-        assert_eq!(image(r"data:image/jpeg;base64,\/9j\/"), (6, 1_000), "as PHP writes it");
-        assert_eq!(medium(MediaPlace::Image, r#""data:image/png;base64,AAAA""#), (4, 1_000));
-        assert_eq!(medium(MediaPlace::File, r#"{"file_id":"file-1"}"#), (0, 5_000));
-        assert_eq!(medium(MediaPlace::File, r#"{"file_data":"https://x/y.pdf"}"#), (0, 5_000));
-        assert_eq!(medium(MediaPlace::File, r#"{"file_data":"AAAA","file_data":7}"#), (0, 5_000));
-        assert_eq!(medium(MediaPlace::Audio, r#"{"data":["AAAA"]}"#), (0, 1_000));
+        assert_eq!(
+            image(r"data:image/jpeg;base64,\/9j\/"),
+            (6, 1_000),
+            "as PHP writes it"
+        );
+        assert_eq!(
+            medium(MediaPlace::Image, r#""data:image/png;base64,AAAA""#),
+            (4, 1_000)
+        );
+        assert_eq!(
+            medium(MediaPlace::File, r#"{"file_id":"file-1"}"#),
+            (0, 5_000)
+        );
+        assert_eq!(
+            medium(MediaPlace::File, r#"{"file_data":"https://x/y.pdf"}"#),
+            (0, 5_000)
+        );
+        assert_eq!(
+            medium(MediaPlace::File, r#"{"file_data":"AAAA","file_data":7}"#),
+            (0, 5_000)
+        );
+        assert_eq!(
+            medium(MediaPlace::Audio, r#"{"data":["AAAA"]}"#),
+            (0, 1_000)
+        );
         assert_eq!(medium(MediaPlace::Audio, r#""AAAA""#), (0, 1_000));
     }
 }

@@ -48,7 +48,11 @@ pub(in crate::front) fn inner<'a>(
 }
 
 /// Notes what is lost, with its value.
-pub(in crate::front) fn lose<'a>(others: &mut Vec<(Name<'a>, Raw<'a>)>, name: impl Into<Name<'a>>, raw: Raw<'a>) {
+pub(in crate::front) fn lose<'a>(
+    others: &mut Vec<(Name<'a>, Raw<'a>)>,
+    name: impl Into<Name<'a>>,
+    raw: Raw<'a>,
+) {
     let name = name.into();
     if others.len() < MOST && !others.iter().any(|(noted, _)| *noted == name) {
         others.push((name, raw));

@@ -37,19 +37,30 @@ impl<'a> Scan<'a> {
         mut field: impl FnMut(&mut Self, &mut Cursor<'a>, &[u8]) -> Result<(), Broken>,
     ) -> Result<Self, Fault> {
         if body.trim_ascii().is_empty() {
-            return Err(Fault::plain("the request body is empty: it must be a JSON object".to_owned()));
+            return Err(Fault::plain(
+                "the request body is empty: it must be a JSON object".to_owned(),
+            ));
         }
         let syntax = |broken| Fault::syntax(&broken, body);
         let mut cursor = Cursor::new(body);
         let kind = cursor.kind().map_err(syntax)?;
         if kind != Kind::Object {
-            let message = format!("the request body must be a JSON object, not {}", kind.named());
+            let message = format!(
+                "the request body must be a JSON object, not {}",
+                kind.named()
+            );
             return Err(Fault::plain(message));
         }
         // Room for an ordinary request, so that the list does not grow step by step.
         let names = Vec::with_capacity(16);
         let envelope = Envelope::new(front);
-        let mut scan = Self { names, fault: None, read: Read::default(), envelope, bytes: body.len() };
+        let mut scan = Self {
+            names,
+            fault: None,
+            read: Read::default(),
+            envelope,
+            bytes: body.len(),
+        };
         let top = cursor
             .object(|cursor, key| {
                 let name = json::name_of(cursor.text(), &key);
@@ -151,13 +162,24 @@ impl<'a> Scan<'a> {
 
     /// Returns the envelope, or the first fault. `missing` is a field that must be there and is
     /// not.
-    pub(in crate::front) fn envelope(self, missing: Option<&'static str>) -> Result<Envelope, Fault> {
-        let missing = self.envelope.model.is_empty().then_some("model").or(missing);
+    pub(in crate::front) fn envelope(
+        self,
+        missing: Option<&'static str>,
+    ) -> Result<Envelope, Fault> {
+        let missing = self
+            .envelope
+            .model
+            .is_empty()
+            .then_some("model")
+            .or(missing);
         self.envelope_without_model(missing)
     }
 
     /// Returns the same of a format whose requests do not name the model.
-    pub(in crate::front) fn envelope_without_model(mut self, missing: Option<&'static str>) -> Result<Envelope, Fault> {
+    pub(in crate::front) fn envelope_without_model(
+        mut self,
+        missing: Option<&'static str>,
+    ) -> Result<Envelope, Fault> {
         if let Some(name) = duplicate(&mut self.names) {
             return Err(Fault::duplicate(&String::from_utf8_lossy(name)));
         }
@@ -175,7 +197,10 @@ impl<'a> Scan<'a> {
             refers: self.read.refers,
             named: self.read.named.found,
             prompt_bytes: self.read.text,
-            more_bytes: self.read.more.saturating_add(self.read.tokens.saturating_mul(4)),
+            more_bytes: self
+                .read
+                .more
+                .saturating_add(self.read.tokens.saturating_mul(4)),
             most_prompt,
             ..self.envelope
         })
@@ -207,7 +232,8 @@ fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
 pub(in crate::front) fn asks_json(value: &[u8]) -> bool {
     let is_json = |key: &Span, span: &Span| {
         *json::name_of(value, key) == *b"type"
-            && json::text_of(value, span).is_some_and(|kind| matches!(&*kind, "json_schema" | "json_object"))
+            && json::text_of(value, span)
+                .is_some_and(|kind| matches!(&*kind, "json_schema" | "json_object"))
     };
     let mut found = false;
     let _read = Cursor::new(value).maybe_object(|cursor, key| {
@@ -228,7 +254,12 @@ pub(in crate::front) fn number(cursor: &Cursor<'_>, span: &Span) -> Option<u64> 
     let number: f64 = match json::integer_of(text, span) {
         Some(whole) => return Some(whole),
         None => json::text_of(text, span).map_or_else(
-            || std::str::from_utf8(json::slice(text, span)).ok()?.parse().ok(),
+            || {
+                std::str::from_utf8(json::slice(text, span))
+                    .ok()?
+                    .parse()
+                    .ok()
+            },
             |text| text.trim().parse().ok(),
         )?,
     };

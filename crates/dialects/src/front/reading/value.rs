@@ -62,9 +62,21 @@ pub(in crate::front) fn body<'a>(
     read: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
 ) -> Result<(), ReadFault> {
     let mut cursor = Cursor::new(body);
-    let body = Body { elements: Cell::new(0), has_codes: memchr::memmem::find(body, br"\u").is_some() };
-    let place = Place { up: None, step: Step::Body };
-    Value { cursor: &mut cursor, body: &body, is_second: false, place }.element(read)?;
+    let body = Body {
+        elements: Cell::new(0),
+        has_codes: memchr::memmem::find(body, br"\u").is_some(),
+    };
+    let place = Place {
+        up: None,
+        step: Step::Body,
+    };
+    Value {
+        cursor: &mut cursor,
+        body: &body,
+        is_second: false,
+        place,
+    }
+    .element(read)?;
     cursor.end().map_err(syntax)
 }
 
@@ -77,7 +89,11 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// Returns the text of the value, without consuming the value.
     pub(in crate::front) fn ahead(&mut self) -> Result<Raw<'a>, ReadFault> {
-        self.cursor.clone().value().map(|span| Raw(str_of(json::slice(self.cursor.text(), &span)))).map_err(syntax)
+        self.cursor
+            .clone()
+            .value()
+            .map(|span| Raw(str_of(json::slice(self.cursor.text(), &span))))
+            .map_err(syntax)
     }
 
     /// Reads the value with `read`, and returns it as it is written.
@@ -85,11 +101,24 @@ impl<'c, 'a> Value<'c, 'a> {
         self,
         read: impl FnOnce(Value<'_, 'a>) -> Result<(), ReadFault>,
     ) -> Result<Raw<'a>, ReadFault> {
-        let Self { cursor, body, is_second, place } = self;
+        let Self {
+            cursor,
+            body,
+            is_second,
+            place,
+        } = self;
         cursor.kind().map_err(syntax)?;
         let start = cursor.at();
-        read(Value { cursor: &mut *cursor, body, is_second, place })?;
-        Ok(Raw(str_of(json::slice(cursor.text(), &(start..cursor.at())))))
+        read(Value {
+            cursor: &mut *cursor,
+            body,
+            is_second,
+            place,
+        })?;
+        Ok(Raw(str_of(json::slice(
+            cursor.text(),
+            &(start..cursor.at()),
+        ))))
     }
 
     /// Skips the value.
@@ -104,7 +133,8 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// Reads the value, and returns whether it is more than `null` or empty.
     pub(in crate::front) fn says_something(self) -> Result<bool, ReadFault> {
-        self.raw().map(|Raw(text)| !matches!(text, "null" | "[]" | "{}" | r#""""#))
+        self.raw()
+            .map(|Raw(text)| !matches!(text, "null" | "[]" | "{}" | r#""""#))
     }
 
     /// Reads a string.
@@ -120,17 +150,22 @@ impl<'c, 'a> Value<'c, 'a> {
             return Ok(self.text()?.map(Said::from));
         }
         let literal = self.cursor.string_literal().map_err(syntax)?;
-        Ok(if self.body.has_codes && memchr::memmem::find(literal, br"\u").is_some() {
-            json::decoded(literal).map(Said::from)
-        } else {
-            Some(Said::literal(literal))
-        })
+        Ok(
+            if self.body.has_codes && memchr::memmem::find(literal, br"\u").is_some() {
+                json::decoded(literal).map(Said::from)
+            } else {
+                Some(Said::literal(literal))
+            },
+        )
     }
 
     /// Reads a string. For another kind, returns `None` and whether the value says something. No
     /// value is refused.
     pub(in crate::front) fn text_or_not(self) -> Result<(Option<Cow<'a, str>>, bool), ReadFault> {
-        let once = Value { is_second: false, ..self };
+        let once = Value {
+            is_second: false,
+            ..self
+        };
         if once.cursor.kind().map_err(syntax)? == Kind::String {
             return once.text().map(|text| (text, false));
         }
@@ -139,13 +174,17 @@ impl<'c, 'a> Value<'c, 'a> {
 
     /// Reads `true` or `false`.
     pub(in crate::front) fn flag(self) -> Result<Option<bool>, ReadFault> {
-        Ok(self.of_kind(Kind::Bool, "true or false")?.map(|text| text == b"true"))
+        Ok(self
+            .of_kind(Kind::Bool, "true or false")?
+            .map(|text| text == b"true"))
     }
 
     /// Reads a number.
     pub(in crate::front) fn number(self) -> Result<Option<Number<'a>>, ReadFault> {
         let place = self.place;
-        let Some(text) = self.of_kind(Kind::Number, "a number")?.map(str_of) else { return Ok(None) };
+        let Some(text) = self.of_kind(Kind::Number, "a number")?.map(str_of) else {
+            return Ok(None);
+        };
         match text.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Some(Number { text, value })),
             Ok(_) | Err(_) => Err(place.refuse("is out of range")),
@@ -156,14 +195,22 @@ impl<'c, 'a> Value<'c, 'a> {
     pub(in crate::front) fn integer(self) -> Result<Option<i64>, ReadFault> {
         let place = self.place;
         let text = self.of_kind(Kind::Number, "an integer")?;
-        text.map(|text| whole(str_of(text))).transpose().map_err(|why| place.refuse(why))
+        text.map(|text| whole(str_of(text)))
+            .transpose()
+            .map_err(|why| place.refuse(why))
     }
 
     /// Reads a whole number that is not below `least`, nor below 0. The numbers of `silent` say
     /// nothing.
-    pub(in crate::front) fn count(self, least: u64, silent: &[i64]) -> Result<Option<u64>, ReadFault> {
+    pub(in crate::front) fn count(
+        self,
+        least: u64,
+        silent: &[i64],
+    ) -> Result<Option<u64>, ReadFault> {
         let place = self.place;
-        let Some(number) = self.integer()?.filter(|number| !silent.contains(number)) else { return Ok(None) };
+        let Some(number) = self.integer()?.filter(|number| !silent.contains(number)) else {
+            return Ok(None);
+        };
         match u64::try_from(number) {
             Ok(number) if number >= least => Ok(Some(number)),
             Ok(_) | Err(_) => Err(place.refuse(&format!("must be at least {least}"))),
@@ -173,10 +220,22 @@ impl<'c, 'a> Value<'c, 'a> {
     /// Reads the word for an effort. Less than `least` is none.
     pub(in crate::front) fn effort(self, least: Effort) -> Result<Option<Effort>, ReadFault> {
         let place = self.place;
-        let Some(word) = self.text()? else { return Ok(None) };
-        let found = Effort::ALL.into_iter().find(|effort| *effort >= least && effort.word() == word);
-        let less = if least > Effort::None { "" } else { "`none`, `minimal`, " };
-        let refuse = || place.refuse(&format!("must be one of {less}`low`, `medium`, `high`, `xhigh` and `max`"));
+        let Some(word) = self.text()? else {
+            return Ok(None);
+        };
+        let found = Effort::ALL
+            .into_iter()
+            .find(|effort| *effort >= least && effort.word() == word);
+        let less = if least > Effort::None {
+            ""
+        } else {
+            "`none`, `minimal`, "
+        };
+        let refuse = || {
+            place.refuse(&format!(
+                "must be one of {less}`low`, `medium`, `high`, `xhigh` and `max`"
+            ))
+        };
         found.map(Some).ok_or_else(refuse)
     }
 
@@ -184,14 +243,22 @@ impl<'c, 'a> Value<'c, 'a> {
     pub(in crate::front) fn strings(self, list: &mut Vec<Cow<'a, str>>) -> Result<(), ReadFault> {
         self.array(|_, value| {
             let place = value.place;
-            list.push(value.text()?.ok_or_else(|| place.wrong("a string", Kind::Null))?);
+            list.push(
+                value
+                    .text()?
+                    .ok_or_else(|| place.wrong("a string", Kind::Null))?,
+            );
             Ok(())
         })
     }
 
     /// Reads an object as it is written.
     pub(in crate::front) fn raw_object(mut self) -> Result<Option<Raw<'a>>, ReadFault> {
-        if self.begins(Kind::Object, "an object")? { self.raw().map(Some) } else { self.skip().map(|()| None) }
+        if self.begins(Kind::Object, "an object")? {
+            self.raw().map(Some)
+        } else {
+            self.skip().map(|()| None)
+        }
     }
 
     /// Reads an object. Its members of these names are strings; `other` reads all other members.
@@ -203,7 +270,11 @@ impl<'c, 'a> Value<'c, 'a> {
     ) -> Result<Option<[Option<Cow<'a, str>>; N]>, ReadFault> {
         let mut texts = [const { None }; N];
         let is_there = self.object(|name, value| {
-            match names.iter().zip(&mut texts).find(|(known, _)| *known == name) {
+            match names
+                .iter()
+                .zip(&mut texts)
+                .find(|(known, _)| *known == name)
+            {
                 Some((_, text)) => *text = value.text()?,
                 None => other(name, value)?,
             }
@@ -220,7 +291,12 @@ impl<'c, 'a> Value<'c, 'a> {
         if !self.begins(Kind::Object, "an object")? {
             return self.skip().map(|()| false);
         }
-        let Self { cursor, body, place, .. } = self;
+        let Self {
+            cursor,
+            body,
+            place,
+            ..
+        } = self;
         let mut seen: Vec<Name<'a>> = Vec::with_capacity(8);
         let mut member = |cursor: &mut Cursor<'a>, key: Span| {
             let name = utf8(json::name_of(cursor.text(), &key));
@@ -228,12 +304,26 @@ impl<'c, 'a> Value<'c, 'a> {
             if !is_second && seen.len() < MOST_NAMES {
                 seen.push(name.clone());
             }
-            let place = Place { up: Some(&place), step: Step::Field(&name) };
-            each(&name, Value { cursor, body, is_second, place })
+            let place = Place {
+                up: Some(&place),
+                step: Step::Field(&name),
+            };
+            each(
+                &name,
+                Value {
+                    cursor,
+                    body,
+                    is_second,
+                    place,
+                },
+            )
         };
         let mut refused = None;
-        let scanned = cursor.object(|cursor, key| member(cursor, key).map_err(|why| stop(&mut refused, why)));
-        scanned.map(|_| true).map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
+        let scanned =
+            cursor.object(|cursor, key| member(cursor, key).map_err(|why| stop(&mut refused, why)));
+        scanned
+            .map(|_| true)
+            .map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
     }
 
     /// Reads an object that must not be `null`: an element of an array.
@@ -242,7 +332,11 @@ impl<'c, 'a> Value<'c, 'a> {
         each: impl FnMut(&Name<'a>, Value<'_, 'a>) -> Result<(), ReadFault>,
     ) -> Result<(), ReadFault> {
         let place = self.place;
-        if self.object(each)? { Ok(()) } else { Err(place.wrong("an object", Kind::Null)) }
+        if self.object(each)? {
+            Ok(())
+        } else {
+            Err(place.wrong("an object", Kind::Null))
+        }
     }
 
     /// Reads an array: `each` reads every element, with its index.
@@ -253,17 +347,36 @@ impl<'c, 'a> Value<'c, 'a> {
         if !self.begins(Kind::Array, "an array")? {
             return self.skip();
         }
-        let Self { cursor, body, place, .. } = self;
+        let Self {
+            cursor,
+            body,
+            place,
+            ..
+        } = self;
         let mut refused = None;
         let scanned = cursor.array(|cursor, index| {
-            let place = Place { up: Some(&place), step: Step::Index(index) };
+            let place = Place {
+                up: Some(&place),
+                step: Step::Index(index),
+            };
             body.elements.set(body.elements.get() + 1);
             if body.elements.get() > MOST {
                 return Err(stop(&mut refused, too_many()));
             }
-            each(index, Value { cursor, body, is_second: false, place }).map_err(|why| stop(&mut refused, why))
+            each(
+                index,
+                Value {
+                    cursor,
+                    body,
+                    is_second: false,
+                    place,
+                },
+            )
+            .map_err(|why| stop(&mut refused, why))
         });
-        scanned.map(drop).map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
+        scanned
+            .map(drop)
+            .map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))
     }
 
     /// Returns whether the value is of this kind; false for `null`. Refuses all other kinds.
@@ -277,13 +390,20 @@ impl<'c, 'a> Value<'c, 'a> {
         self.once()?;
         let place = self.place;
         let text = self.scan()?;
-        let kind = text.first().and_then(|first| Kind::of(*first)).unwrap_or(Kind::Null);
+        let kind = text
+            .first()
+            .and_then(|first| Kind::of(*first))
+            .unwrap_or(Kind::Null);
         Ok(place.check(kind, wanted, name)?.then_some(text))
     }
 
     /// Refuses a value that is given more than once.
     fn once(&self) -> Result<(), ReadFault> {
-        if self.is_second { Err(self.place.refuse("is given more than once")) } else { Ok(()) }
+        if self.is_second {
+            Err(self.place.refuse("is given more than once"))
+        } else {
+            Ok(())
+        }
     }
 
     fn scan(self) -> Result<&'a [u8], ReadFault> {
@@ -295,12 +415,19 @@ impl<'c, 'a> Value<'c, 'a> {
 impl<'p> Place<'p> {
     /// Returns the place of a member.
     pub(in crate::front) fn field(&'p self, name: &'p str) -> Self {
-        Self { up: Some(self), step: Step::Field(name) }
+        Self {
+            up: Some(self),
+            step: Step::Field(name),
+        }
     }
 
     /// Returns whether `kind` is the wanted kind; false for `null`. Refuses all other kinds.
     fn check(&self, kind: Kind, wanted: Kind, name: &str) -> Result<bool, ReadFault> {
-        if kind == wanted || kind == Kind::Null { Ok(kind == wanted) } else { Err(self.wrong(name, kind)) }
+        if kind == wanted || kind == Kind::Null {
+            Ok(kind == wanted)
+        } else {
+            Err(self.wrong(name, kind))
+        }
     }
 
     /// Refuses the request because this value is missing.
@@ -316,7 +443,11 @@ impl<'p> Place<'p> {
     /// Refuses the request. `why` follows the name of the value in a sentence.
     pub(in crate::front) fn refuse(&self, why: &str) -> ReadFault {
         let path = self.path();
-        let message = if path.is_empty() { format!("the request body {why}") } else { format!("`{path}` {why}") };
+        let message = if path.is_empty() {
+            format!("the request body {why}")
+        } else {
+            format!("`{path}` {why}")
+        };
         Box::new(Refused::invalid(path, message))
     }
 
@@ -365,38 +496,57 @@ fn whole(text: &str) -> Result<i64, &'static str> {
     }
     let length = |text: &str| i64::try_from(text.len()).unwrap_or(i64::MAX);
     let Ok(exponent) = exponent.parse::<i64>() else {
-        return Err(if exponent.starts_with('-') { FRACTION } else { RANGE });
+        return Err(if exponent.starts_with('-') {
+            FRACTION
+        } else {
+            RANGE
+        });
     };
-    let zeros = exponent.saturating_sub(length(fraction)).saturating_add(length(&digits) - length(significant));
+    let zeros = exponent
+        .saturating_sub(length(fraction))
+        .saturating_add(length(&digits) - length(significant));
     match usize::try_from(zeros) {
         Err(_) => Err(FRACTION),
         // 2^63 has 19 digits.
         Ok(20..) => Err(RANGE),
-        Ok(zeros) => [significant, &"0".repeat(zeros)].concat().parse().map_err(|_| RANGE),
+        Ok(zeros) => [significant, &"0".repeat(zeros)]
+            .concat()
+            .parse()
+            .map_err(|_| RANGE),
     }
 }
 
 #[cold]
 fn too_many() -> ReadFault {
-    let message = format!("the request has more than {MOST} messages, parts, calls, tools and other elements");
+    let message = format!(
+        "the request has more than {MOST} messages, parts, calls, tools and other elements"
+    );
     Box::new(Refused::invalid("messages", message))
 }
 
 /// Ends the scan with a refusal.
 fn stop(refused: &mut Option<ReadFault>, why: ReadFault) -> Broken {
     *refused = Some(why);
-    Broken { at: 0, why: "refused" }
+    Broken {
+        at: 0,
+        why: "refused",
+    }
 }
 
 /// Refuses a body that is not valid JSON. The envelope has checked every body of a caller before.
 #[cold]
 pub(in crate::front) fn syntax(broken: Broken) -> ReadFault {
-    Box::new(Refused::invalid("", format!("the request body is not valid JSON: {}", broken.why)))
+    Box::new(Refused::invalid(
+        "",
+        format!("the request body is not valid JSON: {}", broken.why),
+    ))
 }
 
 fn utf8(name: Cow<'_, [u8]>) -> Name<'_> {
     match name {
-        Cow::Borrowed(name) => str::from_utf8(name).map_or_else(|_| String::from_utf8_lossy(name), Cow::Borrowed),
+        Cow::Borrowed(name) => {
+            str::from_utf8(name).map_or_else(|_| String::from_utf8_lossy(name), Cow::Borrowed)
+        }
         Cow::Owned(name) => Cow::Owned(String::from_utf8_lossy(&name).into_owned()),
     }
 }

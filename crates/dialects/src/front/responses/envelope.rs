@@ -44,7 +44,11 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
                 let (is_users, id) = item(cursor, read)?;
                 let index = next;
                 next += 1;
-                found.extend(id.map(|id| ItemReference { index, span: start..cursor.at(), id }));
+                found.extend(id.map(|id| ItemReference {
+                    index,
+                    span: start..cursor.at(),
+                    id,
+                }));
                 Ok(is_users)
             })?;
             scan.envelope.places.references = found;
@@ -63,7 +67,9 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             if kind != Kind::Null {
                 let most = number(cursor, &span);
                 if most.is_none_or(|most| most == 0) {
-                    scan.note(|| Fault::of_type("max_output_tokens", "a whole number above 0", kind));
+                    scan.note(|| {
+                        Fault::of_type("max_output_tokens", "a whole number above 0", kind)
+                    });
                 }
                 scan.envelope.max_tokens_said = true;
                 scan.envelope.most_tokens = most;
@@ -82,7 +88,9 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             let user = text(cursor)?;
             scan.envelope.user = scan.envelope.user.take().or(user);
         }
-        b"previous_response_id" | b"conversation" | b"prompt" | b"background" => stored(scan, cursor, name)?,
+        b"previous_response_id" | b"conversation" | b"prompt" | b"background" => {
+            stored(scan, cursor, name)?
+        }
         _ => scan.read.setting(cursor, name)?,
     }
     Ok(())
@@ -102,7 +110,11 @@ fn stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(
     if matches!(value, b"null" | b"false") {
         return Ok(());
     }
-    let fault = |param: &'static str, code, message: String| Fault { message, param: Some(param.into()), code };
+    let fault = |param: &'static str, code, message: String| Fault {
+        message,
+        param: Some(param.into()),
+        code,
+    };
     scan.note(|| match name {
         b"previous_response_id" => {
             let id = json::text_of(value, &(0..value.len())).unwrap_or_default();
@@ -150,13 +162,20 @@ fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(bool, Option<String
         }
     })?;
     let body = cursor.text();
-    let is_users = role.as_ref().is_some_and(|role| slice(body, role) == br#""user""#);
+    let is_users = role
+        .as_ref()
+        .is_some_and(|role| slice(body, role) == br#""user""#);
     let is_reference = match kind.and_then(|kind| json::text_of(body, &kind)) {
         Some(kind) => kind == "item_reference",
         None => role.is_none(),
     };
-    let id = id.filter(|_| is_reference).and_then(|id| json::text_of(body, &id));
-    Ok((is_users, id.filter(|id| !id.is_empty()).map(Cow::into_owned)))
+    let id = id
+        .filter(|_| is_reference)
+        .and_then(|id| json::text_of(body, &id));
+    Ok((
+        is_users,
+        id.filter(|id| !id.is_empty()).map(Cow::into_owned),
+    ))
 }
 
 /// Consumes a content: a text, or parts.
@@ -204,11 +223,18 @@ fn file(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
     let span = cursor.value()?;
     let quoted = slice(cursor.text(), &span);
     // The comma before the base64 stands where the first quote would.
-    let comma = quoted.iter().take(256).position(|byte| *byte == b',').unwrap_or_default();
+    let comma = quoted
+        .iter()
+        .take(256)
+        .position(|byte| *byte == b',')
+        .unwrap_or_default();
     let (head, base64) = quoted.split_at_checked(comma).unwrap_or((b"", quoted));
     let said = head.strip_prefix(b"\"data:").unwrap_or_default();
     let said = said.split(|byte| *byte == b';').next().unwrap_or_default();
-    read.medium(media::of_base64(MediaPlace::File, base64, said, span.len()), true);
+    read.medium(
+        media::of_base64(MediaPlace::File, base64, said, span.len()),
+        true,
+    );
     Ok(())
 }
 
@@ -227,54 +253,127 @@ mod tests {
             {"role":"user","content":[{"type":"input_text","text":"hello"}]},
             {"type":"function_call_output","call_id":"c","output":"four"}]}"#;
         let envelope = of(body);
-        assert_eq!((envelope.model.as_str(), envelope.stream, envelope.most_tokens), ("m", true, Some(7)));
+        assert_eq!(
+            (
+                envelope.model.as_str(),
+                envelope.stream,
+                envelope.most_tokens
+            ),
+            ("m", true, Some(7))
+        );
         assert_eq!(envelope.prompt_bytes, 3 + 2 + 5 + 4);
         assert_eq!(envelope.user.map(|span| &body[span]), Some(r#""s""#));
         assert_eq!(envelope.cache_key.map(|span| &body[span]), Some(r#""k""#));
         let beginning = &body[envelope.beginning.unwrap()];
-        assert!(beginning.starts_with(r#"{"role":"developer""#) && beginning.ends_with(r#""hello"}]}"#), "{beginning}");
+        assert!(
+            beginning.starts_with(r#"{"role":"developer""#) && beginning.ends_with(r#""hello"}]}"#),
+            "{beginning}"
+        );
         assert!(envelope.include_usage && !envelope.refers && !envelope.wants_json);
 
         let body = r#"{"model":"m","input":"hello"}"#;
         let envelope = of(body);
-        assert_eq!((envelope.prompt_bytes, envelope.max_tokens_said), (5, false));
-        assert_eq!(envelope.beginning.map(|span| &body[span]), Some(r#""hello""#));
+        assert_eq!(
+            (envelope.prompt_bytes, envelope.max_tokens_said),
+            (5, false)
+        );
+        assert_eq!(
+            envelope.beginning.map(|span| &body[span]),
+            Some(r#""hello""#)
+        );
     }
 
     #[test]
     fn what_is_no_request_is_refused_by_its_field() {
         for (body, param, code) in [
             ("{}", Some("model"), Some("missing_required_parameter")),
-            (r#"{"model":"m"}"#, Some("input"), Some("missing_required_parameter")),
-            (r#"{"model":"m","input":[]}"#, Some("input"), Some("empty_array")),
-            (r#"{"model":"m","input":7}"#, Some("input"), Some("invalid_type")),
-            (r#"{"model":"m","input":["x"]}"#, Some("input[0]"), Some("invalid_type")),
-            (r#"{"model":"m","input":"x","max_output_tokens":0}"#, Some("max_output_tokens"), Some("invalid_type")),
-            (r#"{"model":"m","input":"x","stream":"yes"}"#, Some("stream"), Some("invalid_type")),
-            (r#"{"model":"m","input":"x","input":"y"}"#, Some("input"), None),
+            (
+                r#"{"model":"m"}"#,
+                Some("input"),
+                Some("missing_required_parameter"),
+            ),
+            (
+                r#"{"model":"m","input":[]}"#,
+                Some("input"),
+                Some("empty_array"),
+            ),
+            (
+                r#"{"model":"m","input":7}"#,
+                Some("input"),
+                Some("invalid_type"),
+            ),
+            (
+                r#"{"model":"m","input":["x"]}"#,
+                Some("input[0]"),
+                Some("invalid_type"),
+            ),
+            (
+                r#"{"model":"m","input":"x","max_output_tokens":0}"#,
+                Some("max_output_tokens"),
+                Some("invalid_type"),
+            ),
+            (
+                r#"{"model":"m","input":"x","stream":"yes"}"#,
+                Some("stream"),
+                Some("invalid_type"),
+            ),
+            (
+                r#"{"model":"m","input":"x","input":"y"}"#,
+                Some("input"),
+                None,
+            ),
         ] {
             let fault = read(body.as_bytes()).unwrap_err();
-            assert_eq!((fault.param.as_deref(), fault.code), (param, code), "{body}");
+            assert_eq!(
+                (fault.param.as_deref(), fault.code),
+                (param, code),
+                "{body}"
+            );
         }
     }
 
     #[test]
     fn what_needs_a_stored_response_is_refused() {
         for (field, param, code) in [
-            (r#""previous_response_id":"resp_1""#, "previous_response_id", "previous_response_not_found"),
-            (r#""conversation":"conv_1""#, "conversation", "unsupported_parameter"),
-            (r#""conversation":{"id":"conv_1"}"#, "conversation", "unsupported_parameter"),
-            (r#""background":true"#, "background", "unsupported_parameter"),
+            (
+                r#""previous_response_id":"resp_1""#,
+                "previous_response_id",
+                "previous_response_not_found",
+            ),
+            (
+                r#""conversation":"conv_1""#,
+                "conversation",
+                "unsupported_parameter",
+            ),
+            (
+                r#""conversation":{"id":"conv_1"}"#,
+                "conversation",
+                "unsupported_parameter",
+            ),
+            (
+                r#""background":true"#,
+                "background",
+                "unsupported_parameter",
+            ),
             (r#""prompt":{"id":"p"}"#, "prompt", "unsupported_parameter"),
         ] {
-            let fault = read(format!(r#"{{"model":"m","input":"x",{field}}}"#).as_bytes()).unwrap_err();
-            assert_eq!((fault.param.as_deref(), fault.code), (Some(param), Some(code)), "{field}");
+            let fault =
+                read(format!(r#"{{"model":"m","input":"x",{field}}}"#).as_bytes()).unwrap_err();
+            assert_eq!(
+                (fault.param.as_deref(), fault.code),
+                (Some(param), Some(code)),
+                "{field}"
+            );
             // It is the reason even where nothing else is said.
             let fault = read(format!(r#"{{"model":"m",{field}}}"#).as_bytes()).unwrap_err();
             assert_eq!(fault.param.as_deref(), Some(param));
         }
-        let fault = read(br#"{"model":"m","input":"x","previous_response_id":"resp_1"}"#).unwrap_err();
-        assert_eq!(fault.message, "Previous response with id 'resp_1' not found.");
+        let fault =
+            read(br#"{"model":"m","input":"x","previous_response_id":"resp_1"}"#).unwrap_err();
+        assert_eq!(
+            fault.message,
+            "Previous response with id 'resp_1' not found."
+        );
         for field in [
             r#""previous_response_id":null"#,
             r#""conversation":null"#,
@@ -292,13 +391,31 @@ mod tests {
             {"id":"rs_1"},{"id":"msg_2","role":"assistant","content":"y"},{"type":"function_call","id":"fc_1"},
             {"id":null},{"id":""}]}"#;
         let places = of(body).places;
-        let found: Vec<_> =
-            places.references.iter().map(|one| (one.index, &*one.id, &body[one.span.clone()])).collect();
-        assert_eq!(found, [(1, "msg_1", r#"{"type":"item_reference","id":"msg_1"}"#), (2, "rs_1", r#"{"id":"rs_1"}"#)]);
-        for (store, keeps) in
-            [("", true), (r#","store":true"#, true), (r#","store":null"#, true), (r#","store":false"#, false)]
-        {
-            assert_eq!(of(&format!(r#"{{"model":"m","input":"x"{store}}}"#)).places.keeps_items, keeps, "{store}");
+        let found: Vec<_> = places
+            .references
+            .iter()
+            .map(|one| (one.index, &*one.id, &body[one.span.clone()]))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (1, "msg_1", r#"{"type":"item_reference","id":"msg_1"}"#),
+                (2, "rs_1", r#"{"id":"rs_1"}"#)
+            ]
+        );
+        for (store, keeps) in [
+            ("", true),
+            (r#","store":true"#, true),
+            (r#","store":null"#, true),
+            (r#","store":false"#, false),
+        ] {
+            assert_eq!(
+                of(&format!(r#"{{"model":"m","input":"x"{store}}}"#))
+                    .places
+                    .keeps_items,
+                keeps,
+                "{store}"
+            );
         }
     }
 
@@ -307,8 +424,12 @@ mod tests {
         let picture = format!("iVBORw0KGgoAAAA{}", "A".repeat(40_000));
         let paper = format!("JVBERi0xLjcK{}", "A".repeat(40_000));
         let parts = [
-            format!(r#"{{"type":"input_image","image_url":"data:image/png;base64,{picture}","detail":"original"}}"#),
-            format!(r#"{{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,{paper}"}}"#),
+            format!(
+                r#"{{"type":"input_image","image_url":"data:image/png;base64,{picture}","detail":"original"}}"#
+            ),
+            format!(
+                r#"{{"type":"input_file","filename":"a.pdf","file_data":"data:application/pdf;base64,{paper}"}}"#
+            ),
         ];
         for part in parts {
             for item in [
@@ -316,22 +437,34 @@ mod tests {
                 format!(r#"{{"type":"function_call_output","call_id":"c","output":[{part}]}}"#),
             ] {
                 let envelope = of(&format!(r#"{{"model":"m","input":[{item}]}}"#));
-                assert!(envelope.most_prompt < 4_000 && envelope.most_prompt > 1_000, "{}", envelope.most_prompt);
+                assert!(
+                    envelope.most_prompt < 4_000 && envelope.most_prompt > 1_000,
+                    "{}",
+                    envelope.most_prompt
+                );
             }
         }
-        let url =
-            of(r#"{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_url":"https://x/y"}]}]}"#);
+        let url = of(
+            r#"{"model":"m","input":[{"role":"user","content":[{"type":"input_file","file_url":"https://x/y"}]}]}"#,
+        );
         assert!(url.refers && url.most_prompt > 4_000, "{}", url.most_prompt);
     }
 
     #[test]
     fn a_format_asks_for_json() {
         for (text, asks) in [
-            (r#"{"format":{"type":"json_schema","name":"x","schema":{}}}"#, true),
+            (
+                r#"{"format":{"type":"json_schema","name":"x","schema":{}}}"#,
+                true,
+            ),
             (r#"{"format":{"type":"json_object"}}"#, true),
             (r#"{"format":{"type":"text"},"verbosity":"low"}"#, false),
         ] {
-            assert_eq!(of(&format!(r#"{{"model":"m","input":"x","text":{text}}}"#)).wants_json, asks, "{text}");
+            assert_eq!(
+                of(&format!(r#"{{"model":"m","input":"x","text":{text}}}"#)).wants_json,
+                asks,
+                "{text}"
+            );
         }
     }
 }

@@ -10,7 +10,13 @@ use crate::wire::json::Writer;
 /// only, and others on the second only.
 pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
     let code = code(error);
-    let AnswerSoFar { id, events, header, echo, .. } = error.answer;
+    let AnswerSoFar {
+        id,
+        events,
+        header,
+        echo,
+        ..
+    } = error.answer;
     let head = ResponseHead::with_id(id.to_owned(), header.unwrap_or(&AnswerHeader::default()));
     let mut told = Writer::default();
     told.object(|w| {
@@ -20,7 +26,11 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
         w.or_null("param", error.param, Writer::text);
         // The client for Python looks for this member only.
         w.key("error").object(|w| {
-            w.texts([("type", error.kind), ("code", code), ("message", error.message)]);
+            w.texts([
+                ("type", error.kind),
+                ("code", code),
+                ("message", error.message),
+            ]);
             w.or_null("param", error.param, Writer::text);
         });
     });
@@ -28,11 +38,21 @@ pub(super) fn event(error: &CallerError<'_>) -> Vec<u8> {
     failed.object(|w| {
         w.texts([("type", "response.failed")]);
         w.key("sequence_number").number(events.saturating_add(1));
-        let state = State::Failed { code, message: error.message };
+        let state = State::Failed {
+            code,
+            message: error.message,
+        };
         head.write(w.key("response"), echo.unwrap_or(&Echo::default()), state);
     });
     let (told, failed) = (told.into_bytes(), failed.into_bytes());
-    [b"event: error\ndata: ".as_slice(), &told, b"\n\nevent: response.failed\ndata: ", &failed, b"\n\n"].concat()
+    [
+        b"event: error\ndata: ".as_slice(),
+        &told,
+        b"\n\nevent: response.failed\ndata: ",
+        &failed,
+        b"\n\n",
+    ]
+    .concat()
 }
 
 /// Returns the code of a response that failed. Clients know few, and try again for most.
@@ -70,8 +90,17 @@ mod tests {
 
     #[test]
     fn a_broken_stream_ends_with_two_events() {
-        let answer = AnswerSoFar { id: "resp_1", events: 7, has_begun: true, ..AnswerSoFar::default() };
-        let event = String::from_utf8(event(&CallerError { answer, ..error(502, None) })).unwrap();
+        let answer = AnswerSoFar {
+            id: "resp_1",
+            events: 7,
+            has_begun: true,
+            ..AnswerSoFar::default()
+        };
+        let event = String::from_utf8(event(&CallerError {
+            answer,
+            ..error(502, None)
+        }))
+        .unwrap();
         let events: Vec<_> = event.split_terminator("\n\n").collect();
         assert_eq!(
             events[0],
@@ -81,12 +110,25 @@ mod tests {
                 r#""error":{"type":"upstream_error","code":"server_error","message":"no","param":null}}"#
             )
         );
-        let failed: serde_json::Value =
-            serde_json::from_str(events[1].strip_prefix("event: response.failed\ndata: ").unwrap()).unwrap();
+        let failed: serde_json::Value = serde_json::from_str(
+            events[1]
+                .strip_prefix("event: response.failed\ndata: ")
+                .unwrap(),
+        )
+        .unwrap();
         assert_eq!(failed["type"], "response.failed");
-        assert_eq!((&failed["sequence_number"], &failed["response"]["id"]), (&8.into(), &"resp_1".into()));
+        assert_eq!(
+            (&failed["sequence_number"], &failed["response"]["id"]),
+            (&8.into(), &"resp_1".into())
+        );
         assert_eq!(failed["response"]["status"], "failed");
-        assert_eq!((&failed["response"]["temperature"], &failed["response"]["usage"]), (&1.into(), &().into()));
+        assert_eq!(
+            (
+                &failed["response"]["temperature"],
+                &failed["response"]["usage"]
+            ),
+            (&1.into(), &().into())
+        );
         assert_eq!(failed["response"]["error"]["code"], "server_error");
         assert_eq!(events.len(), 2);
     }
@@ -97,7 +139,11 @@ mod tests {
             (502, None, "server_error"),
             (504, Some("timeout"), "server_error"),
             (429, Some("over_limit"), "rate_limit_exceeded"),
-            (400, Some("context_length_exceeded"), "context_length_exceeded"),
+            (
+                400,
+                Some("context_length_exceeded"),
+                "context_length_exceeded",
+            ),
             (400, Some("content_filter"), "invalid_prompt"),
         ] {
             assert_eq!(code(&error(status, theirs)), expected);

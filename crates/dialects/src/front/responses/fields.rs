@@ -6,7 +6,11 @@ use crate::neutral::{Field, Request, shown};
 
 /// Returns the name of a field.
 pub(super) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
-    let item = |index: &usize| match request.messages.get(*index).and_then(|message| message.place) {
+    let item = |index: &usize| match request
+        .messages
+        .get(*index)
+        .and_then(|message| message.place)
+    {
         Some(place) => format!("input[{place}]"),
         None => "instructions".to_owned(),
     };
@@ -40,7 +44,9 @@ pub(super) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
         Field::MaxTokens => "max_output_tokens",
         Field::Temperature => "temperature",
         Field::TopP => "top_p",
-        Field::Effort | Field::Thinking | Field::ThinkingType | Field::ThinkingBudget => "reasoning.effort",
+        Field::Effort | Field::Thinking | Field::ThinkingType | Field::ThinkingBudget => {
+            "reasoning.effort"
+        }
         Field::User => "safety_identifier",
         Field::Metadata => "metadata",
         Field::ServiceTier => "service_tier",

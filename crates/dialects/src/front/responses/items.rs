@@ -22,10 +22,11 @@ fn each_of(answer: &[u8], is_stream: bool, each: &mut dyn FnMut(&str, &[u8])) {
     }
     let lines = answer.split(|byte| matches!(byte, b'\n' | b'\r'));
     for data in lines.filter_map(|line| line.strip_prefix(b"data:")) {
-        let _read = Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
-            b"response" => in_response(cursor, each),
-            _ => cursor.value(),
-        });
+        let _read =
+            Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
+                b"response" => in_response(cursor, each),
+                _ => cursor.value(),
+            });
     }
 }
 
@@ -66,20 +67,30 @@ mod tests {
     #[test]
     fn each_item_of_an_answer_is_found_once() {
         let one = r#"{"type":"message","id":"msg_1","content":[{"id":"no"}]}"#;
-        let response =
-            format!(r#"{{"id":"resp_1","output":[{one}, {{"type":"x"}},{{"id":"fc_1"}}],"x":{{"output":[{one}]}}}}"#);
+        let response = format!(
+            r#"{{"id":"resp_1","output":[{one}, {{"type":"x"}},{{"id":"fc_1"}}],"x":{{"output":[{one}]}}}}"#
+        );
         let expected = [format!("msg_1 {one}"), r#"fc_1 {"id":"fc_1"}"#.to_owned()];
         assert_eq!(items(&response, false), expected);
-        let begun =
-            r#"event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1","output":[]}}\n\n"#;
+        let begun = r#"event: response.created\ndata: {"type":"response.created","response":{"id":"resp_1","output":[]}}\n\n"#;
         let added = format!("event: response.output_item.done\ndata: {{\"item\":{one}}}\n\n");
         let stream = format!(
             "{}{added}event: response.completed\ndata: {{\"response\":{response}}}\n\n",
             begun.replace("\\n", "\n")
         );
         assert_eq!(items(&stream, true), expected);
-        for broken in ["", "{", "[]", r#"{"output":7}"#, r#"{"output":[{"id":7},{"id":""}]}"#] {
-            assert!(items(broken, false).is_empty() && items(&format!("data: {broken}"), true).is_empty(), "{broken}");
+        for broken in [
+            "",
+            "{",
+            "[]",
+            r#"{"output":7}"#,
+            r#"{"output":[{"id":7},{"id":""}]}"#,
+        ] {
+            assert!(
+                items(broken, false).is_empty()
+                    && items(&format!("data: {broken}"), true).is_empty(),
+                "{broken}"
+            );
         }
         let mut is_asked = false;
         STANDARD.each_item(response.as_bytes(), false, &mut |_, _| is_asked = true);

@@ -18,15 +18,27 @@ use crate::wire::splice::Edits;
 pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let (body, envelope) = (edits.text(), job.envelope);
     let approvals = HashSet::new();
-    let mut pass = Pass { edits, losses: Losses::default(), refused: None, sealed: job.sealed, approvals };
+    let mut pass = Pass {
+        edits,
+        losses: Losses::default(),
+        refused: None,
+        sealed: job.sealed,
+        approvals,
+    };
     if envelope.model != job.model {
-        pass.edits.replace(envelope.places.model.clone(), json::quote(job.model).into_bytes());
+        pass.edits.replace(
+            envelope.places.model.clone(),
+            json::quote(job.model).into_bytes(),
+        );
     }
-    if let (Some(asked), Some(most), Some(span)) =
-        (envelope.most_tokens, job.traits.max_output, &envelope.places.most_tokens)
-        && asked > most
+    if let (Some(asked), Some(most), Some(span)) = (
+        envelope.most_tokens,
+        job.traits.max_output,
+        &envelope.places.most_tokens,
+    ) && asked > most
     {
-        pass.edits.replace(span.clone(), most.to_string().into_bytes());
+        pass.edits
+            .replace(span.clone(), most.to_string().into_bytes());
         pass.losses.add("max_output_tokens");
     }
     let (mut stores, mut includes) = (true, false);
@@ -50,9 +62,12 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
         pass.edits.insert_member(open, &br#""store":false"#[..]);
     }
     if job.thinks && !includes {
-        pass.edits.insert_member(open, format!(r#""include":["{ENCRYPTED}"]"#).into_bytes());
+        pass.edits
+            .insert_member(open, format!(r#""include":["{ENCRYPTED}"]"#).into_bytes());
     }
-    let Pass { losses, refused, .. } = pass;
+    let Pass {
+        losses, refused, ..
+    } = pass;
     refused.map_or(Ok(losses), Err)
 }
 
@@ -100,9 +115,12 @@ impl<'e> Pass<'_, '_, 'e> {
         match (thinks && !has_it, is_list && !is_empty) {
             (true, true) => {
                 let after = span.start + 1;
-                self.edits.replace(after..after, format!(r#""{ENCRYPTED}","#).into_bytes());
+                self.edits
+                    .replace(after..after, format!(r#""{ENCRYPTED}","#).into_bytes());
             }
-            (true, false) => self.edits.replace(span.clone(), format!(r#"["{ENCRYPTED}"]"#).into_bytes()),
+            (true, false) => self
+                .edits
+                .replace(span.clone(), format!(r#"["{ENCRYPTED}"]"#).into_bytes()),
             (false, _) => {}
         }
         Ok(span)
@@ -112,7 +130,8 @@ impl<'e> Pass<'_, '_, 'e> {
     /// that it does not know; and a thought is nothing without what the server encrypted.
     fn item(&mut self, cursor: &mut Cursor<'e>, index: usize) -> Result<(), Broken> {
         let text = cursor.text();
-        let (mut kind, mut has_role, mut encrypted, mut id) = (Cow::Borrowed(""), false, None, None);
+        let (mut kind, mut has_role, mut encrypted, mut id) =
+            (Cow::Borrowed(""), false, None, None);
         let (mut has_result, mut approves) = (false, None);
         let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
             b"type" => kind = text_of(text, &value).unwrap_or_default(),
@@ -124,7 +143,8 @@ impl<'e> Pass<'_, '_, 'e> {
             _ => {}
         })?;
         if kind == "mcp_approval_request" {
-            self.approvals.extend(id.as_ref().and_then(|(_, value)| text_of(text, value)));
+            self.approvals
+                .extend(id.as_ref().and_then(|(_, value)| text_of(text, value)));
         }
         let is_reference = match &*kind {
             "item_reference" => true,
@@ -136,9 +156,13 @@ impl<'e> Pass<'_, '_, 'e> {
             _ if is_reference => {
                 let message = "refers to an item that is not in the request: send the item itself";
                 let param = format!("input[{index}]");
-                self.refused.get_or_insert_with(|| Refused::invalid(param.clone(), format!("`{param}` {message}")));
+                self.refused.get_or_insert_with(|| {
+                    Refused::invalid(param.clone(), format!("`{param}` {message}"))
+                });
             }
-            (kind, Some((key, value))) if NAMELESS.contains(&kind) => self.edits.remove_member(&key, &value),
+            (kind, Some((key, value))) if NAMELESS.contains(&kind) => {
+                self.edits.remove_member(&key, &value)
+            }
             (_, _) => {}
         }
         if kind == "reasoning" {
@@ -151,7 +175,9 @@ impl<'e> Pass<'_, '_, 'e> {
     fn thought(&mut self, item: &Span, encrypted: Option<Span>) {
         let place = encrypted.unwrap_or_default();
         let text = text_of(self.edits.text(), &place).unwrap_or_default();
-        match Carried::of(&text, self.sealed, |thought| thought.redacted.or(thought.signature)) {
+        match Carried::of(&text, self.sealed, |thought| {
+            thought.redacted.or(thought.signature)
+        }) {
             Carried::Stays => {}
             Carried::Opens(own) => self.edits.replace(place, own.into_bytes()),
             Carried::IsLost => {
@@ -170,11 +196,12 @@ pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>)
             return;
         }
         let data = edits.text();
-        let _read = Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
-            b"response" => response(cursor, answer, edits),
-            b"item" => item(cursor, answer, edits),
-            _ => cursor.value(),
-        });
+        let _read =
+            Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
+                b"response" => response(cursor, answer, edits),
+                b"item" => item(cursor, answer, edits),
+                _ => cursor.value(),
+            });
     };
     passing::append_event(event, edit, out);
 }
@@ -185,7 +212,11 @@ pub(super) fn whole(body: &[u8], answer: &PassedAnswer) -> Vec<u8> {
 }
 
 /// Consumes an answer. Replaces its model, and seals its thoughts.
-fn response(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+fn response(
+    cursor: &mut Cursor<'_>,
+    answer: &PassedAnswer,
+    edits: &mut Edits<'_>,
+) -> Result<Span, Broken> {
     let text = cursor.text();
     cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
         b"model" => answer.model(cursor, edits),
@@ -194,7 +225,11 @@ fn response(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_
     })
 }
 
-fn item(cursor: &mut Cursor<'_>, answer: &PassedAnswer, edits: &mut Edits<'_>) -> Result<Span, Broken> {
+fn item(
+    cursor: &mut Cursor<'_>,
+    answer: &PassedAnswer,
+    edits: &mut Edits<'_>,
+) -> Result<Span, Broken> {
     let text = cursor.text();
     let (mut thinks, mut encrypted) = (false, None);
     let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {

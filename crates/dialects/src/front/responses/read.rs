@@ -18,7 +18,9 @@ use crate::front::FieldNames;
 use crate::front::reading::choice::ReadChoice;
 use crate::front::reading::others;
 use crate::front::reading::value::{self, Name, Place, ReadFault, Value};
-use crate::neutral::{Echo, Effort, Field, Format, Message, Part, PartKind, Raw, Refused, Request, Role, Said};
+use crate::neutral::{
+    Echo, Effort, Field, Format, Message, Part, PartKind, Raw, Refused, Request, Role, Said,
+};
 use crate::wire::json::Kind;
 use echoed::Echoed;
 
@@ -29,7 +31,10 @@ pub(super) fn read(body: &[u8]) -> Result<(Request<'_>, FieldNames), Refused> {
 
 fn whole(body: &[u8]) -> Result<(Request<'_>, FieldNames), ReadFault> {
     let mut reading = ReadingItems::default();
-    reading.items.messages.reserve((body.len() / 1024).clamp(4, 128));
+    reading
+        .items
+        .messages
+        .reserve((body.len() / 1024).clamp(4, 128));
     value::body(body, |name, value| reading.field(name, value))?;
     reading.end()
 }
@@ -61,13 +66,28 @@ impl<'a> ReadingItems<'a> {
         let request = &mut self.request;
         match &**name {
             // What decides where the request goes was read before.
-            "model" | "stream" | "previous_response_id" | "conversation" | "background" | "prompt" => value.skip()?,
+            "model"
+            | "stream"
+            | "previous_response_id"
+            | "conversation"
+            | "background"
+            | "prompt" => value.skip()?,
             // How the stream is padded, and how many calls the server may make by itself: none.
             "stream_options" | "max_tool_calls" => value.skip()?,
             "input" if value.kind()? == Kind::String => {
                 let text = value.said()?.filter(|text| !text.is_empty());
-                let content = text.map(|text| Part { kind: PartKind::Text(text), cache: None }).into_iter().collect();
-                self.items.messages.push(Message { place: Some(0), content, ..Message::default() });
+                let content = text
+                    .map(|text| Part {
+                        kind: PartKind::Text(text),
+                        cache: None,
+                    })
+                    .into_iter()
+                    .collect();
+                self.items.messages.push(Message {
+                    place: Some(0),
+                    content,
+                    ..Message::default()
+                });
             }
             "input" => value.array(|index, value| self.items.item(index, value))?,
             "instructions" => self.instructions = value.said()?.filter(|text| !text.is_empty()),
@@ -86,7 +106,11 @@ impl<'a> ReadingItems<'a> {
                     self.carries_thoughts = true;
                     return Ok(());
                 }
-                others::lose(&mut request.others, format!("include[].{name}"), Raw("true"));
+                others::lose(
+                    &mut request.others,
+                    format!("include[].{name}"),
+                    Raw("true"),
+                );
                 Ok(())
             })?,
             "service_tier" => request.service_tier = value.text()?.filter(|tier| tier != "auto"),
@@ -147,7 +171,11 @@ impl<'a> ReadingItems<'a> {
                         None => return Ok(()),
                         Some("auto" | "concise" | "detailed") => true,
                         Some("none") => false,
-                        Some(_) => return Err(place.refuse("must be one of `auto`, `concise` and `detailed`")),
+                        Some(_) => {
+                            return Err(
+                                place.refuse("must be one of `auto`, `concise` and `detailed`")
+                            );
+                        }
                     };
                     echoed.summary = Some(raw);
                     self.shows_thinking |= shows;
@@ -172,16 +200,35 @@ impl<'a> ReadingItems<'a> {
             shows_thinking,
             carries_thoughts,
         } = self;
-        let items::Items { mut messages, tools: shown, others } = items;
+        let items::Items {
+            mut messages,
+            tools: shown,
+            others,
+        } = items;
         tools.join(shown)?;
         if let Some(text) = instructions {
-            let content = vec![Part { kind: PartKind::Text(text), cache: None }];
-            messages.insert(0, Message { role: Role::System, content, ..Message::default() });
+            let content = vec![Part {
+                kind: PartKind::Text(text),
+                cache: None,
+            }];
+            messages.insert(
+                0,
+                Message {
+                    role: Role::System,
+                    content,
+                    ..Message::default()
+                },
+            );
         }
         request.messages = messages;
-        let tools::CallableTools { list, known, others: of_tools } = tools;
-        request.tool_choice =
-            choice.map(|choice| choice.of(|name| known.contains_key(name), !list.is_empty())).transpose()?;
+        let tools::CallableTools {
+            list,
+            known,
+            others: of_tools,
+        } = tools;
+        request.tool_choice = choice
+            .map(|choice| choice.of(|name| known.contains_key(name), !list.is_empty()))
+            .transpose()?;
         if list.is_empty() {
             request.tool_choice = None;
         }
@@ -202,15 +249,22 @@ impl<'a> ReadingItems<'a> {
             request.others.push((Cow::Borrowed("user"), Raw("true")));
         }
         request.user = identifier.or(user);
-        names.echo = Some(Arc::new(Echo { carries_thoughts, ..echoed.echo(shows_thinking, known) }));
+        names.echo = Some(Arc::new(Echo {
+            carries_thoughts,
+            ..echoed.echo(shows_thinking, known)
+        }));
         Ok((request, names))
     }
 }
 
 /// Reads `text`, `json_object`, or a schema that stands beside its name.
-fn format<'a>(value: Value<'_, 'a>, lost: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Format<'a>>, ReadFault> {
+fn format<'a>(
+    value: Value<'_, 'a>,
+    lost: &mut Vec<(Name<'a>, Raw<'a>)>,
+) -> Result<Option<Format<'a>>, ReadFault> {
     let place = value.place;
-    let (mut kind, mut name, mut description, mut schema, mut strict) = (None, None, None, None, None);
+    let (mut kind, mut name, mut description, mut schema, mut strict) =
+        (None, None, None, None, None);
     let is_there = value.object(|key, value| {
         match &**key {
             "type" => kind = value.text()?,
@@ -230,9 +284,16 @@ fn format<'a>(value: Value<'_, 'a>, lost: &mut Vec<(Name<'a>, Raw<'a>)>) -> Resu
             let missing = |field: &str, place: Place<'_>| place.field(field).missing();
             let name = name.ok_or_else(|| missing("name", place))?;
             let schema: Raw<'a> = schema.ok_or_else(|| missing("schema", place))?;
-            Ok(Some(Format::JsonSchema { name, description, schema: Some(schema.into()), strict }))
+            Ok(Some(Format::JsonSchema {
+                name,
+                description,
+                schema: Some(schema.into()),
+                strict,
+            }))
         }
-        Some(_) => Err(place.field("type").refuse("must be one of `text`, `json_object` and `json_schema`")),
+        Some(_) => Err(place
+            .field("type")
+            .refuse("must be one of `text`, `json_object` and `json_schema`")),
         None => Err(place.field("type").missing()),
     }
 }

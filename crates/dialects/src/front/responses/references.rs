@@ -44,7 +44,10 @@ mod tests {
     use crate::neutral::Refused;
 
     fn refused(body: &str) -> Option<String> {
-        let refused = RESPONSES.contents.check(&AllowedReferences::NOTHING, body.as_bytes()).err();
+        let refused = RESPONSES
+            .contents
+            .check(&AllowedReferences::NOTHING, body.as_bytes())
+            .err();
         refused.map(|refused| match refused {
             Refused::Unsupported(why) | Refused::Invalid(why) => why.param,
         })
@@ -53,20 +56,38 @@ mod tests {
     #[test]
     fn what_is_not_in_the_body_is_found_wherever_it_stands() {
         for (part, is_refused) in [
-            (r#"{"type":"input_image","image_url":"http://10.0.0.1/x"}"#, true),
-            (r#"{"type":"input_image","image_url":"https://example.com/x.png"}"#, false),
-            (r#"{"type":"input_image","image_url":"data:image/png;base64,AAAA"}"#, false),
+            (
+                r#"{"type":"input_image","image_url":"http://10.0.0.1/x"}"#,
+                true,
+            ),
+            (
+                r#"{"type":"input_image","image_url":"https://example.com/x.png"}"#,
+                false,
+            ),
+            (
+                r#"{"type":"input_image","image_url":"data:image/png;base64,AAAA"}"#,
+                false,
+            ),
             (r#"{"type":"input_file","file_url":"gs://a/b"}"#, true),
             (r#"{"type":"input_file","file_id":"file-1"}"#, true),
-            (r#"{"type":"input_audio","input_audio":{"data":"http://10.0.0.1/x","format":"wav"}}"#, true),
+            (
+                r#"{"type":"input_audio","input_audio":{"data":"http://10.0.0.1/x","format":"wav"}}"#,
+                true,
+            ),
             (r#"{"type":"input_text","text":"http://10.0.0.1/x"}"#, false),
         ] {
             let check = |body: String, within: &str| {
                 let found = refused(&body);
                 assert_eq!(found.is_some(), is_refused, "{body}");
-                assert!(found.is_none_or(|param| param.starts_with(within)), "{body}");
+                assert!(
+                    found.is_none_or(|param| param.starts_with(within)),
+                    "{body}"
+                );
             };
-            check(format!(r#"{{"input":[{{"role":"user","content":[{part}]}}]}}"#), "input[0].content[0].");
+            check(
+                format!(r#"{{"input":[{{"role":"user","content":[{part}]}}]}}"#),
+                "input[0].content[0].",
+            );
             check(
                 format!(r#"{{"input":[{{"type":"function_call_output","output":[{part}]}}]}}"#),
                 "input[0].output[0].",
@@ -74,7 +95,9 @@ mod tests {
         }
         assert_eq!(refused(r#"{"input":"http://10.0.0.1/x"}"#), None);
         assert_eq!(
-            refused(r#"{"input":[{"type":"function_call","arguments":"{\"url\":\"http://10.0.0.1/x\"}"}]}"#),
+            refused(
+                r#"{"input":[{"type":"function_call","arguments":"{\"url\":\"http://10.0.0.1/x\"}"}]}"#
+            ),
             None
         );
     }
@@ -83,27 +106,71 @@ mod tests {
     fn what_a_servers_tool_would_use_of_the_account_is_found() {
         let is_refused = |body: &str| {
             let envelope = (RESPONSES.envelope)(body.as_bytes()).unwrap();
-            envelope.check_references(&AllowedReferences::NOTHING, body.as_bytes()).is_err()
+            envelope
+                .check_references(&AllowedReferences::NOTHING, body.as_bytes())
+                .is_err()
         };
         for (tool, expected) in [
-            (r#"{"type":"web_search","filters":{"allowed_domains":["x.test"]}}"#, false),
-            (r#"{"type":"code_interpreter","container":{"type":"auto"}}"#, false),
-            (r#"{"type":"code_interpreter","container":{"type":"auto","file_ids":[]}}"#, false),
-            (r#"{"type":"code_interpreter","container":{"type":"auto","file_ids":["file-1"]}}"#, true),
+            (
+                r#"{"type":"web_search","filters":{"allowed_domains":["x.test"]}}"#,
+                false,
+            ),
+            (
+                r#"{"type":"code_interpreter","container":{"type":"auto"}}"#,
+                false,
+            ),
+            (
+                r#"{"type":"code_interpreter","container":{"type":"auto","file_ids":[]}}"#,
+                false,
+            ),
+            (
+                r#"{"type":"code_interpreter","container":{"type":"auto","file_ids":["file-1"]}}"#,
+                true,
+            ),
             (r#"{"type":"code_interpreter","container":"cntr_1"}"#, true),
-            (r#"{"vector_store_ids":["vs_1"],"type":"file_search"}"#, true),
+            (
+                r#"{"vector_store_ids":["vs_1"],"type":"file_search"}"#,
+                true,
+            ),
             (r#"{"type":"image_generation","size":"auto"}"#, false),
-            (r#"{"type":"image_generation","input_image_mask":{"file_id":"f"}}"#, true),
-            (r#"{"type":"image_generation","input_image_mask":{"image_url":"http://10.0.0.1/x"}}"#, true),
-            (r#"{"type":"mcp","server_url":"https://mcp.example.com/x","authorization":"s"}"#, false),
+            (
+                r#"{"type":"image_generation","input_image_mask":{"file_id":"f"}}"#,
+                true,
+            ),
+            (
+                r#"{"type":"image_generation","input_image_mask":{"image_url":"http://10.0.0.1/x"}}"#,
+                true,
+            ),
+            (
+                r#"{"type":"mcp","server_url":"https://mcp.example.com/x","authorization":"s"}"#,
+                false,
+            ),
             (r#"{"type":"mcp","server_url":"http://10.0.0.1/x"}"#, true),
-            (r#"{"type":"shell","environment":{"type":"container_reference","container_id":"c"}}"#, true),
-            (r#"{"type":"function","name":"f","parameters":{"vector_store_ids":["x"]}}"#, false),
-            (r#"{"type":"function","name":"f","type":"file_search","vector_store_ids":["x"]}"#, true),
-            (r#"{"type":"namespace","tools":[{"type":"function","description":"http://10.0.0.1/"}]}"#, false),
+            (
+                r#"{"type":"shell","environment":{"type":"container_reference","container_id":"c"}}"#,
+                true,
+            ),
+            (
+                r#"{"type":"function","name":"f","parameters":{"vector_store_ids":["x"]}}"#,
+                false,
+            ),
+            (
+                r#"{"type":"function","name":"f","type":"file_search","vector_store_ids":["x"]}"#,
+                true,
+            ),
+            (
+                r#"{"type":"namespace","tools":[{"type":"function","description":"http://10.0.0.1/"}]}"#,
+                false,
+            ),
         ] {
-            assert_eq!(is_refused(&format!(r#"{{"model":"m","input":"x","tools":[{tool}]}}"#)), expected, "{tool}");
-            let shown = format!(r#"{{"model":"m","input":[{{"type":"additional_tools","tools":[{tool}]}}]}}"#);
+            assert_eq!(
+                is_refused(&format!(r#"{{"model":"m","input":"x","tools":[{tool}]}}"#)),
+                expected,
+                "{tool}"
+            );
+            let shown = format!(
+                r#"{{"model":"m","input":[{{"type":"additional_tools","tools":[{tool}]}}]}}"#
+            );
             assert_eq!(is_refused(&shown), expected, "{shown}");
         }
         assert!(is_refused(

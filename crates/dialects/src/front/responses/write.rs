@@ -82,7 +82,10 @@ impl ResponseWriter {
         Self {
             head: ResponseHead::new(header),
             echo: Arc::default(),
-            events: Events { out: Vec::new(), next },
+            events: Events {
+                out: Vec::new(),
+                next,
+            },
             has_begun: false,
             open: None,
             held: Vec::new(),
@@ -101,7 +104,8 @@ impl ResponseWriter {
         }
         let (head, echo) = (&self.head, &self.echo);
         for name in ["response.created", "response.in_progress"] {
-            self.events.send(name, |w| head.write(w.key("response"), echo, State::Begun));
+            self.events
+                .send(name, |w| head.write(w.key("response"), echo, State::Begun));
         }
     }
 
@@ -131,14 +135,20 @@ impl ResponseWriter {
         if !self.echo.carries_thoughts {
             return;
         }
-        if self.open.as_ref().is_none_or(|item| item.kind != Kind::Thinking) {
+        if self
+            .open
+            .as_ref()
+            .is_none_or(|item| item.kind != Kind::Thinking)
+        {
             self.close(true);
             let item = Item::new(Kind::Sealed, &self.head.tail, self.items);
             item.begin(&mut self.events);
             self.open = Some(item);
         }
         self.bytes += sealed.len() + 256;
-        self.open.iter_mut().for_each(|item| item.sealed = Some(sealed.to_owned()));
+        self.open
+            .iter_mut()
+            .for_each(|item| item.sealed = Some(sealed.to_owned()));
     }
 
     /// Ends the item that is open, and writes what was held for its end.
@@ -168,7 +178,11 @@ impl AnswerWriter for ResponseWriter {
 
     fn kept(&self) -> usize {
         // A whole answer is written only at its end.
-        if self.events.next.is_some() { self.bytes } else { 0 }
+        if self.events.next.is_some() {
+            self.bytes
+        } else {
+            0
+        }
     }
 
     fn events(&self) -> u64 {
@@ -176,7 +190,8 @@ impl AnswerWriter for ResponseWriter {
     }
 
     fn fault(&self) -> Option<&'static str> {
-        (self.kept() > MOST).then_some("the answer is too large to be repeated at the end of the stream")
+        (self.kept() > MOST)
+            .then_some("the answer is too large to be repeated at the end of the stream")
     }
 
     fn echoed(&self) -> Option<&Arc<Echo>> {
@@ -249,7 +264,10 @@ impl AnswerWriter for ResponseWriter {
             return true;
         }
         let room = 256 + citation.source.url.len() + citation.source.title.len();
-        let is_told = self.open.as_mut().is_some_and(|item| item.cite(citation, &mut self.events));
+        let is_told = self
+            .open
+            .as_mut()
+            .is_some_and(|item| item.cite(citation, &mut self.events));
         self.bytes += if is_told { room } else { 0 };
         is_told
     }
@@ -267,7 +285,11 @@ impl AnswerWriter for ResponseWriter {
 
     fn end(&mut self, tally: &Tally, trail: Option<&str>) {
         self.begin();
-        let state = State::Ended { output: &self.output, reason: self.reason, tally };
+        let state = State::Ended {
+            output: &self.output,
+            reason: self.reason,
+            tally,
+        };
         let (head, echo) = (&self.head, &self.echo);
         if self.events.next.is_none() {
             let mut w = Writer::with_capacity(self.output.len() + echo.members.len() + 1024);

@@ -13,11 +13,18 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Returns an empty draft.
-    pub(crate) fn new(header: &AnswerHeader, options: AnswerOptions, mut writer: Box<dyn AnswerWriter>) -> Self {
+    pub(crate) fn new(
+        header: &AnswerHeader,
+        options: AnswerOptions,
+        mut writer: Box<dyn AnswerWriter>,
+    ) -> Self {
         if let Some(echo) = &options.undo.echo {
             writer.echo(echo);
         }
-        Self { progress: AnswerProgress::new(header, options), writer }
+        Self {
+            progress: AnswerProgress::new(header, options),
+            writer,
+        }
     }
 
     /// Takes an event. If the event makes an answer impossible, [`fault`](Self::fault) says so.
@@ -28,7 +35,10 @@ impl Draft {
 
     /// Fails if the events so far are no valid answer.
     pub(crate) fn fault(&self) -> Result<(), StreamFault> {
-        self.progress.fault.or(self.writer.fault()).map_or(Ok(()), |why| Err(StreamFault::Broken(why)))
+        self.progress
+            .fault
+            .or(self.writer.fault())
+            .map_or(Ok(()), |why| Err(StreamFault::Broken(why)))
     }
 
     /// Returns the number of bytes of the answer that are kept until its end.
@@ -38,8 +48,15 @@ impl Draft {
 
     /// Returns what is known of the answer, if it cannot go on.
     pub(crate) fn so_far(&self) -> Unfinished {
-        let (id, echo) = (self.writer.told_id().map(str::to_owned), self.writer.echoed().cloned());
-        Unfinished { id, events: self.writer.events(), echo }
+        let (id, echo) = (
+            self.writer.told_id().map(str::to_owned),
+            self.writer.echoed().cloned(),
+        );
+        Unfinished {
+            id,
+            events: self.writer.events(),
+            echo,
+        }
     }
 
     /// Returns the buffer with the text that was written since it was last taken.
@@ -62,8 +79,19 @@ impl Draft {
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         tell(&mut |event| self.take(event))?;
         let usage = self.end(None).map_err(AnswerFault::Nonsense)?;
-        let (declined, flaws, reasons) = (self.progress.declined(), self.progress.flaws, self.progress.reasons);
-        let answer = Answer { body: std::mem::take(self.out()), usage, declined, flaws, reasons, labels: None };
+        let (declined, flaws, reasons) = (
+            self.progress.declined(),
+            self.progress.flaws,
+            self.progress.reasons,
+        );
+        let answer = Answer {
+            body: std::mem::take(self.out()),
+            usage,
+            declined,
+            flaws,
+            reasons,
+            labels: None,
+        };
         Ok((answer, self.progress.kept()))
     }
 }

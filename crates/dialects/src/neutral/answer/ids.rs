@@ -25,8 +25,15 @@ impl Ids {
     /// two answers in one conversation differ.
     pub(crate) fn new(header: &AnswerHeader) -> Self {
         // OpenAI refuses ids of more than 40 characters when they come back in a conversation.
-        let id: Vec<char> = header.id.chars().filter(char::is_ascii_alphanumeric).collect();
-        Self { seed: id.iter().skip(id.len().saturating_sub(24)).collect(), given: BTreeSet::new() }
+        let id: Vec<char> = header
+            .id
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .collect();
+        Self {
+            seed: id.iter().skip(id.len().saturating_sub(24)).collect(),
+            given: BTreeSet::new(),
+        }
     }
 
     /// Returns the id that the caller sees.

@@ -98,8 +98,14 @@ impl AnswerProgress {
     }
 
     #[inline]
-    fn follow(&mut self, event: Event<'_>, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
-        if self.unsigned.is_some() && !matches!(event, Event::Reasoning(..) | Event::Id(_) | Event::Usage(_)) {
+    fn follow(
+        &mut self,
+        event: Event<'_>,
+        writer: &mut dyn AnswerWriter,
+    ) -> Result<(), &'static str> {
+        if self.unsigned.is_some()
+            && !matches!(event, Event::Reasoning(..) | Event::Id(_) | Event::Usage(_))
+        {
             self.sign(&event, writer)?;
         }
         match event {
@@ -115,7 +121,9 @@ impl AnswerProgress {
             Event::Signed(signature) => {
                 (self.opened, self.has_signed) = (true, true);
                 self.tally.think_sealed(signature);
-                self.thoughts.iter_mut().for_each(|thoughts| thoughts.signed(signature));
+                self.thoughts
+                    .iter_mut()
+                    .for_each(|thoughts| thoughts.signed(signature));
                 if !self.hide_reasoning {
                     self.interrupt();
                     self.end_thought(signature, false, writer);
@@ -124,14 +132,29 @@ impl AnswerProgress {
             Event::Redacted(data) => {
                 (self.opened, self.has_signed) = (true, true);
                 self.tally.think_sealed(data);
-                self.thoughts.iter_mut().for_each(|thoughts| thoughts.redacted(data));
+                self.thoughts
+                    .iter_mut()
+                    .for_each(|thoughts| thoughts.redacted(data));
                 if !self.hide_reasoning {
                     self.interrupt();
                     self.end_thought(data, true, writer);
                 }
             }
-            Event::Call { choice, id, name, signature } => {
-                self.call(choice, NewCall { id: id.unwrap_or_default(), name, signature }, writer)?;
+            Event::Call {
+                choice,
+                id,
+                name,
+                signature,
+            } => {
+                self.call(
+                    choice,
+                    NewCall {
+                        id: id.unwrap_or_default(),
+                        name,
+                        signature,
+                    },
+                    writer,
+                )?;
             }
             Event::Arguments(index, text) => self.arguments(index, text, writer)?,
             Event::Media(index, mime, data) => self.media(index, mime, data, writer)?,
@@ -146,9 +169,15 @@ impl AnswerProgress {
 
     /// Signs a thought that has ended without a signature.
     #[cold]
-    fn sign(&mut self, next: &Event<'_>, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
+    fn sign(
+        &mut self,
+        next: &Event<'_>,
+        writer: &mut dyn AnswerWriter,
+    ) -> Result<(), &'static str> {
         match self.unsigned.take() {
-            Some(signature) if !matches!(next, Event::Signed(_)) => self.follow(Event::Signed(signature), writer),
+            Some(signature) if !matches!(next, Event::Signed(_)) => {
+                self.follow(Event::Signed(signature), writer)
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -157,24 +186,41 @@ impl AnswerProgress {
     fn end_thought(&mut self, text: &str, is_redacted: bool, writer: &mut dyn AnswerWriter) {
         let mut text = Cow::Borrowed(text);
         if let (Some(seal), Carries::WithThoughts) = (&self.seal, writer.carries()) {
-            let sealed = if is_redacted { seal.redacted(&text) } else { seal.signature(&text) };
-            let Some(sealed) = sealed else { return self.flaws.not_sealed = true };
+            let sealed = if is_redacted {
+                seal.redacted(&text)
+            } else {
+                seal.signature(&text)
+            };
+            let Some(sealed) = sealed else {
+                return self.flaws.not_sealed = true;
+            };
             text = sealed.into();
         }
-        if is_redacted { writer.redacted(&text) } else { writer.signed(&text) }
+        if is_redacted {
+            writer.redacted(&text)
+        } else {
+            writer.signed(&text)
+        }
     }
 
     /// Notes that thinking comes, which is the first choice's.
     fn interrupt(&mut self) {
-        self.choices.first_mut().into_iter().for_each(|choice| choice.is_interrupted = true);
+        self.choices
+            .first_mut()
+            .into_iter()
+            .for_each(|choice| choice.is_interrupted = true);
     }
 
     /// Returns whether the model has only said that it will not answer. While one of several
     /// choices is open, the model may still answer.
     pub(crate) fn declined(&self) -> bool {
-        let declines = |choice: &ChoiceProgress| choice.refuses || choice.finish == Some(Finish::Filtered);
+        let declines =
+            |choice: &ChoiceProgress| choice.refuses || choice.finish == Some(Finish::Filtered);
         self.choices.iter().any(declines)
-            && self.choices.iter().all(|choice| !choice.answers && (choice.refuses || choice.finish.is_some()))
+            && self
+                .choices
+                .iter()
+                .all(|choice| !choice.answers && (choice.refuses || choice.finish.is_some()))
     }
 
     /// Returns whether the answer has ended without a fault.
@@ -189,7 +235,10 @@ impl AnswerProgress {
 
     /// Takes the thoughts that were kept since the last call of this function.
     pub(crate) fn kept(&mut self) -> Vec<Kept> {
-        self.thoughts.as_mut().map(|thoughts| thoughts.kept()).unwrap_or_default()
+        self.thoughts
+            .as_mut()
+            .map(|thoughts| thoughts.kept())
+            .unwrap_or_default()
     }
 
     /// Returns the usage so far, for answers that end early.
@@ -210,7 +259,9 @@ impl AnswerProgress {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        let Some(last) = self.choices.len().checked_sub(1) else { return Err("the answer is empty") };
+        let Some(last) = self.choices.len().checked_sub(1) else {
+            return Err("the answer is empty");
+        };
         self.show(last, writer);
         for (at, choice) in self.choices.iter_mut().enumerate() {
             choice.release(at, writer);
@@ -218,7 +269,11 @@ impl AnswerProgress {
                 cut @ (Finish::Length | Finish::Filtered) => cut,
                 Finish::Stop | Finish::Calls => {
                     choice.close_call(at, writer);
-                    if choice.calls > 0 { Finish::Calls } else { Finish::Stop }
+                    if choice.calls > 0 {
+                        Finish::Calls
+                    } else {
+                        Finish::Stop
+                    }
                 }
             };
             writer.finish(at, reason);
@@ -231,7 +286,12 @@ impl AnswerProgress {
         Ok(())
     }
 
-    fn text(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
+    fn text(
+        &mut self,
+        index: u32,
+        text: &str,
+        writer: &mut dyn AnswerWriter,
+    ) -> Result<(), &'static str> {
         self.tally.say(text);
         let (at, choice) = self.choice(index)?;
         choice.answers = true;
@@ -259,12 +319,22 @@ impl AnswerProgress {
     /// nothing is for no text.
     fn cite(&mut self, index: u32, citation: &Citation<'_>, writer: &mut dyn AnswerWriter) {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
-        let choice = self.choices.get(at).filter(|choice| matches!(choice.content, ContentProgress::Text));
-        let placed = choice.filter(|_| at < self.shown).and_then(|choice| choice.said.place(citation));
+        let choice = self
+            .choices
+            .get(at)
+            .filter(|choice| matches!(choice.content, ContentProgress::Text));
+        let placed = choice
+            .filter(|_| at < self.shown)
+            .and_then(|choice| choice.said.place(citation));
         self.flaws.not_cited |= !placed.is_some_and(|placed| writer.cite(at, &placed));
     }
 
-    fn reasoning(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
+    fn reasoning(
+        &mut self,
+        index: u32,
+        text: &str,
+        writer: &mut dyn AnswerWriter,
+    ) -> Result<(), &'static str> {
         self.tally.think(text);
         self.unsigned = self.seal.as_ref().and_then(|seal| seal.0.signature());
         let (at, _) = self.choice(index)?;
@@ -279,7 +349,12 @@ impl AnswerProgress {
         Ok(())
     }
 
-    fn refusal(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
+    fn refusal(
+        &mut self,
+        index: u32,
+        text: &str,
+        writer: &mut dyn AnswerWriter,
+    ) -> Result<(), &'static str> {
         self.tally.say(text);
         let (at, choice) = self.choice(index)?;
         choice.refuses = true;
@@ -289,8 +364,17 @@ impl AnswerProgress {
         Ok(())
     }
 
-    fn call(&mut self, index: u32, call: NewCall<'_>, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
-        let NewCall { id, name, signature } = call;
+    fn call(
+        &mut self,
+        index: u32,
+        call: NewCall<'_>,
+        writer: &mut dyn AnswerWriter,
+    ) -> Result<(), &'static str> {
+        let NewCall {
+            id,
+            name,
+            signature,
+        } = call;
         if name.is_empty() {
             return Err("a tool call without a name");
         }
@@ -314,29 +398,59 @@ impl AnswerProgress {
             return Err("more than 128 tool calls");
         }
         let number = choice.calls;
-        (choice.calls, choice.current, choice.is_bare, choice.is_interrupted) =
-            (number + 1, Current::Call, true, false);
+        (
+            choice.calls,
+            choice.current,
+            choice.is_bare,
+            choice.is_interrupted,
+        ) = (number + 1, Current::Call, true, false);
         let id = self.ids.unique(id, at, number);
-        let kept = self.thoughts.as_mut().and_then(|thoughts| thoughts.called(at == 0, &id, signature));
+        let kept = self
+            .thoughts
+            .as_mut()
+            .and_then(|thoughts| thoughts.called(at == 0, &id, signature));
         let sealed;
         let signature = match writer.carries() {
             Carries::Nowhere => signature,
             carries @ (Carries::WithThoughts | Carries::WithCalls) => {
                 let is_shown = carries == Carries::WithThoughts && !self.hide_reasoning;
                 let is_kept = kept.is_some();
-                sealed = self.seal.as_ref().zip(kept).and_then(|(seal, kept)| seal.of_call(kept, is_shown));
-                let is_lost = sealed.is_none() && self.seal.is_some() && (!is_shown || signature.is_some());
-                self.flaws.not_sealed |=
-                    is_lost && (is_kept || self.thoughts.as_ref().is_some_and(|all| all.is_too_much));
+                sealed = self
+                    .seal
+                    .as_ref()
+                    .zip(kept)
+                    .and_then(|(seal, kept)| seal.of_call(kept, is_shown));
+                let is_lost =
+                    sealed.is_none() && self.seal.is_some() && (!is_shown || signature.is_some());
+                self.flaws.not_sealed |= is_lost
+                    && (is_kept || self.thoughts.as_ref().is_some_and(|all| all.is_too_much));
                 sealed.as_deref()
             }
         };
-        let name = self.undo.names.iter().find(|(theirs, _)| theirs == name).map_or(name, |(_, callers)| callers);
-        writer.call(at, number, &NewCall { id: &id, name, signature });
+        let name = self
+            .undo
+            .names
+            .iter()
+            .find(|(theirs, _)| theirs == name)
+            .map_or(name, |(_, callers)| callers);
+        writer.call(
+            at,
+            number,
+            &NewCall {
+                id: &id,
+                name,
+                signature,
+            },
+        );
         Ok(())
     }
 
-    fn arguments(&mut self, index: u32, text: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
+    fn arguments(
+        &mut self,
+        index: u32,
+        text: &str,
+        writer: &mut dyn AnswerWriter,
+    ) -> Result<(), &'static str> {
         self.tally.say(text);
         let (at, choice) = self.choice(index)?;
         choice.is_bare = false;
@@ -363,11 +477,21 @@ impl AnswerProgress {
         Ok(())
     }
 
-    fn media(&mut self, index: u32, mime: &str, data: &str, writer: &mut dyn AnswerWriter) -> Result<(), &'static str> {
+    fn media(
+        &mut self,
+        index: u32,
+        mime: &str,
+        data: &str,
+        writer: &mut dyn AnswerWriter,
+    ) -> Result<(), &'static str> {
         let (at, choice) = self.choice(index)?;
         choice.answers = true;
         choice.is_interrupted = true;
-        let count = if is_picture(mime) { &mut choice.pictures } else { &mut choice.files };
+        let count = if is_picture(mime) {
+            &mut choice.pictures
+        } else {
+            &mut choice.files
+        };
         let number = *count;
         *count += 1;
         self.show(at, writer);
@@ -385,11 +509,22 @@ impl AnswerProgress {
         self.opened = true;
         while self.choices.len() <= at {
             let waits = self.undo.format_tool.is_some();
-            let content = if waits { ContentProgress::Held(String::new()) } else { ContentProgress::Text };
+            let content = if waits {
+                ContentProgress::Held(String::new())
+            } else {
+                ContentProgress::Text
+            };
             let json = self.wants_json.then(Pieces::default);
-            self.choices.push(ChoiceProgress { content, json, ..ChoiceProgress::default() });
+            self.choices.push(ChoiceProgress {
+                content,
+                json,
+                ..ChoiceProgress::default()
+            });
         }
-        self.choices.get_mut(at).map(|choice| (at, choice)).ok_or("more than 128 choices")
+        self.choices
+            .get_mut(at)
+            .map(|choice| (at, choice))
+            .ok_or("more than 128 choices")
     }
 
     /// Opens this choice, and those before it, for the caller.

@@ -28,7 +28,11 @@ pub(crate) struct Tally {
 
 impl Tally {
     pub(crate) fn new(header: &AnswerHeader) -> Self {
-        Self { prompt_bytes: header.prompt_bytes, cost: header.cost, ..Self::default() }
+        Self {
+            prompt_bytes: header.prompt_bytes,
+            cost: header.cost,
+            ..Self::default()
+        }
     }
 
     /// Counts a piece of text.
@@ -126,7 +130,9 @@ impl Tally {
     /// Returns the upstream's count of the completion. A count of zero for an answer with text is
     /// ignored.
     fn completion(&self) -> Option<u64> {
-        self.tokens.completion.filter(|count| *count > 0 || self.said == 0)
+        self.tokens
+            .completion
+            .filter(|count| *count > 0 || self.said == 0)
     }
 
     /// Returns the usage of an answer that was cut. Some upstreams count while they write, and then
@@ -136,7 +142,11 @@ impl Tally {
         match self.completion() {
             Some(counted) if self.said > self.covered => {
                 let completion = counted.saturating_add(estimate(self.said - self.covered));
-                Usage { completion, source: Source::Estimated, ..usage }
+                Usage {
+                    completion,
+                    source: Source::Estimated,
+                    ..usage
+                }
             }
             Some(_) | None => usage,
         }
@@ -171,7 +181,10 @@ fn doubted(tokens: &Tokens) -> Option<&'static str> {
         ("cache_write_tokens", tokens.cache_write),
         ("reasoning_tokens", tokens.reasoning),
     ];
-    counts.into_iter().find(|(_, count)| count.is_some_and(|count| count > MOST)).map(|(name, _)| name)
+    counts
+        .into_iter()
+        .find(|(_, count)| count.is_some_and(|count| count > MOST))
+        .map(|(name, _)| name)
 }
 
 #[cfg(test)]
@@ -180,13 +193,31 @@ mod tests {
 
     #[test]
     fn other_units_are_kept_beside_tokens_that_nobody_counted() {
-        let mut tally = Tally { prompt_bytes: 8, ..Tally::default() };
-        let units = Units { images: 2, ..Units::NONE };
+        let mut tally = Tally {
+            prompt_bytes: 8,
+            ..Tally::default()
+        };
+        let units = Units {
+            images: 2,
+            ..Units::NONE
+        };
         tally.count_units(units);
         tally.count(Tokens::default());
-        assert_eq!(tally.usage(), Usage { units, ..Usage::estimated(8, 0) });
-        tally.count(Tokens { prompt: Some(MOST + 1), ..Tokens::default() });
-        assert_eq!((tally.usage().units, tally.usage().doubted), (units, Some("prompt_tokens")));
+        assert_eq!(
+            tally.usage(),
+            Usage {
+                units,
+                ..Usage::estimated(8, 0)
+            }
+        );
+        tally.count(Tokens {
+            prompt: Some(MOST + 1),
+            ..Tokens::default()
+        });
+        assert_eq!(
+            (tally.usage().units, tally.usage().doubted),
+            (units, Some("prompt_tokens"))
+        );
         let mut again = Tally::default();
         again.count_again(&tally.usage());
         assert_eq!(again.usage().units, units);
@@ -202,10 +233,20 @@ mod tests {
         assert_eq!(tally.usage().completion, estimate(300));
         tally.think_sealed(&sealed);
         assert_eq!(tally.usage().completion, estimate(600));
-        tally.count(Tokens { prompt: Some(3), ..Tokens::default() });
+        tally.count(Tokens {
+            prompt: Some(3),
+            ..Tokens::default()
+        });
         tally.think_sealed(&sealed);
-        assert_eq!(tally.usage().completion, estimate(900), "only the prompt was counted");
-        tally.count(Tokens { completion: Some(5), ..Tokens::default() });
+        assert_eq!(
+            tally.usage().completion,
+            estimate(900),
+            "only the prompt was counted"
+        );
+        tally.count(Tokens {
+            completion: Some(5),
+            ..Tokens::default()
+        });
         tally.think_sealed(&sealed);
         assert_eq!(tally.usage().completion, 5);
     }

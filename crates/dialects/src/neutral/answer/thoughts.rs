@@ -46,18 +46,30 @@ impl Thoughts {
     /// Adds a redacted thought, which nobody may read.
     pub(crate) fn redacted(&mut self, data: &str) {
         if self.has_room(data.len()) {
-            self.pending.push(Thought { redacted: Some(data.to_owned().into()), ..Thought::default() });
+            self.pending.push(Thought {
+                redacted: Some(data.to_owned().into()),
+                ..Thought::default()
+            });
         }
     }
 
     /// Begins a call, and keeps the thoughts that led to it. `is_first_choice` says if the call
     /// belongs to the first choice, to which the thoughts belong. Returns what is kept for the
     /// call.
-    pub(crate) fn called(&mut self, is_first_choice: bool, id: &str, signature: Option<&str>) -> Option<&Kept> {
+    pub(crate) fn called(
+        &mut self,
+        is_first_choice: bool,
+        id: &str,
+        signature: Option<&str>,
+    ) -> Option<&Kept> {
         if !self.has_room(id.len() + signature.map_or(0, str::len)) {
             return None;
         }
-        let mut thoughts = if is_first_choice { std::mem::take(&mut self.pending) } else { Vec::new() };
+        let mut thoughts = if is_first_choice {
+            std::mem::take(&mut self.pending)
+        } else {
+            Vec::new()
+        };
         if let Some(signature) = signature {
             thoughts.push(Thought {
                 signature: Some(signature.to_owned().into()),
@@ -68,7 +80,10 @@ impl Thoughts {
         if thoughts.is_empty() {
             return None;
         }
-        self.kept.push(Kept { call: id.to_owned(), thoughts });
+        self.kept.push(Kept {
+            call: id.to_owned(),
+            thoughts,
+        });
         self.kept.last()
     }
 
@@ -79,7 +94,11 @@ impl Thoughts {
     fn has_room(&mut self, bytes: usize) -> bool {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > MAX_KEPT && !self.is_too_much {
-            *self = Self { is_too_much: true, bytes: self.bytes, ..Self::default() };
+            *self = Self {
+                is_too_much: true,
+                bytes: self.bytes,
+                ..Self::default()
+            };
         }
         !self.is_too_much
     }

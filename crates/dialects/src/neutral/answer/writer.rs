@@ -147,11 +147,16 @@ pub(crate) enum TextKind {
 
 /// Returns whether media of this type goes where clients look for pictures.
 pub(crate) fn is_picture(mime: &str) -> bool {
-    mime.get(..6).is_some_and(|start| start.eq_ignore_ascii_case("image/"))
+    mime.get(..6)
+        .is_some_and(|start| start.eq_ignore_ascii_case("image/"))
 }
 
 /// Returns the text that stands for media where a format cannot hold them.
 pub(crate) fn omitted(mime: &str) -> String {
-    let what = if is_picture(mime) { "a picture" } else { "a file" };
+    let what = if is_picture(mime) {
+        "a picture"
+    } else {
+        "a file"
+    };
     format!("[The model sent {what} here ({mime}). This format cannot carry it.]")
 }

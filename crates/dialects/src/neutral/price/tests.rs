@@ -2,13 +2,40 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn price([input, output, cached_input, cache_write, thinking, per_request]: [u64; 6]) -> Price {
-    let rates = Rates { input, output, cached_input, cache_write, thinking };
-    Price { rates: Some(rates), per_request: Some(Usd(per_request)), ..Price::default() }
+fn price(
+    [
+        input,
+        output,
+        cached_input,
+        cache_write,
+        thinking,
+        per_request,
+    ]: [u64; 6],
+) -> Price {
+    let rates = Rates {
+        input,
+        output,
+        cached_input,
+        cache_write,
+        thinking,
+    };
+    Price {
+        rates: Some(rates),
+        per_request: Some(Usd(per_request)),
+        ..Price::default()
+    }
 }
 
 fn usage(prompt: u64, completion: u64, cached: u64, cache_write: u64, reasoning: u64) -> Usage {
-    Usage { prompt, completion, cached, cache_write, reasoning, source: Source::Reported, ..Usage::default() }
+    Usage {
+        prompt,
+        completion,
+        cached,
+        cache_write,
+        reasoning,
+        source: Source::Reported,
+        ..Usage::default()
+    }
 }
 
 #[test]
@@ -26,26 +53,53 @@ fn dollars_are_exact_decimals() {
     ] {
         assert_eq!(Usd(nanos).to_string(), text);
     }
-    assert_eq!(format!("[{:>6}|{:<4}]", Usd(500_000_000), Usd::ZERO), "[   0.5|0   ]");
+    assert_eq!(
+        format!("[{:>6}|{:<4}]", Usd(500_000_000), Usd::ZERO),
+        "[   0.5|0   ]"
+    );
 }
 
 #[test]
 fn each_kind_of_token_has_its_price() {
     // Dollars per million: 3, 15, 0.3, 3.75, 15, and a cent per answer.
-    let price = price([3_000_000, 15_000_000, 300_000, 3_750_000, 15_000_000, 10_000_000]);
+    let price = price([
+        3_000_000, 15_000_000, 300_000, 3_750_000, 15_000_000, 10_000_000,
+    ]);
     let told = price.cost(&usage(1_000, 100, 600, 300, 40));
-    assert_eq!(told.to_string(), "0.013105", "100 x 3 + 600 x 0.3 + 300 x 3.75 + 100 x 15 millionths, and a cent");
+    assert_eq!(
+        told.to_string(),
+        "0.013105",
+        "100 x 3 + 600 x 0.3 + 300 x 3.75 + 100 x 15 millionths, and a cent"
+    );
     assert_eq!(price.most(1_000, 100, &Units::NONE).to_string(), "0.01525");
 }
 
 #[test]
 fn a_long_prompt_makes_all_of_it_dearer() {
-    let rates = Rates { input: 2_000, output: 3_000, cached_input: 500, cache_write: 4_000, thinking: 5_000 };
-    let price = Price { long: Some(Long { above: 1_000, rates }), ..price([1_000, 1_000, 100, 1_000, 1_000, 7]) };
+    let rates = Rates {
+        input: 2_000,
+        output: 3_000,
+        cached_input: 500,
+        cache_write: 4_000,
+        thinking: 5_000,
+    };
+    let price = Price {
+        long: Some(Long {
+            above: 1_000,
+            rates,
+        }),
+        ..price([1_000, 1_000, 100, 1_000, 1_000, 7])
+    };
     assert_eq!(price.cost(&usage(1_000, 10, 0, 0, 0)), Usd(1_000 + 10 + 7));
-    assert_eq!(price.cost(&usage(1_001, 10, 600, 300, 4)), Usd(101 * 2 + 300 + 300 * 4 + 6 * 3 + 4 * 5 + 7));
+    assert_eq!(
+        price.cost(&usage(1_001, 10, 600, 300, 4)),
+        Usd(101 * 2 + 300 + 300 * 4 + 6 * 3 + 4 * 5 + 7)
+    );
     assert_eq!(price.most(1_000, 10, &Units::NONE), Usd(1_000 + 10 + 7));
-    assert_eq!(price.most(1_001, 10, &Units::NONE), Usd(1_001 * 4 + 10 * 5 + 7));
+    assert_eq!(
+        price.most(1_001, 10, &Units::NONE),
+        Usd(1_001 * 4 + 10 * 5 + 7)
+    );
 }
 
 #[test]
@@ -59,34 +113,128 @@ fn each_unit_has_its_price_and_the_sum_is_rounded_once() {
         per_character: each(15_000_000),
         ..Price::default()
     };
-    let cost = |units: Units| price.cost(&Usage { units, ..usage(7, 7, 0, 0, 0) }).to_string();
-    assert_eq!(cost(Units::NONE), "0.01", "tokens have no price, and cost nothing");
-    assert_eq!(cost(Units { requests: 3, ..Units::NONE }), "0.03");
-    assert_eq!(cost(Units { images: 3, ..Units::NONE }), "0.13");
-    assert_eq!(cost(Units { millis: 12_340, ..Units::NONE }), "0.011234");
-    assert_eq!(cost(Units { characters: 1_001, ..Units::NONE }), "0.025015");
-    assert_eq!(cost(Units { requests: 2, images: 1, millis: 500, characters: 10 }), "0.0602");
+    let cost = |units: Units| {
+        price
+            .cost(&Usage {
+                units,
+                ..usage(7, 7, 0, 0, 0)
+            })
+            .to_string()
+    };
+    assert_eq!(
+        cost(Units::NONE),
+        "0.01",
+        "tokens have no price, and cost nothing"
+    );
+    assert_eq!(
+        cost(Units {
+            requests: 3,
+            ..Units::NONE
+        }),
+        "0.03"
+    );
+    assert_eq!(
+        cost(Units {
+            images: 3,
+            ..Units::NONE
+        }),
+        "0.13"
+    );
+    assert_eq!(
+        cost(Units {
+            millis: 12_340,
+            ..Units::NONE
+        }),
+        "0.011234"
+    );
+    assert_eq!(
+        cost(Units {
+            characters: 1_001,
+            ..Units::NONE
+        }),
+        "0.025015"
+    );
+    assert_eq!(
+        cost(Units {
+            requests: 2,
+            images: 1,
+            millis: 500,
+            characters: 10
+        }),
+        "0.0602"
+    );
     // Alone, each of the two would be rounded down.
-    let price = Price { per_second: each(3_333_333_333), per_character: each(200), ..Price::default() };
-    let units = Units { millis: 1, characters: 1, ..Units::NONE };
-    assert_eq!(price.cost(&Usage { units, ..usage(0, 0, 0, 0, 0) }), Usd(3_334), "3,333.333333 and 0.2");
+    let price = Price {
+        per_second: each(3_333_333_333),
+        per_character: each(200),
+        ..Price::default()
+    };
+    let units = Units {
+        millis: 1,
+        characters: 1,
+        ..Units::NONE
+    };
+    assert_eq!(
+        price.cost(&Usage {
+            units,
+            ..usage(0, 0, 0, 0, 0)
+        }),
+        Usd(3_334),
+        "3,333.333333 and 0.2"
+    );
 }
 
 #[test]
 fn pictures_without_a_price_are_charged_for_by_tokens() {
-    let rates = Some(Rates { output: 1, ..Rates::default() });
-    let by_tokens = Price { rates, per_request: Some(Usd(1)), ..Price::default() };
-    let each = |picos| Price { per_image: Some(Each(picos)), ..by_tokens };
-    assert_eq!((by_tokens.tokens_of(2), each(0).tokens_of(1), each(1).tokens_of(1)), (12_480, 6_240, 0));
-    assert_eq!((by_tokens.tokens_of(0), Price::FREE.tokens_of(2), Price::default().tokens_of(2)), (0, 0, 0));
+    let rates = Some(Rates {
+        output: 1,
+        ..Rates::default()
+    });
+    let by_tokens = Price {
+        rates,
+        per_request: Some(Usd(1)),
+        ..Price::default()
+    };
+    let each = |picos| Price {
+        per_image: Some(Each(picos)),
+        ..by_tokens
+    };
+    assert_eq!(
+        (
+            by_tokens.tokens_of(2),
+            each(0).tokens_of(1),
+            each(1).tokens_of(1)
+        ),
+        (12_480, 6_240, 0)
+    );
+    assert_eq!(
+        (
+            by_tokens.tokens_of(0),
+            Price::FREE.tokens_of(2),
+            Price::default().tokens_of(2)
+        ),
+        (0, 0, 0)
+    );
 }
 
 #[test]
 fn what_nobody_answered_costs_nothing() {
     let price = price([1, 1, 1, 1, 1, 1_000]);
     assert_eq!(price.cost(&Usage::default()), Usd::ZERO);
-    assert_eq!(price.cost(&Usage { prompt: 10, ..Usage::default() }), Usd::ZERO);
-    assert_eq!(price.cost(&Usage { source: Source::Estimated, ..Usage::default() }), Usd(1_000));
+    assert_eq!(
+        price.cost(&Usage {
+            prompt: 10,
+            ..Usage::default()
+        }),
+        Usd::ZERO
+    );
+    assert_eq!(
+        price.cost(&Usage {
+            source: Source::Estimated,
+            ..Usage::default()
+        }),
+        Usd(1_000)
+    );
     assert_eq!(Price::default().cost(&usage(9, 9, 9, 9, 9)), Usd::ZERO);
 }
 
@@ -94,7 +242,11 @@ fn what_nobody_answered_costs_nothing() {
 fn half_a_thousand_millionth_is_one() {
     let price = price([1, 0, 1, 1, 0, 0]);
     for (tokens, nanos) in [(0, 0), (499, 0), (500, 1), (1_499, 1), (1_500, 2)] {
-        assert_eq!(price.cost(&usage(tokens, 0, 0, 0, 0)), Usd(nanos), "{tokens}");
+        assert_eq!(
+            price.cost(&usage(tokens, 0, 0, 0, 0)),
+            Usd(nanos),
+            "{tokens}"
+        );
     }
 }
 
@@ -107,56 +259,88 @@ fn parts_that_are_more_than_the_whole_count_as_the_whole() {
 
 #[test]
 fn too_much_is_the_most_there_is() {
-    const ALL: Units = Units { requests: u32::MAX, images: u32::MAX, millis: u32::MAX, characters: u32::MAX };
+    const ALL: Units = Units {
+        requests: u32::MAX,
+        images: u32::MAX,
+        millis: u32::MAX,
+        characters: u32::MAX,
+    };
     let price = price([u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX]);
-    assert_eq!(price.cost(&usage(u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX)), Usd::MOST);
+    assert_eq!(
+        price.cost(&usage(u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX)),
+        Usd::MOST
+    );
     let each = Some(Each(u64::MAX));
-    let price = Price { per_image: each, per_second: each, per_character: each, ..price };
-    assert_eq!(price.cost(&Usage { units: ALL, ..usage(u64::MAX, u64::MAX, 0, 0, 0) }), Usd::MOST);
+    let price = Price {
+        per_image: each,
+        per_second: each,
+        per_character: each,
+        ..price
+    };
+    assert_eq!(
+        price.cost(&Usage {
+            units: ALL,
+            ..usage(u64::MAX, u64::MAX, 0, 0, 0)
+        }),
+        Usd::MOST
+    );
     assert_eq!(price.most(u64::MAX, u64::MAX, &ALL), Usd::MOST);
 }
 
 fn prices() -> impl Strategy<Value = Price> {
     // As far as the catalog lets them be, and beyond.
     let each = || prop_oneof![0..=1_000_000_000_000_000_u64, any::<u64>()];
-    (each(), each(), each(), each(), each(), any::<u64>()).prop_map(|(a, b, c, d, e, f)| price([a, b, c, d, e, f]))
+    (each(), each(), each(), each(), each(), any::<u64>())
+        .prop_map(|(a, b, c, d, e, f)| price([a, b, c, d, e, f]))
 }
 
 /// Those to which long prompts may be dearer, or cheaper, too.
 fn long_prices() -> impl Strategy<Value = Price> {
     let above = prop_oneof![0..=10_000_000_u64, any::<u64>()];
     (prices(), prices(), above, any::<bool>()).prop_map(|(short, long, above, has_long)| Price {
-        long: has_long.then_some(Long { above, rates: long.rates.unwrap() }),
+        long: has_long.then_some(Long {
+            above,
+            rates: long.rates.unwrap(),
+        }),
         ..short
     })
 }
 
 /// Those of pictures, sound and characters.
 fn unit_prices() -> impl Strategy<Value = Price> {
-    let each = || prop::option::of(prop_oneof![0..=1_000_000_000_000_000_u64, any::<u64>()].prop_map(Each));
-    (each(), each(), each(), prop::option::of(0..=1_000_000_000_000_u64)).prop_map(
-        |(image, second, character, request)| Price {
+    let each = || {
+        prop::option::of(prop_oneof![0..=1_000_000_000_000_000_u64, any::<u64>()].prop_map(Each))
+    };
+    (
+        each(),
+        each(),
+        each(),
+        prop::option::of(0..=1_000_000_000_000_u64),
+    )
+        .prop_map(|(image, second, character, request)| Price {
             per_request: request.map(Usd),
             per_image: image,
             per_second: second,
             per_character: character,
             ..Price::default()
+        })
+}
+
+fn units() -> impl Strategy<Value = Units> {
+    (any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(
+        |(requests, images, millis, characters)| Units {
+            requests,
+            images,
+            millis,
+            characters,
         },
     )
 }
 
-fn units() -> impl Strategy<Value = Units> {
-    (any::<u32>(), any::<u32>(), any::<u32>(), any::<u32>()).prop_map(|(requests, images, millis, characters)| Units {
-        requests,
-        images,
-        millis,
-        characters,
-    })
-}
-
 fn usages() -> impl Strategy<Value = Usage> {
     let tokens = || prop_oneof![0..=10_000_000_u64, any::<u64>()];
-    (tokens(), tokens(), tokens(), tokens(), tokens()).prop_map(|(a, b, c, d, e)| usage(a, b, c, d, e))
+    (tokens(), tokens(), tokens(), tokens(), tokens())
+        .prop_map(|(a, b, c, d, e)| usage(a, b, c, d, e))
 }
 
 proptest! {

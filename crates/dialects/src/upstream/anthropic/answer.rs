@@ -26,8 +26,9 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
         Err(_) => {
             // An invalid character in the model's text costs that character, not the answer.
             lossy = String::from_utf8_lossy(body);
-            serde_json::from_str(&lossy)
-                .map_err(|_| AnswerFault::Nonsense("the answer is not a message of the Messages API"))?
+            serde_json::from_str(&lossy).map_err(|_| {
+                AnswerFault::Nonsense("the answer is not a message of the Messages API")
+            })?
         }
     };
     if message.kind.as_str() == "error" || message.error.is_some() {
@@ -130,8 +131,15 @@ impl BlockCitation<'_> {
     /// Emits the citation, which is for all of its block: for so many bytes.
     pub(super) fn emit(&self, bytes: usize, emit: Emit<'_>) {
         let citation = Citation {
-            url: self.url.filled().unwrap_or_else(|| citations::web_address(self.source.as_str())),
-            title: self.title.filled().or(self.document_title.filled()).unwrap_or_default(),
+            url: self
+                .url
+                .filled()
+                .unwrap_or_else(|| citations::web_address(self.source.as_str())),
+            title: self
+                .title
+                .filled()
+                .or(self.document_title.filled())
+                .unwrap_or_default(),
             quote: self.cited_text.as_str(),
             place: CitedPlace::LastBytes(bytes),
         };
@@ -148,7 +156,11 @@ pub(super) struct Details<'a> {
 
 impl<'a> Block<'a> {
     fn of_text(text: Cow<'a, str>) -> Self {
-        Self { kind: Text(Some(Cow::Borrowed("text"))), text: Text(Some(text)), ..Self::default() }
+        Self {
+            kind: Text(Some(Cow::Borrowed("text"))),
+            text: Text(Some(text)),
+            ..Self::default()
+        }
     }
 
     /// Emits the whole block. In a stream this is the start of the block.
@@ -157,7 +169,9 @@ impl<'a> Block<'a> {
             "text" => {
                 self.text.emit(|text| Event::Text(0, text), emit);
                 let cited: Vec<BlockCitation<'_>> = citations::list(self.citations);
-                cited.iter().for_each(|citation| citation.emit(self.text_bytes(), emit));
+                cited
+                    .iter()
+                    .for_each(|citation| citation.emit(self.text_bytes(), emit));
             }
             "thinking" => {
                 self.thinking.emit(|text| Event::Reasoning(0, text), emit);
@@ -165,7 +179,12 @@ impl<'a> Block<'a> {
             }
             "redacted_thinking" => self.data.emit(Event::Redacted, emit),
             "tool_use" => {
-                emit(Event::Call { choice: 0, id: self.id.filled(), name: self.name.as_str(), signature: None });
+                emit(Event::Call {
+                    choice: 0,
+                    id: self.id.filled(),
+                    name: self.name.as_str(),
+                    signature: None,
+                });
                 if let Some(input) = self.input() {
                     emit(Event::Arguments(0, &input));
                 }
@@ -177,13 +196,20 @@ impl<'a> Block<'a> {
 
     /// Returns the number of bytes of a text.
     pub(super) fn text_bytes(&self) -> usize {
-        if self.kind.as_str() == "text" { self.text.as_str().len() } else { 0 }
+        if self.kind.as_str() == "text" {
+            self.text.as_str().len()
+        } else {
+            0
+        }
     }
 
     /// Returns the input of a call, if it is not empty.
     pub(super) fn input(&self) -> Option<Cow<'_, str>> {
         let input = unquoted(self.input?);
-        let inside = input.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(&input);
+        let inside = input
+            .strip_prefix('{')
+            .and_then(|rest| rest.strip_suffix('}'))
+            .unwrap_or(&input);
         (!inside.trim_ascii().is_empty()).then_some(input)
     }
 }
@@ -218,7 +244,9 @@ pub(super) struct AnthropicUsage {
 }
 
 /// Reads the counts of steps. What cannot be read is none.
-fn steps<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<Vec<AnthropicUsage>>, D::Error> {
+fn steps<'de, D: serde::Deserializer<'de>>(
+    input: D,
+) -> Result<Option<Vec<AnthropicUsage>>, D::Error> {
     let steps: serde_json::Value = serde::Deserialize::deserialize(input)?;
     Ok(serde_json::from_value(steps).ok())
 }
@@ -233,16 +261,27 @@ impl AnthropicUsage {
     /// Returns the counts of the prompt only. At the start of a stream the counts of the answer are
     /// placeholders.
     pub(super) fn of_the_prompt(self) -> Self {
-        Self { output_tokens: Count::default(), output_tokens_details: None, iterations: None, ..self }
+        Self {
+            output_tokens: Count::default(),
+            output_tokens_details: None,
+            iterations: None,
+            ..self
+        }
     }
 
     /// Updates the counts from a newer event. Each count is of the whole answer so far.
     pub(super) fn update(&mut self, newer: Self) {
-        let details = newer.output_tokens_details.filter(|details| details.thinking_tokens.0.is_some());
+        let details = newer
+            .output_tokens_details
+            .filter(|details| details.thinking_tokens.0.is_some());
         *self = Self {
             input_tokens: newer.input_tokens.or(self.input_tokens),
-            cache_creation_input_tokens: newer.cache_creation_input_tokens.or(self.cache_creation_input_tokens),
-            cache_read_input_tokens: newer.cache_read_input_tokens.or(self.cache_read_input_tokens),
+            cache_creation_input_tokens: newer
+                .cache_creation_input_tokens
+                .or(self.cache_creation_input_tokens),
+            cache_read_input_tokens: newer
+                .cache_read_input_tokens
+                .or(self.cache_read_input_tokens),
             output_tokens: newer.output_tokens.or(self.output_tokens),
             output_tokens_details: details.or(self.output_tokens_details.take()),
             iterations: newer.iterations.or(self.iterations.take()),
@@ -260,13 +299,19 @@ impl AnthropicUsage {
         let cached = self.most(|usage| usage.cache_read_input_tokens.0);
         let cache_write = self.most(|usage| usage.cache_creation_input_tokens.0);
         let parts = [self.most(|usage| usage.input_tokens.0), cache_write, cached];
-        let sum = parts.iter().flatten().fold(0u64, |sum, part| sum.saturating_add(*part));
+        let sum = parts
+            .iter()
+            .flatten()
+            .fold(0u64, |sum, part| sum.saturating_add(*part));
         Tokens {
             prompt: parts.iter().any(Option::is_some).then_some(sum),
             completion: self.most(|usage| usage.output_tokens.0),
             cached,
             cache_write,
-            reasoning: self.output_tokens_details.as_ref().and_then(|details| details.thinking_tokens.0),
+            reasoning: self
+                .output_tokens_details
+                .as_ref()
+                .and_then(|details| details.thinking_tokens.0),
         }
     }
 }

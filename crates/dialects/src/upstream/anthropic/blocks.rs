@@ -6,7 +6,9 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use crate::neutral::turns::Outcome;
 use crate::neutral::{Cache, Call, Field, LostFields, Media, Part, PartKind, Thought};
 use crate::upstream::claude::alternation::is_blank;
-use crate::upstream::claude::blocks::{CacheHints, PDF, image_type, is_blank_part, is_pdf, write_input};
+use crate::upstream::claude::blocks::{
+    CacheHints, PDF, image_type, is_blank_part, is_pdf, write_input,
+};
 use crate::upstream::claude::conversation::BlockWriter;
 use crate::upstream::shared::names::Names;
 use crate::wire::json::Writer;
@@ -25,7 +27,10 @@ pub(super) struct Breakpoints(CacheHints);
 /// The bytes of a part, or their place, in a form that the API takes.
 pub(super) enum MediaSource<'p> {
     /// The bytes of a picture or a PDF.
-    Base64 { media_type: &'static str, data: &'p str },
+    Base64 {
+        media_type: &'static str,
+        data: &'p str,
+    },
     /// A picture's URL.
     ImageUrl(&'p str),
     /// A text file.
@@ -52,8 +57,15 @@ impl Breakpoints {
     }
 
     /// Writes the member `cache_control`, if there is a hint here.
-    pub(super) fn write(&mut self, w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut LostFields) {
-        let Some(cache) = self.0.next(hint) else { return };
+    pub(super) fn write(
+        &mut self,
+        w: &mut Writer,
+        hint: Option<&Cache<'_>>,
+        losses: &mut LostFields,
+    ) {
+        let Some(cache) = self.0.next(hint) else {
+            return;
+        };
         w.key("cache_control").object(|w| {
             w.key("type").text("ephemeral");
             match cache.ttl.as_deref() {
@@ -79,26 +91,48 @@ impl BlockWriter for Blocks<'_, '_> {
             (Some(data), _) => w.texts([("type", "redacted_thinking"), ("data", data)]),
             (None, signature) => {
                 let signature = signature.as_deref().unwrap_or_default();
-                w.texts([("type", "thinking"), ("thinking", &thought.text), ("signature", signature)]);
+                w.texts([
+                    ("type", "thinking"),
+                    ("thinking", &thought.text),
+                    ("signature", signature),
+                ]);
             }
         });
     }
 
     fn call(&mut self, w: &mut Writer, id: &str, call: &Call<'_>) {
         w.object(|w| {
-            w.texts([("type", "tool_use"), ("id", id), ("name", self.names.written(&call.name))]);
+            w.texts([
+                ("type", "tool_use"),
+                ("id", id),
+                ("name", self.names.written(&call.name)),
+            ]);
             write_input(w, call, self.losses);
         });
     }
 
     fn result(&mut self, w: &mut Writer, id: &str, outcome: &Outcome<'_, '_>) {
-        let mut parts = outcome.parts.iter().filter(|part| !is_blank_part(part)).peekable();
+        let mut parts = outcome
+            .parts
+            .iter()
+            .filter(|part| !is_blank_part(part))
+            .peekable();
         w.object(|w| {
             w.texts([("type", "tool_result"), ("tool_use_id", id)]);
             match (outcome.parts, parts.peek()) {
-                ([Part { kind: PartKind::Text(text), .. }], Some(_)) => text.write(w.key("content")),
+                (
+                    [
+                        Part {
+                            kind: PartKind::Text(text),
+                            ..
+                        },
+                    ],
+                    Some(_),
+                ) => text.write(w.key("content")),
                 // The cache hint belongs to the whole result.
-                (_, Some(_)) => w.key("content").each(parts, |w, part| self.kind(w, &part.kind, None, false)),
+                (_, Some(_)) => w
+                    .key("content")
+                    .each(parts, |w, part| self.kind(w, &part.kind, None, false)),
                 (_, None) => {}
             }
             self.breakpoints.write(w, outcome.cache, self.losses);
@@ -108,7 +142,13 @@ impl BlockWriter for Blocks<'_, '_> {
 
 impl Blocks<'_, '_> {
     /// Writes a text or a medium with this cache hint.
-    fn kind(&mut self, w: &mut Writer, kind: &PartKind<'_>, cache: Option<&Cache<'_>>, is_end: bool) {
+    fn kind(
+        &mut self,
+        w: &mut Writer,
+        kind: &PartKind<'_>,
+        cache: Option<&Cache<'_>>,
+        is_end: bool,
+    ) {
         if let PartKind::Text(text) = kind {
             w.object(|w| {
                 w.key("type").text("text");
@@ -125,18 +165,36 @@ impl Blocks<'_, '_> {
         let Ok(source) = source(kind) else { return };
         let is_image = source.is_image();
         w.object(|w| {
-            w.key("type").text(if is_image { "image" } else { "document" });
+            w.key("type")
+                .text(if is_image { "image" } else { "document" });
             w.key("source").object(|w| match &source {
                 MediaSource::Base64 { media_type, data } => {
-                    w.texts([("type", "base64"), ("media_type", media_type), ("data", data)]);
+                    w.texts([
+                        ("type", "base64"),
+                        ("media_type", media_type),
+                        ("data", data),
+                    ]);
                 }
-                MediaSource::ImageUrl(url) | MediaSource::DocumentUrl(url) => w.texts([("type", "url"), ("url", url)]),
-                MediaSource::Text(text) => w.texts([("type", "text"), ("media_type", "text/plain"), ("data", text)]),
+                MediaSource::ImageUrl(url) | MediaSource::DocumentUrl(url) => {
+                    w.texts([("type", "url"), ("url", url)])
+                }
+                MediaSource::Text(text) => w.texts([
+                    ("type", "text"),
+                    ("media_type", "text/plain"),
+                    ("data", text),
+                ]),
             });
             match kind {
-                PartKind::File(_, Some(name)) if !is_image && !is_blank(name) => w.key("title").text(name),
-                PartKind::Image(_, Some(detail)) if detail != "auto" => self.losses.add(Field::ImageDetail),
-                PartKind::Text(_) | PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => {}
+                PartKind::File(_, Some(name)) if !is_image && !is_blank(name) => {
+                    w.key("title").text(name)
+                }
+                PartKind::Image(_, Some(detail)) if detail != "auto" => {
+                    self.losses.add(Field::ImageDetail)
+                }
+                PartKind::Text(_)
+                | PartKind::Image(..)
+                | PartKind::Audio(..)
+                | PartKind::File(..) => {}
             }
             self.breakpoints.write(w, cache, self.losses);
         });
@@ -151,14 +209,18 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'st
         PartKind::Image(Media::Id(_), _) | PartKind::File(Media::Id(_), _) => {
             Err("This model's provider does not have a file with this id. Send the file itself.")
         }
-        PartKind::Image(media @ Media::Url(url), _) if media.is_web() => Ok(MediaSource::ImageUrl(url)),
-        PartKind::File(media @ Media::Url(url), _) if media.is_web() => Ok(MediaSource::DocumentUrl(url)),
+        PartKind::Image(media @ Media::Url(url), _) if media.is_web() => {
+            Ok(MediaSource::ImageUrl(url))
+        }
+        PartKind::File(media @ Media::Url(url), _) if media.is_web() => {
+            Ok(MediaSource::DocumentUrl(url))
+        }
         PartKind::Image(Media::Url(_), _) | PartKind::File(Media::Url(_), _) => {
             Err("This model's provider accepts only URLs that begin with https:// or http://.")
         }
         PartKind::Image(Media::Inline(media_type, data), _) => {
-            let media_type =
-                image_type(media_type, data).ok_or("This model accepts pictures as JPEG, PNG, GIF or WebP only.")?;
+            let media_type = image_type(media_type, data)
+                .ok_or("This model accepts pictures as JPEG, PNG, GIF or WebP only.")?;
             Ok(MediaSource::Base64 { media_type, data })
         }
         PartKind::File(Media::Inline(media_type, data), _) => {
@@ -166,9 +228,16 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'st
                 return Ok(MediaSource::Base64 { media_type, data });
             }
             match &**media_type {
-                _ if is_pdf(media_type, data) => Ok(MediaSource::Base64 { media_type: PDF, data }),
-                text if text.starts_with("text/") || matches!(text, "application/json" | "application/xml") => {
-                    decoded(data).map(MediaSource::Text).ok_or("The file must be text in UTF-8, encoded in base64.")
+                _ if is_pdf(media_type, data) => Ok(MediaSource::Base64 {
+                    media_type: PDF,
+                    data,
+                }),
+                text if text.starts_with("text/")
+                    || matches!(text, "application/json" | "application/xml") =>
+                {
+                    decoded(data)
+                        .map(MediaSource::Text)
+                        .ok_or("The file must be text in UTF-8, encoded in base64.")
                 }
                 _ => Err("This model accepts only PDF, text and picture files."),
             }
@@ -182,7 +251,9 @@ fn decoded(data: &str) -> Option<String> {
         &base64::alphabet::STANDARD,
         GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
     );
-    String::from_utf8(ENGINE.decode(data).ok()?).ok().filter(|text| !is_blank(text))
+    String::from_utf8(ENGINE.decode(data).ok()?)
+        .ok()
+        .filter(|text| !is_blank(text))
 }
 
 #[cfg(test)]

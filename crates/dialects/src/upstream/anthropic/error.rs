@@ -8,7 +8,11 @@ use crate::upstream::shared::text::Text;
 
 /// Reads the body of an answer whose status is that of an error.
 pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
-    corrected(openai::error(body, content_type), Some(status), &cause(body))
+    corrected(
+        openai::error(body, content_type),
+        Some(status),
+        &cause(body),
+    )
 }
 
 /// Reads an error that came in the place of an answer.
@@ -35,8 +39,16 @@ const TYPES: [(&str, u16, Option<&str>); 11] = [
 const CAUSES: [(&str, u16, Option<&str>); 9] = [
     ("contract_spend_limit_reached", 402, Some(NO_MONEY)),
     ("enforced_spend_limit_reached", 402, Some(NO_MONEY)),
-    ("linked_organization_billing_unavailable", 402, Some(NO_MONEY)),
-    ("linked_organization_spend_limit_reached", 402, Some(NO_MONEY)),
+    (
+        "linked_organization_billing_unavailable",
+        402,
+        Some(NO_MONEY),
+    ),
+    (
+        "linked_organization_spend_limit_reached",
+        402,
+        Some(NO_MONEY),
+    ),
     ("organization_on_hold", 401, None),
     ("organization_type_not_supported", 401, None),
     ("parent_organization_required", 401, None),
@@ -51,15 +63,23 @@ const SENTENCES: [(&str, u16, Option<&str>); 6] = [
     ("prompt is too long", 400, Some(TOO_LONG)),
     ("input is too long", 400, Some(TOO_LONG)),
     ("your credit balance is too low", 402, Some(NO_MONEY)),
-    ("you have reached your specified api usage limits", 402, Some(NO_MONEY)),
+    (
+        "you have reached your specified api usage limits",
+        402,
+        Some(NO_MONEY),
+    ),
     ("this organization has been disabled", 401, None),
     ("this credential is only authorized", 401, None),
 ];
 
 /// Words about a prompt that is too long, anywhere in a refusal. The caller is at fault in any
 /// case.
-const TOO_LONG_WORDS: [&str; 4] =
-    ["prompt is too long", "exceed context limit", "exceeds the context window", "input is too long"];
+const TOO_LONG_WORDS: [&str; 4] = [
+    "prompt is too long",
+    "exceed context limit",
+    "exceeds the context window",
+    "input is too long",
+];
 
 const TOO_LONG: &str = "context_length_exceeded";
 const NO_MONEY: &str = "insufficient_quota";
@@ -72,11 +92,18 @@ fn corrected(mut error: UpstreamError, status: Option<u16>, cause: &str) -> Upst
     let message = error.message.to_ascii_lowercase();
     let kind = error.kind.as_deref().unwrap_or_default();
     let is_vague = matches!(kind, "" | "invalid_request_error" | "api_error");
-    let by_sentence = SENTENCES.iter().find(|(sentence, ..)| is_vague && message.starts_with(sentence));
-    let is_refused = matches!(status, Some(400 | 413)) || (status.is_none() && kind == "invalid_request_error");
-    let is_too_long = is_vague && is_refused && TOO_LONG_WORDS.iter().any(|words| message.contains(words));
-    let certain = by_cause.or(by_sentence).or(is_too_long.then_some(&("", 400, Some(TOO_LONG))));
-    let Some((_, meant, code)) = certain.or_else(|| TYPES.iter().find(|(name, ..)| *name == kind)) else {
+    let by_sentence = SENTENCES
+        .iter()
+        .find(|(sentence, ..)| is_vague && message.starts_with(sentence));
+    let is_refused =
+        matches!(status, Some(400 | 413)) || (status.is_none() && kind == "invalid_request_error");
+    let is_too_long =
+        is_vague && is_refused && TOO_LONG_WORDS.iter().any(|words| message.contains(words));
+    let certain = by_cause
+        .or(by_sentence)
+        .or(is_too_long.then_some(&("", 400, Some(TOO_LONG))));
+    let Some((_, meant, code)) = certain.or_else(|| TYPES.iter().find(|(name, ..)| *name == kind))
+    else {
         return error;
     };
     // A vague type says less than the status.
@@ -113,8 +140,12 @@ fn cause(body: &[u8]) -> String {
         error_code: Text<'a>,
     }
     // What else the body holds may be text that cannot be decoded.
-    let details = serde_json::from_slice::<Body<'_>>(body).ok().and_then(|body| body.error?.details);
-    details.map(|details| details.error_code.as_str().to_owned()).unwrap_or_default()
+    let details = serde_json::from_slice::<Body<'_>>(body)
+        .ok()
+        .and_then(|body| body.error?.details);
+    details
+        .map(|details| details.error_code.as_str().to_owned())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -124,11 +155,17 @@ mod tests {
     #[track_caller]
     fn check(status: u16, body: &str, expected: (Option<u16>, Option<&str>, Option<&str>)) {
         let error = error(status, Some("application/json"), body.as_bytes());
-        assert_eq!((error.status, error.kind.as_deref(), error.code.as_deref()), expected, "{body}");
+        assert_eq!(
+            (error.status, error.kind.as_deref(), error.code.as_deref()),
+            expected,
+            "{body}"
+        );
     }
 
     fn body(kind: &str, message: &str) -> String {
-        format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"{message}"}},"request_id":"req_x"}}"#)
+        format!(
+            r#"{{"type":"error","error":{{"type":"{kind}","message":"{message}"}},"request_id":"req_x"}}"#
+        )
     }
 
     #[test]
@@ -147,8 +184,18 @@ mod tests {
             (403, "permission_error", Some(403), None),
             (404, "not_found_error", Some(404), None),
             (409, "conflict_error", Some(409), None),
-            (413, "request_too_large", Some(413), Some("request_too_large")),
-            (429, "rate_limit_error", Some(429), Some("rate_limit_exceeded")),
+            (
+                413,
+                "request_too_large",
+                Some(413),
+                Some("request_too_large"),
+            ),
+            (
+                429,
+                "rate_limit_error",
+                Some(429),
+                Some("rate_limit_exceeded"),
+            ),
             (500, "api_error", None, None),
             (503, "api_error", None, None),
             (504, "timeout_error", Some(504), None),
@@ -168,33 +215,75 @@ mod tests {
     #[test]
     fn words_say_more_than_the_type() {
         let invalid = |message| body("invalid_request_error", message);
-        let too_long = (Some(400), Some("invalid_request_error"), Some("context_length_exceeded"));
-        check(400, &invalid("prompt is too long: 210000 tokens > 200000 maximum"), too_long);
+        let too_long = (
+            Some(400),
+            Some("invalid_request_error"),
+            Some("context_length_exceeded"),
+        );
         check(
             400,
-            &invalid("input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000, decrease it"),
+            &invalid("prompt is too long: 210000 tokens > 200000 maximum"),
+            too_long,
+        );
+        check(
+            400,
+            &invalid(
+                "input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000, decrease it",
+            ),
             too_long,
         );
         check(413, &invalid("Prompt is too long"), too_long);
-        let no_money = (Some(402), Some("invalid_request_error"), Some("insufficient_quota"));
-        check(400, &invalid("Your credit balance is too low to access the Anthropic API."), no_money);
+        let no_money = (
+            Some(402),
+            Some("invalid_request_error"),
+            Some("insufficient_quota"),
+        );
         check(
             400,
-            &invalid("You have reached your specified API usage limits. You will regain access on 2026-12-01."),
+            &invalid("Your credit balance is too low to access the Anthropic API."),
             no_money,
         );
-        check(400, &invalid("This organization has been disabled."), (Some(401), Some("invalid_request_error"), None));
-        let filtered = (Some(400), Some("invalid_request_error"), Some("content_filter"));
-        check(400, &invalid("Output blocked by content filtering policy"), filtered);
-        assert!(hidden(invalid("Output blocked by content filtering policy").as_bytes()).is_filtered());
+        check(
+            400,
+            &invalid(
+                "You have reached your specified API usage limits. You will regain access on 2026-12-01.",
+            ),
+            no_money,
+        );
+        check(
+            400,
+            &invalid("This organization has been disabled."),
+            (Some(401), Some("invalid_request_error"), None),
+        );
+        let filtered = (
+            Some(400),
+            Some("invalid_request_error"),
+            Some("content_filter"),
+        );
+        check(
+            400,
+            &invalid("Output blocked by content filtering policy"),
+            filtered,
+        );
+        assert!(
+            hidden(invalid("Output blocked by content filtering policy").as_bytes()).is_filtered()
+        );
         check(
             400,
             &invalid("system: `Output blocked by content filtering policy`"),
             (None, Some("invalid_request_error"), None),
         );
         // A limit of tokens a minute is no prompt that is too long.
-        let rate = (Some(429), Some("rate_limit_error"), Some("rate_limit_exceeded"));
-        check(429, &body("rate_limit_error", "prompt is too long for this minute"), rate);
+        let rate = (
+            Some(429),
+            Some("rate_limit_error"),
+            Some("rate_limit_exceeded"),
+        );
+        check(
+            429,
+            &body("rate_limit_error", "prompt is too long for this minute"),
+            rate,
+        );
     }
 
     #[test]
@@ -212,8 +301,16 @@ mod tests {
             }
         }
         // Nor is a fault of theirs the caller's, whatever it quotes.
-        check(500, &body("api_error", "no: `prompt is too long`"), (None, Some("api_error"), None));
-        check(404, &body("not_found_error", "no such file: model"), (Some(404), Some("not_found_error"), None));
+        check(
+            500,
+            &body("api_error", "no: `prompt is too long`"),
+            (None, Some("api_error"), None),
+        );
+        check(
+            404,
+            &body("not_found_error", "no such file: model"),
+            (Some(404), Some("not_found_error"), None),
+        );
     }
 
     #[test]
@@ -224,11 +321,23 @@ mod tests {
             )
         };
         for (cause, meant, code) in CAUSES {
-            check(429, &body("rate_limit_error", cause), (Some(meant), Some("rate_limit_error"), code.or(Some(cause))));
+            check(
+                429,
+                &body("rate_limit_error", cause),
+                (Some(meant), Some("rate_limit_error"), code.or(Some(cause))),
+            );
         }
-        let rate = (Some(429), Some("rate_limit_error"), Some("rate_limit_exceeded"));
+        let rate = (
+            Some(429),
+            Some("rate_limit_error"),
+            Some("rate_limit_exceeded"),
+        );
         check(429, &body("rate_limit_error", "ramp_limit_exceeded"), rate);
-        check(403, &body("permission_error", "new_cause"), (Some(403), Some("permission_error"), Some("new_cause")));
+        check(
+            403,
+            &body("permission_error", "new_cause"),
+            (Some(403), Some("permission_error"), Some("new_cause")),
+        );
         check(
             403,
             r#"{"error":{"type":"permission_error","message":"no","details":null}}"#,
@@ -241,8 +350,15 @@ mod tests {
         check(529, "", (None, None, None));
         check(502, "<html>bad gateway</html>", (None, None, None));
         check(500, r#"{"error":"boom"}"#, (None, None, None));
-        check(400, r#"{"message":"prompt is too long"}"#, (Some(400), None, Some("context_length_exceeded")));
-        assert_eq!(error(502, Some("text/html"), b"<html>").message, "the upstream answered with a web page");
+        check(
+            400,
+            r#"{"message":"prompt is too long"}"#,
+            (Some(400), None, Some("context_length_exceeded")),
+        );
+        assert_eq!(
+            error(502, Some("text/html"), b"<html>").message,
+            "the upstream answered with a web page"
+        );
     }
 
     #[test]
@@ -252,6 +368,9 @@ mod tests {
         }
         assert_eq!(hidden(body("new_error", "no").as_bytes()).status, None);
         let flat = hidden(br#"{"type":"overloaded_error","message":"Overloaded"}"#);
-        assert_eq!((flat.status, flat.message.as_str()), (Some(529), "Overloaded"));
+        assert_eq!(
+            (flat.status, flat.message.as_str()),
+            (Some(529), "Overloaded")
+        );
     }
 }

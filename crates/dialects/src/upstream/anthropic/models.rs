@@ -12,13 +12,19 @@ use crate::neutral::traits::{Efforts, Sampling, Server, Thinking, Traits};
 pub fn traits(model: &str) -> Traits {
     match version(model) {
         Some((family, version)) => {
-            let row =
-                TABLE.iter().find(|(families, versions, _)| families.contains(&family) && versions.contains(&version));
+            let row = TABLE.iter().find(|(families, versions, _)| {
+                families.contains(&family) && versions.contains(&version)
+            });
             row.map_or(UNLISTED, |(.., traits)| *traits)
         }
-        None if contains(model, "claude") && LEGACY.iter().any(|name| contains(model, name)) => CLAUDE_2,
+        None if contains(model, "claude") && LEGACY.iter().any(|name| contains(model, name)) => {
+            CLAUDE_2
+        }
         None if contains(model, "claude") => UNLISTED,
-        None => Traits { structured: false, ..Traits::UNKNOWN },
+        None => Traits {
+            structured: false,
+            ..Traits::UNKNOWN
+        },
     }
 }
 
@@ -26,19 +32,69 @@ type Row = (&'static [&'static str], &'static [(u8, u8)], Traits);
 
 const TABLE: &[Row] = &[
     (&["opus", "sonnet", "haiku"], &[(3, 0)], CLAUDE_3),
-    (&["sonnet", "haiku"], &[(3, 5)], Traits { max_output: Some(8192), ..CLAUDE_3 }),
-    (&["sonnet"], &[(3, 7)], Traits { max_output: Some(64_000), thinking: Thinking::Budget, ..CLAUDE_3 }),
+    (
+        &["sonnet", "haiku"],
+        &[(3, 5)],
+        Traits {
+            max_output: Some(8192),
+            ..CLAUDE_3
+        },
+    ),
+    (
+        &["sonnet"],
+        &[(3, 7)],
+        Traits {
+            max_output: Some(64_000),
+            thinking: Thinking::Budget,
+            ..CLAUDE_3
+        },
+    ),
     (&["opus"], &[(4, 0)], CLAUDE_4),
-    (&["sonnet"], &[(4, 0)], Traits { max_output: Some(64_000), ..CLAUDE_4 }),
-    (&["opus"], &[(4, 1)], Traits { max_output: Some(32_000), ..CLAUDE_4_5 }),
+    (
+        &["sonnet"],
+        &[(4, 0)],
+        Traits {
+            max_output: Some(64_000),
+            ..CLAUDE_4
+        },
+    ),
+    (
+        &["opus"],
+        &[(4, 1)],
+        Traits {
+            max_output: Some(32_000),
+            ..CLAUDE_4_5
+        },
+    ),
     (&["opus", "sonnet", "haiku"], &[(4, 5)], CLAUDE_4_5),
     (&["opus", "sonnet"], &[(4, 6)], CLAUDE_4_6),
     (&["opus"], &[(4, 7), (4, 8)], CLAUDE_4_7),
     (&["opus", "sonnet"], &[(5, 0)], CLAUDE_5),
-    (&["fable", "mythos"], &[(5, 0)], Traits { thinking_off: false, ..CLAUDE_5 }),
+    (
+        &["fable", "mythos"],
+        &[(5, 0)],
+        Traits {
+            thinking_off: false,
+            ..CLAUDE_5
+        },
+    ),
     // A name without a version: the preview of Mythos 5.
-    (&["mythos"], &[(0, 0)], Traits { thinking_off: false, ..CLAUDE_5 }),
-    (&["haiku"], &[(5, 5)], Traits { bound_thoughts: true, ..CLAUDE_5 }),
+    (
+        &["mythos"],
+        &[(0, 0)],
+        Traits {
+            thinking_off: false,
+            ..CLAUDE_5
+        },
+    ),
+    (
+        &["haiku"],
+        &[(5, 5)],
+        Traits {
+            bound_thoughts: true,
+            ..CLAUDE_5
+        },
+    ),
     (&["opus", "sonnet"], &[(5, 5)], NEWEST),
     (&["fable", "mythos"], &[(5, 1), (5, 2)], NEWEST),
 ];
@@ -46,7 +102,12 @@ const TABLE: &[Row] = &[
 const FAMILIES: [&str; 5] = ["opus", "sonnet", "haiku", "fable", "mythos"];
 const LEGACY: [&str; 3] = ["claude-2", "claude-v2", "claude-instant"];
 
-const CLAUDE_2: Traits = Traits { tools: false, forced_tools: false, images: false, ..CLAUDE_3 };
+const CLAUDE_2: Traits = Traits {
+    tools: false,
+    forced_tools: false,
+    images: false,
+    ..CLAUDE_3
+};
 
 const CLAUDE_3: Traits = Traits {
     server: Server::OWN,
@@ -69,7 +130,11 @@ const CLAUDE_3: Traits = Traits {
     guessed: false,
 };
 
-const CLAUDE_4: Traits = Traits { max_output: Some(32_000), thinking: Thinking::Budget, ..CLAUDE_3 };
+const CLAUDE_4: Traits = Traits {
+    max_output: Some(32_000),
+    thinking: Thinking::Budget,
+    ..CLAUDE_3
+};
 
 /// Since 4.1, `temperature` and `top_p` are refused together.
 const CLAUDE_4_5: Traits = Traits {
@@ -91,33 +156,52 @@ const CLAUDE_4_6: Traits = Traits {
 };
 
 /// Since 4.7, budgets and all fields of sampling are refused.
-const CLAUDE_4_7: Traits =
-    Traits { sampling: Sampling::Neither, efforts: Efforts::of(&[Low, Medium, High, Xhigh, Max]), ..CLAUDE_4_6 };
+const CLAUDE_4_7: Traits = Traits {
+    sampling: Sampling::Neither,
+    efforts: Efforts::of(&[Low, Medium, High, Xhigh, Max]),
+    ..CLAUDE_4_6
+};
 
 /// Since 5, the model thinks without being told to, and still accepts a forced call.
-const CLAUDE_5: Traits = Traits { forced_while_thinking: true, ..CLAUDE_4_7 };
+const CLAUDE_5: Traits = Traits {
+    forced_while_thinking: true,
+    ..CLAUDE_4_7
+};
 
 /// The newest models. They always think, and cannot be made to call a tool. They check that the
 /// conversation before a thought is the one in which it was thought.
-const NEWEST: Traits =
-    Traits { thinking_off: false, forced_tools: false, forced_while_thinking: false, bound_thoughts: true, ..CLAUDE_5 };
+const NEWEST: Traits = Traits {
+    thinking_off: false,
+    forced_tools: false,
+    forced_while_thinking: false,
+    bound_thoughts: true,
+    ..CLAUDE_5
+};
 
 /// The traits of models that the table does not have.
-const UNLISTED: Traits = Traits { guessed: true, ..NEWEST };
+const UNLISTED: Traits = Traits {
+    guessed: true,
+    ..NEWEST
+};
 
 /// Returns the family and the version in a name. The version is the number after the family
 /// (`opus-4-1`), else the one before it (`3-5-sonnet`), else 0.0.
 fn version(model: &str) -> Option<(&'static str, (u8, u8))> {
     let words = || model.split(|c: char| !c.is_ascii_alphanumeric());
     let (place, family) = words().enumerate().find_map(|(place, word)| {
-        let family = FAMILIES.iter().find(|family| word.eq_ignore_ascii_case(family))?;
+        let family = FAMILIES
+            .iter()
+            .find(|family| word.eq_ignore_ascii_case(family))?;
         Some((place, *family))
     })?;
     let mut after = words().skip(place + 1);
     if let Some(major) = after.next().and_then(number) {
         return Some((family, (major, after.next().and_then(number).unwrap_or(0))));
     }
-    let mut before = words().take(place).skip(place.saturating_sub(2)).map(number);
+    let mut before = words()
+        .take(place)
+        .skip(place.saturating_sub(2))
+        .map(number);
     let version = match (before.next().flatten(), before.next().flatten()) {
         (Some(major), Some(minor)) => (major, minor),
         (Some(major), None) if place < 2 => (major, 0),
@@ -133,7 +217,10 @@ fn number(word: &str) -> Option<u8> {
 }
 
 fn contains(model: &str, name: &str) -> bool {
-    model.as_bytes().windows(name.len()).any(|window| window.eq_ignore_ascii_case(name.as_bytes()))
+    model
+        .as_bytes()
+        .windows(name.len())
+        .any(|window| window.eq_ignore_ascii_case(name.as_bytes()))
 }
 
 #[cfg(test)]
@@ -149,24 +236,64 @@ mod tests {
 
     #[test]
     fn a_model_is_known_under_all_its_names() {
-        check(&["claude-3-opus-20240229", "anthropic.claude-3-haiku-20240307-v1:0", "claude-3-sonnet"], CLAUDE_3);
-        let claude_3_5 = Traits { max_output: Some(8192), ..CLAUDE_3 };
         check(
-            &["claude-3-5-sonnet-20241022", "claude-3-5-sonnet-v2@20241022", "anthropic/claude-3.5-haiku"],
+            &[
+                "claude-3-opus-20240229",
+                "anthropic.claude-3-haiku-20240307-v1:0",
+                "claude-3-sonnet",
+            ],
+            CLAUDE_3,
+        );
+        let claude_3_5 = Traits {
+            max_output: Some(8192),
+            ..CLAUDE_3
+        };
+        check(
+            &[
+                "claude-3-5-sonnet-20241022",
+                "claude-3-5-sonnet-v2@20241022",
+                "anthropic/claude-3.5-haiku",
+            ],
             claude_3_5,
         );
-        let claude_3_7 = Traits { max_output: Some(64_000), thinking: Thinking::Budget, ..CLAUDE_3 };
-        check(&["claude-3-7-sonnet-latest", "anthropic/claude-3.7-sonnet:thinking"], claude_3_7);
+        let claude_3_7 = Traits {
+            max_output: Some(64_000),
+            thinking: Thinking::Budget,
+            ..CLAUDE_3
+        };
         check(
-            &["claude-opus-4-20250514", "claude-opus-4-0", "claude-4-opus", "us.anthropic.claude-opus-4-20250514-v1:0"],
+            &[
+                "claude-3-7-sonnet-latest",
+                "anthropic/claude-3.7-sonnet:thinking",
+            ],
+            claude_3_7,
+        );
+        check(
+            &[
+                "claude-opus-4-20250514",
+                "claude-opus-4-0",
+                "claude-4-opus",
+                "us.anthropic.claude-opus-4-20250514-v1:0",
+            ],
             CLAUDE_4,
         );
-        let sonnet_4 = Traits { max_output: Some(64_000), ..CLAUDE_4 };
+        let sonnet_4 = Traits {
+            max_output: Some(64_000),
+            ..CLAUDE_4
+        };
         check(
-            &["claude-sonnet-4-20250514", "claude-sonnet-4@20250514", "databricks-claude-sonnet-4", "Claude-Sonnet-4"],
+            &[
+                "claude-sonnet-4-20250514",
+                "claude-sonnet-4@20250514",
+                "databricks-claude-sonnet-4",
+                "Claude-Sonnet-4",
+            ],
             sonnet_4,
         );
-        let opus_4_1 = Traits { max_output: Some(32_000), ..CLAUDE_4_5 };
+        let opus_4_1 = Traits {
+            max_output: Some(32_000),
+            ..CLAUDE_4_5
+        };
         check(
             &[
                 "claude-opus-4-1",
@@ -177,30 +304,82 @@ mod tests {
             opus_4_1,
         );
         check(
-            &["claude-sonnet-4-5-20250929", "claude-haiku-4-5@20251001", "claude-opus-4-5", "claude-4-5-sonnet"],
+            &[
+                "claude-sonnet-4-5-20250929",
+                "claude-haiku-4-5@20251001",
+                "claude-opus-4-5",
+                "claude-4-5-sonnet",
+            ],
             CLAUDE_4_5,
         );
-        check(&["claude-opus-4-6", "anthropic.claude-opus-4-6-v1", "claude-sonnet-4-6"], CLAUDE_4_6);
-        check(&["claude-opus-4-7", "claude-opus-4-8", "anthropic/claude-opus-4.8"], CLAUDE_4_7);
-        check(&["claude-opus-5", "claude-opus-5-20260724", "claude-sonnet-5"], CLAUDE_5);
+        check(
+            &[
+                "claude-opus-4-6",
+                "anthropic.claude-opus-4-6-v1",
+                "claude-sonnet-4-6",
+            ],
+            CLAUDE_4_6,
+        );
+        check(
+            &[
+                "claude-opus-4-7",
+                "claude-opus-4-8",
+                "anthropic/claude-opus-4.8",
+            ],
+            CLAUDE_4_7,
+        );
+        check(
+            &["claude-opus-5", "claude-opus-5-20260724", "claude-sonnet-5"],
+            CLAUDE_5,
+        );
         check(
             &["claude-fable-5", "claude-mythos-5", "claude-mythos-preview"],
-            Traits { thinking_off: false, ..CLAUDE_5 },
+            Traits {
+                thinking_off: false,
+                ..CLAUDE_5
+            },
         );
-        check(&["claude-haiku-5-5"], Traits { bound_thoughts: true, ..CLAUDE_5 });
         check(
-            &["claude-opus-5-5", "global.anthropic.claude-sonnet-5-5", "claude-fable-5-1", "claude-fable-5-2"],
+            &["claude-haiku-5-5"],
+            Traits {
+                bound_thoughts: true,
+                ..CLAUDE_5
+            },
+        );
+        check(
+            &[
+                "claude-opus-5-5",
+                "global.anthropic.claude-sonnet-5-5",
+                "claude-fable-5-1",
+                "claude-fable-5-2",
+            ],
             NEWEST,
         );
-        check(&["claude-2.1", "anthropic.claude-v2:1", "claude-instant-1.2"], CLAUDE_2);
+        check(
+            &["claude-2.1", "anthropic.claude-v2:1", "claude-instant-1.2"],
+            CLAUDE_2,
+        );
     }
 
     #[test]
     fn an_unknown_claude_is_taken_for_a_new_one_and_others_for_imitators() {
         check(
-            &["claude-opus-6", "claude-sonnet-4-7", "claude-next", "claude-haiku-latest", "claude-opus", "opus-9"],
+            &[
+                "claude-opus-6",
+                "claude-sonnet-4-7",
+                "claude-next",
+                "claude-haiku-latest",
+                "claude-opus",
+                "opus-9",
+            ],
             UNLISTED,
         );
-        check(&["", "glm-4.6", "kimi-k2", "x", "é-3"], Traits { structured: false, ..Traits::UNKNOWN });
+        check(
+            &["", "glm-4.6", "kimi-k2", "x", "é-3"],
+            Traits {
+                structured: false,
+                ..Traits::UNKNOWN
+            },
+        );
     }
 }

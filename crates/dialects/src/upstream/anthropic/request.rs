@@ -15,7 +15,9 @@ use crate::wire::json::Writer;
 /// Writes a request.
 pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
-    refuse(request, traits, true, |kind| source(kind).map(|source| source.is_image()))?;
+    refuse(request, traits, true, |kind| {
+        source(kind).map(|source| source.is_image())
+    })?;
     let mut losses = LostFields::default();
     let turns = turns::turns(request, target.kept, &mut losses);
     let refusal = "Claude needs a user message that is not empty.";
@@ -27,11 +29,19 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     }
     conversation.check_thoughts(&mut thinking, &mut losses);
     let stubs = tools::stubs(request, &mut losses);
-    let situation = Situation { api: tools::API, traits, conversation: &conversation, stubs };
+    let situation = Situation {
+        api: tools::API,
+        traits,
+        conversation: &conversation,
+        stubs,
+    };
     let tools = Tools::of(request, situation, &mut thinking, &mut losses)?;
     let may_think = thinking.may_be_on(traits);
     conversation.sends_thoughts = may_think && conversation.has_thoughts();
-    losses.add_if(!may_think && conversation.has_callers_thoughts(), Field::Thoughts);
+    losses.add_if(
+        !may_think && conversation.has_callers_thoughts(),
+        Field::Thoughts,
+    );
 
     let mut headers = Vec::new();
     let mut w = Writer::with_capacity(request.room());
@@ -43,24 +53,54 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         }
         sample(w, request, traits, thinking.is_on(), &mut losses);
         describe(w, request, &mut losses);
-        thinking.write(w, conversation.sends_thoughts && traits.bound_thoughts, &mut headers);
+        thinking.write(
+            w,
+            conversation.sends_thoughts && traits.bound_thoughts,
+            &mut headers,
+        );
         tools::write_output(w, &tools, thinking.effort);
-        let mut breakpoints = Breakpoints::of(tools.cache_hints() + conversation.cache_hints(), &mut losses);
+        let mut breakpoints = Breakpoints::of(
+            tools.cache_hints() + conversation.cache_hints(),
+            &mut losses,
+        );
         tools::write_tools(w, &tools, request, &mut breakpoints, &mut losses);
-        conversation.write(w, tools.hint, &mut Blocks { names: &tools.names, breakpoints, losses: &mut losses });
+        conversation.write(
+            w,
+            tools.hint,
+            &mut Blocks {
+                names: &tools.names,
+                breakpoints,
+                losses: &mut losses,
+            },
+        );
     });
     lose_numbers(request, &mut losses);
     losses.add_if(request.metadata.is_some(), Field::Metadata);
     lose_others(request, &mut losses);
-    Ok(Written { body: w.into_bytes(), losses, headers, undo: tools.undo() })
+    Ok(Written {
+        body: w.into_bytes(),
+        losses,
+        headers,
+        undo: tools.undo(),
+    })
 }
 
 /// Writes `temperature`, `top_p` and `top_k`, as far as the model allows them. A default is not
 /// written.
-fn sample(w: &mut Writer, request: &Request<'_>, traits: &Traits, thinks: bool, losses: &mut LostFields) {
+fn sample(
+    w: &mut Writer,
+    request: &Request<'_>,
+    traits: &Traits,
+    thinks: bool,
+    losses: &mut LostFields,
+) {
     let temperature = request.temperature.filter(|number| is_meant(*number));
     let top_p = request.top_p.filter(|number| is_meant(*number));
-    let mut dials = Dials { temperature, top_p, top_k: request.top_k };
+    let mut dials = Dials {
+        temperature,
+        top_p,
+        top_k: request.top_k,
+    };
     dials.restrict_temperature(traits.sampling, thinks, losses);
     dials.restrict_top_k(traits.sampling, thinks, losses);
     dials.restrict_top_p(traits.sampling, thinks, losses);
@@ -77,11 +117,18 @@ fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
         Some(user) if !user.is_empty() => w.key("metadata").object(|w| w.key("user_id").text(user)),
         Some(_) | None => {}
     }
-    w.optional("service_tier", options::tier(request, &TIERS, losses), Writer::text);
+    w.optional(
+        "service_tier",
+        options::tier(request, &TIERS, losses),
+        Writer::text,
+    );
 }
 
-const TIERS: [(&str, Option<&str>); 3] =
-    [("auto", Some("auto")), ("default", Some("standard_only")), ("standard_only", Some("standard_only"))];
+const TIERS: [(&str, Option<&str>); 3] = [
+    ("auto", Some("auto")),
+    ("default", Some("standard_only")),
+    ("standard_only", Some("standard_only")),
+];
 
 #[cfg(test)]
 mod tests;

@@ -99,15 +99,24 @@ impl neutral::Reader for AnthropicReader {
             return Err(StreamFault::Upstream(error::hidden(data)));
         }
         if let Some((piece, text)) = self.last.follow(data) {
-            self.cited.bytes += if matches!(piece, BlockPiece::Text) { text.len() } else { 0 };
+            self.cited.bytes += if matches!(piece, BlockPiece::Text) {
+                text.len()
+            } else {
+                0
+            };
             piece.emit(&text, emit);
             return Ok(());
         }
         self.last.forget();
-        let Some(event) = object::<Data<'_>>(data) else { return self.unreadable(data) };
+        let Some(event) = object::<Data<'_>>(data) else {
+            return self.unreadable(data);
+        };
         // The name is repeated inside the data. Some servers that imitate the API have it in one
         // place only.
-        let kind = event.kind.filled().unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
+        let kind = event
+            .kind
+            .filled()
+            .unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
         match kind {
             "content_block_delta" => {
                 let delta = event.delta.unwrap_or_default();
@@ -118,7 +127,11 @@ impl neutral::Reader for AnthropicReader {
                 }
                 Ok(())
             }
-            "content_block_start" => self.start(event.index.0, &event.content_block.unwrap_or_default(), emit),
+            "content_block_start" => self.start(
+                event.index.0,
+                &event.content_block.unwrap_or_default(),
+                emit,
+            ),
             "message_start" => {
                 self.started = true;
                 let Object(message) = event.message.unwrap_or_default();
@@ -151,11 +164,19 @@ impl neutral::Reader for AnthropicReader {
 }
 
 impl AnthropicReader {
-    fn start(&mut self, index: Option<u64>, block: &Block<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn start(
+        &mut self,
+        index: Option<u64>,
+        block: &Block<'_>,
+        emit: Emit<'_>,
+    ) -> Result<(), StreamFault> {
         self.started = true;
         self.cited.end(emit_citation, emit);
         self.open = if block.kind.as_str() == "tool_use" {
-            OpenBlock::Call { index, is_whole: block.input().is_some() }
+            OpenBlock::Call {
+                index,
+                is_whole: block.input().is_some(),
+            }
         } else {
             OpenBlock::Other(index)
         };
@@ -189,7 +210,9 @@ impl AnthropicReader {
             }
             _ => return Ok(None),
         };
-        let Some(text) = text.filled() else { return Ok(None) };
+        let Some(text) = text.filled() else {
+            return Ok(None);
+        };
         if matches!(piece, BlockPiece::Arguments) {
             let is_of = |open: Option<u64>| index.is_none() || index == open;
             match self.open {
@@ -202,11 +225,17 @@ impl AnthropicReader {
                 OpenBlock::Other(index) if is_of(index) => return Ok(None),
                 // Blocks never interleave. A guess could destroy the arguments of two calls.
                 OpenBlock::Call { .. } | OpenBlock::Other(_) | OpenBlock::Nothing => {
-                    return Err(StreamFault::Broken("a part of a tool call that has not begun or has ended"));
+                    return Err(StreamFault::Broken(
+                        "a part of a tool call that has not begun or has ended",
+                    ));
                 }
             }
         }
-        self.cited.bytes += if matches!(piece, BlockPiece::Text) { text.len() } else { 0 };
+        self.cited.bytes += if matches!(piece, BlockPiece::Text) {
+            text.len()
+        } else {
+            0
+        };
         piece.emit(text, emit);
         Ok(Some((piece, text)))
     }
@@ -242,11 +271,24 @@ impl AnthropicReader {
         }
         if let Some(kinds) = object::<Kinds<'_>>(data) {
             let is_known = match kinds.kind.as_str() {
-                "content_block_delta" => ["", "text_delta", "thinking_delta", "signature_delta", "input_json_delta"]
-                    .contains(&kind_of(kinds.delta).as_str()),
+                "content_block_delta" => [
+                    "",
+                    "text_delta",
+                    "thinking_delta",
+                    "signature_delta",
+                    "input_json_delta",
+                ]
+                .contains(&kind_of(kinds.delta).as_str()),
                 "content_block_start" => ["", "text", "thinking", "redacted_thinking", "tool_use"]
                     .contains(&kind_of(kinds.content_block).as_str()),
-                kind => ["", "message_start", "message_delta", "message_stop", "error"].contains(&kind),
+                kind => [
+                    "",
+                    "message_start",
+                    "message_delta",
+                    "message_stop",
+                    "error",
+                ]
+                .contains(&kind),
             };
             if !is_known {
                 if kinds.kind.as_str() == "content_block_start" {
@@ -255,7 +297,9 @@ impl AnthropicReader {
                 return Ok(());
             }
         }
-        Err(StreamFault::Broken("an event is not what the Messages API sends"))
+        Err(StreamFault::Broken(
+            "an event is not what the Messages API sends",
+        ))
     }
 }
 
@@ -271,7 +315,9 @@ impl BlockPiece {
 
 /// Emits a citation from its JSON text.
 fn emit_citation(json: &str, bytes: usize, emit: Emit<'_>) {
-    object::<BlockCitation<'_>>(json.as_bytes()).unwrap_or_default().emit(bytes, emit);
+    object::<BlockCitation<'_>>(json.as_bytes())
+        .unwrap_or_default()
+        .emit(bytes, emit);
 }
 
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<Text<'a>>, D::Error> {
@@ -291,7 +337,9 @@ struct Kinds<'a> {
 
 /// Returns the type of a part of an event; empty if the part is no object.
 fn kind_of(part: Option<&RawValue>) -> Text<'_> {
-    part.and_then(|part| object::<Kinds<'_>>(part.get().as_bytes())).map(|kinds| kinds.kind).unwrap_or_default()
+    part.and_then(|part| object::<Kinds<'_>>(part.get().as_bytes()))
+        .map(|kinds| kinds.kind)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -25,7 +25,13 @@ fn kept(id: &str) -> Option<Kept> {
         of_call: false,
     };
     match id {
-        "kept" => Some(Arc::new([thought("hm", "s1"), Thought { redacted: Some("r1".into()), ..Thought::default() }])),
+        "kept" => Some(Arc::new([
+            thought("hm", "s1"),
+            Thought {
+                redacted: Some("r1".into()),
+                ..Thought::default()
+            },
+        ])),
         "omitted" => Some(Arc::new([thought("", "s2")])),
         _ => None,
     }
@@ -33,8 +39,14 @@ fn kept(id: &str) -> Option<Kept> {
 
 /// Writes a request given as a caller sends it.
 pub(crate) fn write(model: &str, body: &str) -> Result<Worded, Refused> {
-    let target =
-        Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &kept };
+    let target = Target {
+        model,
+        traits: traits(model),
+        default_max_tokens: None,
+        stream: false,
+        within: None,
+        kept: &kept,
+    };
     through(body.as_bytes(), &target, request)
 }
 
@@ -43,14 +55,24 @@ pub(crate) fn write(model: &str, body: &str) -> Result<Worded, Refused> {
 #[track_caller]
 pub(crate) fn fields(model: &str, fields: &str) -> (String, String) {
     let comma = if fields.is_empty() { "" } else { "," };
-    let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}]{comma}{fields}}}"#);
+    let body =
+        format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}]{comma}{fields}}}"#);
     let written = write(model, &body).unwrap_or_else(|refused| panic!("{refused:?}"));
     let body = String::from_utf8(written.body).unwrap();
     serde_json::from_str::<serde_json::Value>(&body).unwrap();
     let start = format!(r#"{{"model":"{model}","max_tokens":"#);
     let end = r#"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]}"#;
-    let middle = body.strip_prefix(&start).and_then(|rest| rest.strip_suffix(end)).unwrap_or_else(|| panic!("{body}"));
-    (middle.trim_end_matches('"').trim_end_matches(',').to_owned(), written.losses.names().join(" "))
+    let middle = body
+        .strip_prefix(&start)
+        .and_then(|rest| rest.strip_suffix(end))
+        .unwrap_or_else(|| panic!("{body}"));
+    (
+        middle
+            .trim_end_matches('"')
+            .trim_end_matches(',')
+            .to_owned(),
+        written.losses.names().join(" "),
+    )
 }
 
 /// Writes these messages: `system` and `messages`, and the losses.
@@ -61,14 +83,22 @@ pub(crate) fn conversation(model: &str, messages: &str, fields: &str) -> (String
     let written = write(model, &body).unwrap_or_else(|refused| panic!("{refused:?}"));
     let body = String::from_utf8(written.body).unwrap();
     serde_json::from_str::<serde_json::Value>(&body).unwrap();
-    let at = body.find(r#""system":["#).or_else(|| body.find(r#""messages":["#)).unwrap();
+    let at = body
+        .find(r#""system":["#)
+        .or_else(|| body.find(r#""messages":["#))
+        .unwrap();
     (body[at..body.len() - 1].to_owned(), lost(&written.losses))
 }
 
 /// The losses, but for the tools that are added where calls stand without any: that is a test of
 /// its own.
 pub(crate) fn lost(losses: &Losses) -> String {
-    let lost: Vec<&str> = losses.names().iter().map(AsRef::as_ref).filter(|name| *name != "tools").collect();
+    let lost: Vec<&str> = losses
+        .names()
+        .iter()
+        .map(AsRef::as_ref)
+        .filter(|name| *name != "tools")
+        .collect();
     lost.join(" ")
 }
 
@@ -111,9 +141,16 @@ const EVENTS: [&str; 9] = [
 
 /// A text with some bytes changed, cut out or put in.
 fn mutated(text: &'static str) -> impl Strategy<Value = Vec<u8>> {
-    let bytes = prop_oneof![any::<u8>(), proptest::sample::select(b"{}[]\",:0\\ntu-".to_vec())];
+    let bytes = prop_oneof![
+        any::<u8>(),
+        proptest::sample::select(b"{}[]\",:0\\ntu-".to_vec())
+    ];
     let edits = proptest::collection::vec(
-        (any::<proptest::sample::Index>(), 0..4usize, proptest::collection::vec(bytes, 0..4)),
+        (
+            any::<proptest::sample::Index>(),
+            0..4usize,
+            proptest::collection::vec(bytes, 0..4),
+        ),
         0..6,
     );
     edits.prop_map(move |edits| {

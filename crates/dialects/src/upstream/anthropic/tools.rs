@@ -11,7 +11,12 @@ use crate::upstream::shared::names::called;
 use crate::wire::json::Writer;
 
 /// The abilities of the API.
-pub(super) const API: Api = Api { none: true, naming: Naming::One, fitted_schemas: true, format_description: false };
+pub(super) const API: Api = Api {
+    none: true,
+    naming: Naming::One,
+    fitted_schemas: true,
+    format_description: false,
+};
 
 /// Returns the functions that were called before, if the request has no tools. The API refuses
 /// calls without tools, so these functions must be declared.
@@ -60,7 +65,9 @@ pub(super) fn write_tools(
         tools.describe(losses, |name, described, cache, losses| {
             w.object(|w| {
                 w.key("name").text(name);
-                w.optional("description", described.about.as_deref(), |w, about| about.write(w));
+                w.optional("description", described.about.as_deref(), |w, about| {
+                    about.write(w)
+                });
                 w.key("input_schema").raw(&described.schema);
                 if described.strict {
                     w.key("strict").bool(true);

@@ -17,9 +17,15 @@ use crate::upstream::shared::text::Text;
 /// Reads a buffered answer of this model.
 pub fn answer(model: &str, body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let Some(answer) = object::<Converse<'_>>(body) else {
-        return Err(AnswerFault::Nonsense("the answer is not JSON as Converse sends it"));
+        return Err(AnswerFault::Nonsense(
+            "the answer is not JSON as Converse sends it",
+        ));
     };
-    let Some(content) = answer.output.and_then(|output| output.message).and_then(|message| message.content) else {
+    let Some(content) = answer
+        .output
+        .and_then(|output| output.message)
+        .and_then(|message| message.content)
+    else {
         return Err(match error::hidden(body) {
             Some(error) => AnswerFault::Upstream(error),
             None => AnswerFault::Nonsense("the answer has no message"),
@@ -94,17 +100,32 @@ impl ConverseReader {
         }
     }
 
-    fn delta(&mut self, index: Option<u64>, delta: &Delta<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
-        let is_hidden = |open: OpenBlock| open.kind == BlockKind::Hidden && index.is_some() && open.index == index;
+    fn delta(
+        &mut self,
+        index: Option<u64>,
+        delta: &Delta<'_>,
+        emit: Emit<'_>,
+    ) -> Result<(), StreamFault> {
+        let is_hidden = |open: OpenBlock| {
+            open.kind == BlockKind::Hidden && index.is_some() && open.index == index
+        };
         if self.open.is_some_and(is_hidden) {
             return Ok(());
         }
         if delta.fragment().is_some() {
-            match self.open.filter(|open| open.is_at(index)).map(|open| open.kind) {
+            match self
+                .open
+                .filter(|open| open.is_at(index))
+                .map(|open| open.kind)
+            {
                 Some(BlockKind::Call) => {}
                 Some(BlockKind::Hidden | BlockKind::Other) => return Ok(()),
                 // Blocks never interleave. A guess could destroy the arguments of two calls.
-                None => return Err(StreamFault::Broken("a part of a tool call that has not begun or has ended")),
+                None => {
+                    return Err(StreamFault::Broken(
+                        "a part of a tool call that has not begun or has ended",
+                    ));
+                }
             }
         }
         self.cited.bytes += delta.text.as_str().len();
@@ -117,7 +138,9 @@ impl ConverseReader {
 
     /// Fails if the answer has ended, and is none.
     fn check(&mut self) -> Result<(), StreamFault> {
-        self.failed.take().map_or(Ok(()), |error| Err(StreamFault::Upstream(*error)))
+        self.failed
+            .take()
+            .map_or(Ok(()), |error| Err(StreamFault::Upstream(*error)))
     }
 
     fn end(&self, emit: Emit<'_>) {
@@ -132,7 +155,11 @@ impl neutral::Reader for ConverseReader {
         match name {
             b"contentBlockDelta" => {
                 let event = read(data)?;
-                self.delta(event.content_block_index.0, &event.delta.unwrap_or_default(), emit)?;
+                self.delta(
+                    event.content_block_index.0,
+                    &event.delta.unwrap_or_default(),
+                    emit,
+                )?;
             }
             b"contentBlockStart" => {
                 let event = read(data)?;
@@ -143,7 +170,10 @@ impl neutral::Reader for ConverseReader {
                     Some(_) => BlockKind::Call,
                     None => BlockKind::Other,
                 };
-                self.open = Some(OpenBlock { kind, index: event.content_block_index.0 });
+                self.open = Some(OpenBlock {
+                    kind,
+                    index: event.content_block_index.0,
+                });
                 if let Some(call) = call {
                     call.emit(emit);
                 }
@@ -188,7 +218,9 @@ impl neutral::Reader for ConverseReader {
 }
 
 fn read(data: &[u8]) -> Result<Converse<'_>, StreamFault> {
-    object(data).ok_or(StreamFault::Broken("an event is not JSON as ConverseStream sends it"))
+    object(data).ok_or(StreamFault::Broken(
+        "an event is not JSON as ConverseStream sends it",
+    ))
 }
 
 /// Returns the reason of the end, or an error if the model broke its own format.
@@ -310,7 +342,10 @@ impl Block<'_> {
             cited.emit(emit);
         }
         if let Some(image) = &self.image
-            && let Some(bytes) = image.source.as_ref().and_then(|source| source.bytes.filled())
+            && let Some(bytes) = image
+                .source
+                .as_ref()
+                .and_then(|source| source.bytes.filled())
         {
             let format = image.format.filled().unwrap_or("png");
             emit(Event::Media(0, &format!("image/{format}"), bytes));
@@ -327,7 +362,12 @@ impl ToolUse<'_> {
         if self.is_providers() {
             return;
         }
-        emit(Event::Call { choice: 0, id: self.id.filled(), name: self.name.as_str(), signature: None });
+        emit(Event::Call {
+            choice: 0,
+            id: self.id.filled(),
+            name: self.name.as_str(),
+            signature: None,
+        });
         if let Some(input) = self.input.map(unquoted).filter(|input| !input.is_empty()) {
             emit(Event::Arguments(0, &input));
         }
@@ -399,10 +439,17 @@ impl ConverseUsage {
     /// differ in this, so their prompt follows from the total. But if the cache's tokens are more
     /// than the input, they cannot be part of it, and are added.
     fn tokens(&self, is_claude: bool) -> Tokens {
-        let cache =
-            self.cache_read_input_tokens.0.unwrap_or(0).saturating_add(self.cache_write_input_tokens.0.unwrap_or(0));
+        let cache = self
+            .cache_read_input_tokens
+            .0
+            .unwrap_or(0)
+            .saturating_add(self.cache_write_input_tokens.0.unwrap_or(0));
         let sum = self.input_tokens.0.map(|input| input.saturating_add(cache));
-        let rest = self.total_tokens.0.zip(self.output_tokens.0).map(|(total, output)| total.saturating_sub(output));
+        let rest = self
+            .total_tokens
+            .0
+            .zip(self.output_tokens.0)
+            .map(|(total, output)| total.saturating_sub(output));
         let prompt = if is_claude || cache > self.input_tokens.0.unwrap_or(0) {
             sum
         } else {

@@ -39,11 +39,19 @@ pub(super) enum MediaSource<'p> {
 impl CachePoints {
     /// Selects the hints that the model takes out of `count`.
     pub(super) fn of(count: usize, family: Family, losses: &mut LostFields) -> Self {
-        Self { family, hints: CacheHints::of(count, if family.caches() { 4 } else { 0 }, losses) }
+        Self {
+            family,
+            hints: CacheHints::of(count, if family.caches() { 4 } else { 0 }, losses),
+        }
     }
 
     /// Writes a cache point after a tool, if the tool has a hint.
-    pub(super) fn tool(&mut self, w: &mut Writer, cache: Option<&Cache<'_>>, losses: &mut LostFields) {
+    pub(super) fn tool(
+        &mut self,
+        w: &mut Writer,
+        cache: Option<&Cache<'_>>,
+        losses: &mut LostFields,
+    ) {
         // Nova does not cache its tools.
         if self.family == Family::Claude {
             self.write(w, cache, losses);
@@ -54,7 +62,9 @@ impl CachePoints {
 
     /// Writes a cache point, if there is a hint here.
     fn write(&mut self, w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut LostFields) {
-        let Some(cache) = self.hints.next(hint) else { return };
+        let Some(cache) = self.hints.next(hint) else {
+            return;
+        };
         let is_long = match (cache.ttl.as_deref(), self.family) {
             (None | Some("5m"), _) => false,
             (Some("1h"), Family::Claude) => true,
@@ -83,13 +93,14 @@ impl BlockWriter for Blocks<'_, '_> {
 
     fn thought(&mut self, w: &mut Writer, thought: &Thought<'_>) {
         w.object(|w| {
-            w.key("reasoningContent").object(|w| match (&thought.redacted, &thought.signature) {
-                (Some(data), _) => w.key("redactedContent").text(data),
-                (None, signature) => w.key("reasoningText").object(|w| {
-                    w.key("text").text(&thought.text);
-                    w.optional("signature", signature.as_deref(), Writer::text);
-                }),
-            });
+            w.key("reasoningContent")
+                .object(|w| match (&thought.redacted, &thought.signature) {
+                    (Some(data), _) => w.key("redactedContent").text(data),
+                    (None, signature) => w.key("reasoningText").object(|w| {
+                        w.key("text").text(&thought.text);
+                        w.optional("signature", signature.as_deref(), Writer::text);
+                    }),
+                });
         });
     }
 
@@ -103,13 +114,19 @@ impl BlockWriter for Blocks<'_, '_> {
     }
 
     fn result(&mut self, w: &mut Writer, id: &str, outcome: &Outcome<'_, '_>) {
-        let mut parts = outcome.parts.iter().filter(|part| !is_blank_part(part)).peekable();
+        let mut parts = outcome
+            .parts
+            .iter()
+            .filter(|part| !is_blank_part(part))
+            .peekable();
         w.object(|w| {
             w.key("toolResult").object(|w| {
                 w.key("toolUseId").text(id);
                 match parts.peek() {
                     // The cache hint belongs to the whole result.
-                    Some(_) => w.key("content").each(parts, |w, part| self.kind(w, &part.kind, false)),
+                    Some(_) => w
+                        .key("content")
+                        .each(parts, |w, part| self.kind(w, &part.kind, false)),
                     None => w.key("content").each([NO_RESULT], Writer::raw),
                 }
             });
@@ -128,7 +145,13 @@ impl Blocks<'_, '_> {
     /// Writes a text or a medium.
     fn kind(&mut self, w: &mut Writer, kind: &PartKind<'_>, is_end: bool) {
         if let PartKind::Text(text) = kind {
-            w.object(|w| if is_end { w.key("text").text(text.trim_end()) } else { text.write(w.key("text")) });
+            w.object(|w| {
+                if is_end {
+                    w.key("text").text(text.trim_end())
+                } else {
+                    text.write(w.key("text"))
+                }
+            });
             return;
         }
         if let PartKind::Image(_, Some(detail)) = kind
@@ -138,9 +161,15 @@ impl Blocks<'_, '_> {
         }
         // Parts without a source were refused before anything was written.
         match source(kind) {
-            Ok(MediaSource::Image(format, data)) => w.object(|w| w.key("image").object(|w| media(w, format, data))),
+            Ok(MediaSource::Image(format, data)) => {
+                w.object(|w| w.key("image").object(|w| media(w, format, data)))
+            }
             Ok(MediaSource::Document(format, data)) => {
-                let name = if let PartKind::File(_, Some(name)) = kind { name } else { "" };
+                let name = if let PartKind::File(_, Some(name)) = kind {
+                    name
+                } else {
+                    ""
+                };
                 let name = self.document(name);
                 w.object(|w| {
                     w.key("document").object(|w| {
@@ -188,10 +217,12 @@ const NO_RESULT: &str = r#"{"text":"(nothing)"}"#;
 /// Returns whether a message has documents but no text. Documents need a text beside them.
 fn needs_text(side: Side<'_, '_, '_>) -> bool {
     let is = |wanted: fn(&PartKind<'_>) -> bool| {
-        side.items().any(|item| matches!(item, Item::Part(part) if wanted(&part.kind)))
+        side.items()
+            .any(|item| matches!(item, Item::Part(part) if wanted(&part.kind)))
     };
-    is(|kind| matches!(kind, PartKind::File(..)) && matches!(source(kind), Ok(MediaSource::Document(..))))
-        && !is(|kind| matches!(kind, PartKind::Text(_)))
+    is(|kind| {
+        matches!(kind, PartKind::File(..)) && matches!(source(kind), Ok(MediaSource::Document(..)))
+    }) && !is(|kind| matches!(kind, PartKind::Text(_)))
 }
 
 fn media(w: &mut Writer, format: &str, data: &str) {
@@ -209,23 +240,36 @@ pub(super) fn source<'p>(kind: &'p PartKind<'_>) -> Result<MediaSource<'p>, &'st
     };
     let (media_type, data) = match media {
         Media::Inline(media_type, data) => (&**media_type, &**data),
-        Media::Url(_) => return Err("This model's provider does not fetch URLs. Send the bytes as a data URL."),
-        Media::Id(_) => return Err("This model's provider does not have a file with this id. Send the file itself."),
+        Media::Url(_) => {
+            return Err("This model's provider does not fetch URLs. Send the bytes as a data URL.");
+        }
+        Media::Id(_) => {
+            return Err(
+                "This model's provider does not have a file with this id. Send the file itself.",
+            );
+        }
     };
-    if let Some(format) = image_type(media_type, data).and_then(|name| name.strip_prefix("image/")) {
+    if let Some(format) = image_type(media_type, data).and_then(|name| name.strip_prefix("image/"))
+    {
         return Ok(MediaSource::Image(format, data));
     }
-    let Some(name) = name else { return Err("This model accepts pictures as JPEG, PNG, GIF or WebP only.") };
+    let Some(name) = name else {
+        return Err("This model accepts pictures as JPEG, PNG, GIF or WebP only.");
+    };
     match document_format(media_type, name, data) {
         Some(format) => Ok(MediaSource::Document(format, data)),
-        None => Err("This model accepts only PDF, Word, Excel, CSV, HTML, Markdown, text and picture files."),
+        None => Err(
+            "This model accepts only PDF, Word, Excel, CSV, HTML, Markdown, text and picture files.",
+        ),
     }
 }
 
 /// Returns the format of a document: by the media type, else by the ending of the name, else by the
 /// first bytes.
 fn document_format(media_type: &str, name: &str, data: &str) -> Option<&'static str> {
-    const ENDINGS: [&str; 9] = ["pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"];
+    const ENDINGS: [&str; 9] = [
+        "pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md",
+    ];
     let said = match media_type {
         "application/pdf" => Some("pdf"),
         "text/csv" => Some("csv"),
@@ -240,7 +284,12 @@ fn document_format(media_type: &str, name: &str, data: &str) -> Option<&'static 
         _ => None,
     };
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-    let by_name = || ENDINGS.iter().find(|known| ending.eq_ignore_ascii_case(known)).copied();
+    let by_name = || {
+        ENDINGS
+            .iter()
+            .find(|known| ending.eq_ignore_ascii_case(known))
+            .copied()
+    };
     let by_kind = || media_type.starts_with("text/").then_some("txt");
     let by_bytes = || is_pdf(media_type, data).then_some("pdf");
     said.or_else(by_name).or_else(by_kind).or_else(by_bytes)

@@ -67,14 +67,26 @@ impl CitedContent<'_> {
 
 /// Emits a citation from its JSON text, for so many bytes at the end of the text.
 pub(super) fn emit_citation(json: &str, bytes: usize, emit: Emit<'_>) {
-    object::<SourceCitation<'_>>(json.as_bytes()).unwrap_or_default().emit(bytes, emit);
+    object::<SourceCitation<'_>>(json.as_bytes())
+        .unwrap_or_default()
+        .emit(bytes, emit);
 }
 
 impl SourceCitation<'_> {
     fn emit(&self, bytes: usize, emit: Emit<'_>) {
-        let page = self.location.as_ref().and_then(|location| location.web.as_ref());
-        let (url, domain) = page.map_or((None, None), |page| (page.url.filled(), page.domain.filled()));
-        let quote: String = self.source_content.iter().flatten().map(|piece| piece.text.as_str()).collect();
+        let page = self
+            .location
+            .as_ref()
+            .and_then(|location| location.web.as_ref());
+        let (url, domain) = page.map_or((None, None), |page| {
+            (page.url.filled(), page.domain.filled())
+        });
+        let quote: String = self
+            .source_content
+            .iter()
+            .flatten()
+            .map(|piece| piece.text.as_str())
+            .collect();
         let url = url.unwrap_or_else(|| web_address(self.source.as_str()));
         let name = domain.or(self.source.filled().filter(|_| url.is_empty()));
         let citation = Citation {

@@ -16,7 +16,10 @@ use crate::wire::percent::segment;
 pub(super) static EMBEDDINGS: Protocol = Protocol {
     path: |_, model, _| format!("/model/{}/invoke", segment(model)).into(),
     endpoints: ENDPOINTS,
-    translation: Some(Translation { vectors: Some(&FORM), ..passing("") }),
+    translation: Some(Translation {
+        vectors: Some(&FORM),
+        ..passing("")
+    }),
     ..PROTOCOL
 };
 
@@ -25,12 +28,17 @@ static FORM: VectorForm = VectorForm {
         model if is_coheres(model) => cohere::embed::write(embedding, model, false),
         model if model.contains("amazon.titan-embed-text") => titan(embedding, model),
         _ => {
-            let why =
-                "This account can ask only Titan's and Cohere's models for vectors, by names that say which it is.";
+            let why = "This account can ask only Titan's and Cohere's models for vectors, by names that say which it is.";
             Err(FieldRefused::unsupported(Embedding::input_field(), why))
         }
     },
-    most: |model| if is_coheres(model) { cohere::embed::MOST } else { 1 },
+    most: |model| {
+        if is_coheres(model) {
+            cohere::embed::MOST
+        } else {
+            1
+        }
+    },
     places: &[
         (Found::Vector, &["embedding"]),
         (Found::Vector, &["embeddings", "float", "*"]),
@@ -46,11 +54,17 @@ fn is_coheres(model: &str) -> bool {
 fn titan(embedding: &Embedding<'_>, model: &str) -> Result<Written, FieldRefused> {
     if embedding.dimensions.is_some() && !model.contains("-v2") {
         let why = "This model has one number of dimensions.";
-        return Err(FieldRefused::unsupported(Embedding::dimensions_field(), why));
+        return Err(FieldRefused::unsupported(
+            Embedding::dimensions_field(),
+            why,
+        ));
     }
     let mut w = Writer::default();
     w.object(|w| {
-        embedding.inputs.iter().for_each(|input| w.key("inputText").text(&input.text));
+        embedding
+            .inputs
+            .iter()
+            .for_each(|input| w.key("inputText").text(&input.text));
         w.optional("dimensions", embedding.dimensions, Writer::number);
     });
     Ok(embedding.written(w, Says::default()))

@@ -11,7 +11,12 @@ use crate::neutral::{StreamFault, UpstreamError};
 use crate::upstream::openai;
 
 /// Reads an answer with the status of an error. `errortype` is the header `x-amzn-errortype`.
-pub fn error(status: u16, errortype: Option<&str>, content_type: Option<&str>, body: &[u8]) -> UpstreamError {
+pub fn error(
+    status: u16,
+    errortype: Option<&str>,
+    content_type: Option<&str>,
+    body: &[u8],
+) -> UpstreamError {
     let reported: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
     let name = errortype.and_then(bare).or_else(|| reported.name());
     let mut error = openai::error(body, content_type);
@@ -33,7 +38,11 @@ pub(super) fn of_event(name: &[u8], data: &[u8]) -> Option<StreamFault> {
     error.excerpt = None;
     reported.fill(&mut error);
     let is_status = name.len() == 3 && name.bytes().all(|byte| byte.is_ascii_digit());
-    classify(bare(name).or(is_status.then_some(name)).unwrap_or_default(), None, &mut error);
+    classify(
+        bare(name).or(is_status.then_some(name)).unwrap_or_default(),
+        None,
+        &mut error,
+    );
     error.status = error.status.or(Some(502));
     Some(StreamFault::Upstream(error))
 }
@@ -47,7 +56,10 @@ pub(super) fn hidden(body: &[u8]) -> Option<UpstreamError> {
 
 /// Returns the error of an answer in which the model broke its own format.
 pub(super) fn malformed(reason: &str) -> UpstreamError {
-    UpstreamError { status: Some(502), ..openai::gave_up(reason) }
+    UpstreamError {
+        status: Some(502),
+        ..openai::gave_up(reason)
+    }
 }
 
 /// The fields of an error's body that OpenAI's errors do not have.
@@ -75,17 +87,27 @@ struct Output {
 
 impl ErrorBody {
     fn name(&self) -> Option<&str> {
-        let output = self.output.as_ref().and_then(|output| output.kind.as_deref());
+        let output = self
+            .output
+            .as_ref()
+            .and_then(|output| output.kind.as_deref());
         self.kind.as_deref().or(output).and_then(bare)
     }
 
     /// Adds the message, if it is not in the field that OpenAI has.
     fn fill(&self, error: &mut UpstreamError) {
         if self.message.as_deref().unwrap_or_default().is_empty()
-            && let Some(message) =
-                self.capital.as_deref().or(self.original.as_deref()).filter(|message| !message.is_empty())
+            && let Some(message) = self
+                .capital
+                .as_deref()
+                .or(self.original.as_deref())
+                .filter(|message| !message.is_empty())
         {
-            error.message = message.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_MESSAGE).collect();
+            error.message = message
+                .chars()
+                .map(|c| if c.is_control() { ' ' } else { c })
+                .take(MAX_MESSAGE)
+                .collect();
             error.excerpt = None;
         }
     }
@@ -99,9 +121,13 @@ const MAX_MESSAGE: usize = 1024;
 /// returned only if it is known, or looks like the name of an error.
 fn bare(name: &str) -> Option<&str> {
     let name = name.rsplit_once('#').map_or(name, |(_, name)| name);
-    let end = name.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(name.len());
+    let end = name
+        .find(|c: char| !c.is_ascii_alphanumeric())
+        .unwrap_or(name.len());
     let name = name.get(..end).filter(|name| name.len() <= 64)?;
-    let is_error = ["Exception", "Error", "Fault", "Denied"].iter().any(|end| name.ends_with(end));
+    let is_error = ["Exception", "Error", "Fault", "Denied"]
+        .iter()
+        .any(|end| name.ends_with(end));
     (is_error || class_of(name).is_some()).then_some(name)
 }
 
@@ -110,12 +136,19 @@ fn bare(name: &str) -> Option<&str> {
 /// So only the beginning of a sentence of Amazon's counts.
 fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
     let is = |known: &str| name.eq_ignore_ascii_case(known);
-    let begins = |sentences: &[&str]| sentences.iter().any(|sentence| error.message.starts_with(sentence));
+    let begins = |sentences: &[&str]| {
+        sentences
+            .iter()
+            .any(|sentence| error.message.starts_with(sentence))
+    };
     if !name.is_empty() {
         error.kind = Some(name.to_owned());
     }
     let class = class_of(name);
-    error.status = if is_too_long(&error.message, is("ValidationException") || matches!(status, Some(400 | 413))) {
+    error.status = if is_too_long(
+        &error.message,
+        is("ValidationException") || matches!(status, Some(400 | 413)),
+    ) {
         error.code = Some("context_length_exceeded".to_owned());
         Some(400)
     } else if error.is_filtered() || is_filtered(&error.message) {
@@ -123,7 +156,9 @@ fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
         Some(400)
     } else if class == Some(401) || (status == Some(403) && begins(&BAD_CREDENTIAL)) {
         Some(401)
-    } else if is("AccessDeniedException") && begins(&["Model access is denied due to INVALID_PAYMENT_INSTRUMENT"]) {
+    } else if is("AccessDeniedException")
+        && begins(&["Model access is denied due to INVALID_PAYMENT_INSTRUMENT"])
+    {
         Some(402)
     } else if is("ValidationException") && begins(&NOT_PERMITTED) {
         Some(403)
@@ -141,7 +176,10 @@ fn classify(name: &str, status: Option<u16>, error: &mut UpstreamError) {
 
 /// Returns the status that a name stands for.
 fn class_of(name: &str) -> Option<u16> {
-    CLASSES.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, class)| *class)
+    CLASSES
+        .iter()
+        .find(|(known, _)| name.eq_ignore_ascii_case(known))
+        .map(|(_, class)| *class)
 }
 
 /// The status of each error. The status 401 means that a signature or a key is not valid, or no
@@ -176,23 +214,35 @@ const CLASSES: [(&str, u16); 23] = [
 /// caller is at fault in any case.
 fn is_too_long(message: &str, is_refused: bool) -> bool {
     let own = models_own(message);
-    TOO_LONG.iter().any(|words| if is_refused { message.contains(words) } else { own.starts_with(words) })
+    TOO_LONG.iter().any(|words| {
+        if is_refused {
+            message.contains(words)
+        } else {
+            own.starts_with(words)
+        }
+    })
 }
 
 /// Returns whether the maker of the model, or Amazon, blocked the prompt or the answer.
 fn is_filtered(message: &str) -> bool {
-    FILTERED.iter().any(|sentence| models_own(message).starts_with(sentence))
+    FILTERED
+        .iter()
+        .any(|sentence| models_own(message).starts_with(sentence))
 }
 
 /// Returns the words of the model's maker, if the message passes them on.
 fn models_own(message: &str) -> &str {
-    message.strip_prefix("The model returned the following errors: ").unwrap_or(message)
+    message
+        .strip_prefix("The model returned the following errors: ")
+        .unwrap_or(message)
 }
 
 /// Returns whether a refusal is about the model's id. No model has this id, or the message is
 /// "Invocation of model ID x with on-demand throughput isn’t supported."
 fn is_unknown_model(message: &str) -> bool {
-    let rest = message.strip_prefix("Invocation of model ID ").and_then(|rest| rest.split_once(' '));
+    let rest = message
+        .strip_prefix("Invocation of model ID ")
+        .and_then(|rest| rest.split_once(' '));
     message.starts_with("The provided model identifier is invalid")
         || rest.is_some_and(|(_, rest)| rest.starts_with("with on-demand throughput"))
 }
@@ -210,8 +260,10 @@ const TOO_LONG: [&str; 7] = [
 ];
 
 /// The messages of Claude and of Nova about filtered content.
-const FILTERED: [&str; 2] =
-    ["Output blocked by content filtering policy", "This request has been blocked by our content filters"];
+const FILTERED: [&str; 2] = [
+    "Output blocked by content filtering policy",
+    "This request has been blocked by our content filters",
+];
 
 /// The beginnings of refusals that are about the account, not about the request.
 const NOT_PERMITTED: [&str; 2] = ["Your account is not authorized", "Operation not allowed"];

@@ -16,14 +16,21 @@ use crate::wire::percent::segment;
 /// Claude through `invoke`.
 pub(super) static CLAUDE: Protocol = Protocol {
     path: |_, model, stream| {
-        let action = if stream { "invoke-with-response-stream" } else { "invoke" };
+        let action = if stream {
+            "invoke-with-response-stream"
+        } else {
+            "invoke"
+        };
         format!("/model/{}/{action}", segment(model)).into()
     },
     endpoints: ENDPOINTS,
     translation: Some(Translation {
         reader: |_| Box::new(InvokeReader::default()),
         inner,
-        cloud: Some(&Cloud { version: "bedrock-2023-05-31", is_bare: true }),
+        cloud: Some(&Cloud {
+            version: "bedrock-2023-05-31",
+            is_bare: true,
+        }),
         ..anthropic::TRANSLATION
     }),
     ..PROTOCOL
@@ -38,7 +45,14 @@ struct Chunk<'a> {
 
 /// Returns Anthropic's event that a frame holds.
 fn inner(data: &[u8]) -> Option<Vec<u8>> {
-    STANDARD.decode(serde_json::from_slice::<Chunk<'_>>(data).ok()?.bytes.filled()?).ok()
+    STANDARD
+        .decode(
+            serde_json::from_slice::<Chunk<'_>>(data)
+                .ok()?
+                .bytes
+                .filled()?,
+        )
+        .ok()
 }
 
 /// The reader of a stream, whose errors are Amazon's.
@@ -76,22 +90,36 @@ mod tests {
     ];
 
     fn header() -> AnswerHeader {
-        AnswerHeader { model: "m".to_owned(), ..AnswerHeader::default() }
+        AnswerHeader {
+            model: "m".to_owned(),
+            ..AnswerHeader::default()
+        }
     }
 
     /// Returns what a caller of Messages gets of these frames, and whether it is whole.
     fn streamed(pieces: &[&[u8]]) -> (String, Result<u64, StreamFault>) {
         let (header, mut out) = (header(), Vec::new());
-        let to = Recipient { front: &MESSAGES, header: &header, options: AnswerOptions::default() };
+        let to = Recipient {
+            front: &MESSAGES,
+            header: &header,
+            options: AnswerOptions::default(),
+        };
         let mut stream = Dialect::from(&PROTOCOL).stream(MODEL, to, 1 << 20);
-        let fed = pieces.iter().try_for_each(|piece| stream.feed(piece, &mut out));
-        let end = fed.and_then(|()| stream.finish(&mut out, None)).map(|usage| usage.total());
+        let fed = pieces
+            .iter()
+            .try_for_each(|piece| stream.feed(piece, &mut out));
+        let end = fed
+            .and_then(|()| stream.finish(&mut out, None))
+            .map(|usage| usage.total());
         (String::from_utf8(out).unwrap(), end)
     }
 
     fn framed(event: &str) -> Vec<u8> {
         let payload = format!(r#"{{"bytes":"{}","p":"abc"}}"#, STANDARD.encode(event));
-        frame(&[(":message-type", "event"), (":event-type", "chunk")], payload.as_bytes())
+        frame(
+            &[(":message-type", "event"), (":event-type", "chunk")],
+            payload.as_bytes(),
+        )
     }
 
     #[test]
@@ -101,7 +129,10 @@ mod tests {
             .iter()
             .map(|event| {
                 let name = event.split('"').nth(3).unwrap();
-                format!("event: {name}\ndata: {}\n\n", event.replace(r#""up""#, r#""m""#))
+                format!(
+                    "event: {name}\ndata: {}\n\n",
+                    event.replace(r#""up""#, r#""m""#)
+                )
             })
             .collect();
         assert_eq!(streamed(&[&all]), (expected.clone(), Ok(12)));
@@ -109,18 +140,26 @@ mod tests {
         assert_eq!(streamed(&bytes), (expected.clone(), Ok(12)));
         for at in 0..all.len() {
             let (said, end) = streamed(&[&all[..at]]);
-            assert!(end.is_err() && !said.contains("message_stop") && expected.starts_with(&said), "{at}: {said}");
+            assert!(
+                end.is_err() && !said.contains("message_stop") && expected.starts_with(&said),
+                "{at}: {said}"
+            );
         }
     }
 
     #[test]
     fn an_error_inside_a_stream_is_amazons() {
         let thrown = frame(
-            &[(":message-type", "exception"), (":exception-type", "throttlingException")],
+            &[
+                (":message-type", "exception"),
+                (":exception-type", "throttlingException"),
+            ],
             br#"{"message":"slow down"}"#,
         );
         let (said, end) = streamed(&[&framed(EVENTS[0]), &thrown]);
-        let Err(StreamFault::Upstream(error)) = end else { panic!("{end:?}") };
+        let Err(StreamFault::Upstream(error)) = end else {
+            panic!("{end:?}")
+        };
         assert_eq!((error.status, &*error.message), (Some(429), "slow down"));
         assert!(said.starts_with("event: message_start"), "{said}");
     }
@@ -128,7 +167,8 @@ mod tests {
     #[test]
     fn only_callers_of_the_format_are_served_so() {
         let path = |front: &'static Front, model: &str, hides: bool| {
-            let body = br#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
+            let body =
+                br#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
             let body = bytes::Bytes::from_static(body);
             let outbound = Dialect::from(&PROTOCOL).write(&Translate {
                 traits: (PROTOCOL.traits)(model),
@@ -149,9 +189,18 @@ mod tests {
         let body = r#"{"id":"msg_1","type":"message","model":"up","content":[{"type":"text","text":"é"}],
 "stop_reason":"end_turn","usage":{"input_tokens":9,"output_tokens":3}}"#;
         let header = header();
-        let to = Recipient { front: &MESSAGES, header: &header, options: AnswerOptions::default() };
-        let (answer, _) = Dialect::from(&PROTOCOL).answer(MODEL, &to, body.as_bytes()).unwrap();
-        assert_eq!(String::from_utf8(answer.body).unwrap(), body.replace(r#""up""#, r#""m""#));
+        let to = Recipient {
+            front: &MESSAGES,
+            header: &header,
+            options: AnswerOptions::default(),
+        };
+        let (answer, _) = Dialect::from(&PROTOCOL)
+            .answer(MODEL, &to, body.as_bytes())
+            .unwrap();
+        assert_eq!(
+            String::from_utf8(answer.body).unwrap(),
+            body.replace(r#""up""#, r#""m""#)
+        );
         assert_eq!(answer.usage.total(), 12);
     }
 }

@@ -15,9 +15,15 @@ pub fn traits(model: &str) -> Traits {
     if is_claude(model) {
         let traits = anthropic::traits(model);
         // Bedrock has structured answers only since Claude 4.5.
-        return Traits { structured: traits.structured && !model.contains("opus-4-1"), ..traits };
+        return Traits {
+            structured: traits.structured && !model.contains("opus-4-1"),
+            ..traits
+        };
     }
-    TABLE.iter().find(|(name, _)| model.contains(name)).map_or(UNKNOWN, |(_, traits)| *traits)
+    TABLE
+        .iter()
+        .find(|(name, _)| model.contains(name))
+        .map_or(UNKNOWN, |(_, traits)| *traits)
 }
 
 /// The family of a model, if it makes a difference.
@@ -77,35 +83,159 @@ pub(super) fn is_claude(model: &str) -> bool {
 
 /// The abilities by a part of the id. The first name that fits counts.
 const TABLE: &[(&str, Traits)] = &[
-    ("amazon.nova-2", Traits { thinking: Thinking::Effort, efforts: EFFORTS, images: true, ..SERVED }),
+    (
+        "amazon.nova-2",
+        Traits {
+            thinking: Thinking::Effort,
+            efforts: EFFORTS,
+            images: true,
+            ..SERVED
+        },
+    ),
     ("amazon.nova-micro", SERVED),
-    ("amazon.nova", Traits { images: true, ..SERVED }),
-    ("amazon.titan", Traits { tools: false, ..SERVED }),
-    ("meta.llama4", Traits { images: true, ..LLAMA }),
+    (
+        "amazon.nova",
+        Traits {
+            images: true,
+            ..SERVED
+        },
+    ),
+    (
+        "amazon.titan",
+        Traits {
+            tools: false,
+            ..SERVED
+        },
+    ),
+    (
+        "meta.llama4",
+        Traits {
+            images: true,
+            ..LLAMA
+        },
+    ),
     ("meta.llama3-3", LLAMA),
-    ("meta.llama3-2-90b", Traits { images: true, ..LLAMA }),
-    ("meta.llama3-2-11b", Traits { images: true, ..LLAMA }),
+    (
+        "meta.llama3-2-90b",
+        Traits {
+            images: true,
+            ..LLAMA
+        },
+    ),
+    (
+        "meta.llama3-2-11b",
+        Traits {
+            images: true,
+            ..LLAMA
+        },
+    ),
     ("meta.llama3-1", LLAMA),
-    ("meta.llama", Traits { tools: false, ..LLAMA }),
-    ("mistral.mistral-7b", Traits { tools: false, ..SERVED }),
-    ("mistral.mixtral", Traits { tools: false, ..SERVED }),
-    ("mistral.pixtral", Traits { images: true, ..SERVED }),
-    ("mistral.mistral-large-3", Traits { images: true, ..OPEN }),
-    ("mistral.ministral", Traits { images: true, ..OPEN }),
-    ("mistral.magistral", Traits { images: true, ..OPEN }),
+    (
+        "meta.llama",
+        Traits {
+            tools: false,
+            ..LLAMA
+        },
+    ),
+    (
+        "mistral.mistral-7b",
+        Traits {
+            tools: false,
+            ..SERVED
+        },
+    ),
+    (
+        "mistral.mixtral",
+        Traits {
+            tools: false,
+            ..SERVED
+        },
+    ),
+    (
+        "mistral.pixtral",
+        Traits {
+            images: true,
+            ..SERVED
+        },
+    ),
+    (
+        "mistral.mistral-large-3",
+        Traits {
+            images: true,
+            ..OPEN
+        },
+    ),
+    (
+        "mistral.ministral",
+        Traits {
+            images: true,
+            ..OPEN
+        },
+    ),
+    (
+        "mistral.magistral",
+        Traits {
+            images: true,
+            ..OPEN
+        },
+    ),
     ("mistral.voxtral", OPEN),
     ("mistral.", SERVED),
-    ("openai.gpt-oss", Traits { thinking: Thinking::Effort, efforts: EFFORTS, thinking_off: false, ..OPEN }),
-    ("moonshotai.kimi-k2.5", Traits { images: true, ..KIMI }),
+    (
+        "openai.gpt-oss",
+        Traits {
+            thinking: Thinking::Effort,
+            efforts: EFFORTS,
+            thinking_off: false,
+            ..OPEN
+        },
+    ),
+    (
+        "moonshotai.kimi-k2.5",
+        Traits {
+            images: true,
+            ..KIMI
+        },
+    ),
     ("moonshot", KIMI),
-    ("deepseek.r1", Traits { tools: false, ..SERVED }),
+    (
+        "deepseek.r1",
+        Traits {
+            tools: false,
+            ..SERVED
+        },
+    ),
     ("deepseek.", OPEN),
-    ("qwen3-vl", Traits { images: true, ..OPEN }),
+    (
+        "qwen3-vl",
+        Traits {
+            images: true,
+            ..OPEN
+        },
+    ),
     ("qwen.", OPEN),
-    ("google.gemma", Traits { images: true, ..OPEN }),
+    (
+        "google.gemma",
+        Traits {
+            images: true,
+            ..OPEN
+        },
+    ),
     ("minimax.", OPEN),
-    ("cohere.command-text", Traits { tools: false, ..SERVED }),
-    ("cohere.command-light", Traits { tools: false, ..SERVED }),
+    (
+        "cohere.command-text",
+        Traits {
+            tools: false,
+            ..SERVED
+        },
+    ),
+    (
+        "cohere.command-light",
+        Traits {
+            tools: false,
+            ..SERVED
+        },
+    ),
     ("cohere.", SERVED),
     ("ai21.", SERVED),
 ];
@@ -114,12 +244,30 @@ const EFFORTS: Efforts = Efforts::of(&[Low, Medium, High]);
 
 /// The abilities of unknown models. Most models answer in a format only through a tool that they
 /// must call; few do it natively.
-const UNKNOWN: Traits = Traits { structured: false, ..Traits::UNKNOWN };
-const SERVED: Traits = Traits { thinking: Thinking::None, images: false, ..UNKNOWN };
-const OPEN: Traits = Traits { structured: true, ..SERVED };
+const UNKNOWN: Traits = Traits {
+    structured: false,
+    ..Traits::UNKNOWN
+};
+const SERVED: Traits = Traits {
+    thinking: Thinking::None,
+    images: false,
+    ..UNKNOWN
+};
+const OPEN: Traits = Traits {
+    structured: true,
+    ..SERVED
+};
 /// Models that call tools as they like, and cannot be made to.
-const LLAMA: Traits = Traits { forced_tools: false, ..SERVED };
-const KIMI: Traits = Traits { thinking: Thinking::Effort, efforts: EFFORTS, thinking_off: false, ..OPEN };
+const LLAMA: Traits = Traits {
+    forced_tools: false,
+    ..SERVED
+};
+const KIMI: Traits = Traits {
+    thinking: Thinking::Effort,
+    efforts: EFFORTS,
+    thinking_off: false,
+    ..OPEN
+};
 
 #[cfg(test)]
 mod tests {
@@ -141,7 +289,14 @@ mod tests {
             check(model, Family::Claude, anthropic::traits(model));
         }
         let opus = "us.anthropic.claude-opus-4-1-20250805-v1:0";
-        check(opus, Family::Claude, Traits { structured: false, ..anthropic::traits(opus) });
+        check(
+            opus,
+            Family::Claude,
+            Traits {
+                structured: false,
+                ..anthropic::traits(opus)
+            },
+        );
     }
 
     #[test]
@@ -149,17 +304,57 @@ mod tests {
         check(
             "us.amazon.nova-2-lite-v1:0",
             Family::Nova2,
-            Traits { thinking: Thinking::Effort, efforts: EFFORTS, images: true, ..SERVED },
+            Traits {
+                thinking: Thinking::Effort,
+                efforts: EFFORTS,
+                images: true,
+                ..SERVED
+            },
         );
-        check("amazon.nova-pro-v1:0", Family::Nova, Traits { images: true, ..SERVED });
+        check(
+            "amazon.nova-pro-v1:0",
+            Family::Nova,
+            Traits {
+                images: true,
+                ..SERVED
+            },
+        );
         check("us.amazon.nova-micro-v1:0", Family::Nova, SERVED);
         check("us.meta.llama3-3-70b-instruct-v1:0", Family::Other, LLAMA);
-        check("meta.llama3-2-1b-instruct-v1:0", Family::Other, Traits { tools: false, ..LLAMA });
-        check("us.meta.llama4-maverick-17b-instruct-v1:0", Family::Other, Traits { images: true, ..LLAMA });
+        check(
+            "meta.llama3-2-1b-instruct-v1:0",
+            Family::Other,
+            Traits {
+                tools: false,
+                ..LLAMA
+            },
+        );
+        check(
+            "us.meta.llama4-maverick-17b-instruct-v1:0",
+            Family::Other,
+            Traits {
+                images: true,
+                ..LLAMA
+            },
+        );
         check("mistral.mistral-large-2407-v1:0", Family::Mistral, SERVED);
-        check("openai.gpt-oss-120b-1:0", Family::OpenAi, Traits { images: false, ..KIMI });
+        check(
+            "openai.gpt-oss-120b-1:0",
+            Family::OpenAi,
+            Traits {
+                images: false,
+                ..KIMI
+            },
+        );
         check("deepseek.v3-v1:0", Family::Other, OPEN);
-        check("us.deepseek.r1-v1:0", Family::Other, Traits { tools: false, ..SERVED });
+        check(
+            "us.deepseek.r1-v1:0",
+            Family::Other,
+            Traits {
+                tools: false,
+                ..SERVED
+            },
+        );
         check("qwen.qwen3-coder-480b-a35b-v1:0", Family::Other, OPEN);
     }
 
@@ -167,7 +362,10 @@ mod tests {
     fn of_a_profile_only_the_catalog_knows() {
         let arn = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/a1b2c3";
         check(arn, Family::Other, UNKNOWN);
-        let told = Traits { thinking: Thinking::Budget, ..UNKNOWN };
+        let told = Traits {
+            thinking: Thinking::Budget,
+            ..UNKNOWN
+        };
         assert_eq!(Family::of(arn, &told), Family::Claude);
     }
 }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use super::blocks::{Blocks, CachePoints, MediaSource, source};
 use super::models::Family;
 use super::tools;
-use crate::neutral::{Field, FieldRefused, LostFields, Raw, Request, Target, ToolChoice, Written, schema, turns};
+use crate::neutral::{
+    Field, FieldRefused, LostFields, Raw, Request, Target, ToolChoice, Written, schema, turns,
+};
 use crate::upstream::claude::conversation::Conversation;
 use crate::upstream::claude::fields::{Dials, lose_numbers, lose_others, write_stops};
 use crate::upstream::claude::refuse::refuse;
@@ -19,7 +21,9 @@ use crate::wire::json::Writer;
 pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
     let traits = &target.traits;
     let may_call = request.tool_choice != Some(ToolChoice::None);
-    refuse(request, traits, may_call, |kind| source(kind).map(|source| matches!(source, MediaSource::Image(..))))?;
+    refuse(request, traits, may_call, |kind| {
+        source(kind).map(|source| matches!(source, MediaSource::Image(..)))
+    })?;
     let family = Family::of(target.model, traits);
     let mut losses = LostFields::default();
     let turns = turns::turns(request, target.kept, &mut losses);
@@ -31,36 +35,64 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         Some(_) | None => Thinking::of(request, target, &mut losses)?,
     };
     // Only Claudes understand Anthropic's own fields of thinking.
-    let is_own = family != Family::Claude && request.others.iter().any(|(name, _)| name == "thinking");
+    let is_own =
+        family != Family::Claude && request.others.iter().any(|(name, _)| name == "thinking");
     if is_own && (thinking.is_on() || thinking.is_off()) {
         thinking.leave_out(&mut losses);
     }
     conversation.check_thoughts(&mut thinking, &mut losses);
-    let situation = Situation { api: tools::api(family), traits, conversation: &conversation, stubs: Vec::new() };
+    let situation = Situation {
+        api: tools::api(family),
+        traits,
+        conversation: &conversation,
+        stubs: Vec::new(),
+    };
     let mut tools = Tools::of(request, situation, &mut thinking, &mut losses)?;
     tools::complete(&mut tools, request, conversation.has_calls(), &mut losses);
     // Newer models refuse thoughts in the wrong place. A header could make them drop such thoughts,
     // but this API does not have it.
-    conversation.sends_thoughts = thinking.may_be_on(traits) && family.signs() && !traits.bound_thoughts;
-    losses.add_if(!conversation.sends_thoughts && conversation.has_callers_thoughts(), Field::Thoughts);
+    conversation.sends_thoughts =
+        thinking.may_be_on(traits) && family.signs() && !traits.bound_thoughts;
+    losses.add_if(
+        !conversation.sends_thoughts && conversation.has_callers_thoughts(),
+        Field::Thoughts,
+    );
 
-    let of_tools = if family == Family::Claude { tools.cache_hints() } else { 0 };
+    let of_tools = if family == Family::Claude {
+        tools.cache_hints()
+    } else {
+        0
+    };
     let mut points = CachePoints::of(of_tools + conversation.cache_hints(), family, &mut losses);
     let mut w = Writer::with_capacity(request.room());
     w.object(|w| {
         if tools.any() {
-            w.key("toolConfig").object(|w| tools::write_tools(w, &tools, &mut points, &mut losses));
+            w.key("toolConfig")
+                .object(|w| tools::write_tools(w, &tools, &mut points, &mut losses));
         }
         let documents = BTreeMap::new();
-        let mut blocks = Blocks { names: &tools.names, points, documents, losses: &mut losses };
+        let mut blocks = Blocks {
+            names: &tools.names,
+            points,
+            documents,
+            losses: &mut losses,
+        };
         conversation.write(w, tools.hint, &mut blocks);
         let dial = Dial::of(request, target, family, &thinking, &mut losses);
-        w.group("inferenceConfig", |w| dial.write_inference(w, request, &mut losses));
+        w.group("inferenceConfig", |w| {
+            dial.write_inference(w, request, &mut losses)
+        });
         w.group("outputConfig", |w| {
             tools::write_output(w, &tools);
-            w.optional("effort", dial.effort.filter(|_| family.has_output_effort()), Writer::text);
+            w.optional(
+                "effort",
+                dial.effort.filter(|_| family.has_output_effort()),
+                Writer::text,
+            );
         });
-        w.group("additionalModelRequestFields", |w| dial.write_more(w, &thinking));
+        w.group("additionalModelRequestFields", |w| {
+            dial.write_more(w, &thinking)
+        });
         describe(w, request, &mut losses);
     });
     lose_numbers(request, &mut losses);
@@ -70,7 +102,12 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     } else {
         options::lose_others(request, &mut losses);
     }
-    Ok(Written { body: w.into_bytes(), losses, headers: Vec::new(), undo: tools.undo() })
+    Ok(Written {
+        body: w.into_bytes(),
+        losses,
+        headers: Vec::new(),
+        undo: tools.undo(),
+    })
 }
 
 /// The settings of the answer, as far as the model allows them.
@@ -99,13 +136,20 @@ impl<'r> Dial<'r> {
         let mut dial = Self {
             family,
             max_tokens: says_most.then_some(thinking.max_tokens),
-            dials: Dials { temperature: request.temperature, top_p: request.top_p, top_k: request.top_k },
+            dials: Dials {
+                temperature: request.temperature,
+                top_p: request.top_p,
+                top_k: request.top_k,
+            },
             effort: thinking.effort,
         };
         if family.has_output_effort() && !target.traits.server.output_config {
             losses.add_if(dial.effort.take().is_some(), Field::Effort);
         }
-        let (sampling, thinks) = (target.traits.sampling, family == Family::Claude && thinking.is_on());
+        let (sampling, thinks) = (
+            target.traits.sampling,
+            family == Family::Claude && thinking.is_on(),
+        );
         dial.dials.restrict_temperature(sampling, thinks, losses);
         dial.dials.restrict_top_p(sampling, thinks, losses);
         dial.dials.restrict_top_k(sampling, thinks, losses);
@@ -114,7 +158,9 @@ impl<'r> Dial<'r> {
             losses.add_if(thinking.is_off(), Field::Effort);
         }
         // Nova's highest effort works with none of these settings.
-        let is_bound = dial.max_tokens.is_some() || dial.dials.temperature.is_some() || dial.dials.top_p.is_some();
+        let is_bound = dial.max_tokens.is_some()
+            || dial.dials.temperature.is_some()
+            || dial.dials.top_p.is_some();
         if family == Family::Nova2 && dial.effort == Some("high") && is_bound {
             losses.add(Field::Effort);
             dial.effort = Some("medium");
@@ -136,11 +182,14 @@ impl<'r> Dial<'r> {
                 thinking.write(w, false, &mut Vec::new());
             }
             Family::Nova | Family::Nova2 => {
-                w.group("inferenceConfig", |w| w.optional("topK", self.dials.top_k, Writer::number));
+                w.group("inferenceConfig", |w| {
+                    w.optional("topK", self.dials.top_k, Writer::number)
+                });
                 if thinking.is_off() {
                     w.key("reasoningConfig").raw(r#"{"type":"disabled"}"#);
                 } else if let Some(effort) = self.effort {
-                    w.key("reasoningConfig").object(|w| w.texts([("type", "enabled"), ("maxReasoningEffort", effort)]));
+                    w.key("reasoningConfig")
+                        .object(|w| w.texts([("type", "enabled"), ("maxReasoningEffort", effort)]));
                 }
             }
             Family::OpenAi => w.optional("reasoning_effort", self.effort, Writer::text),
@@ -152,11 +201,15 @@ impl<'r> Dial<'r> {
 /// Writes the service tier, and the labels for the provider's log.
 fn describe(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
     let tier = options::tier(request, &TIERS, losses);
-    w.optional("serviceTier", tier, |w, tier| w.object(|w| w.key("type").text(tier)));
+    w.optional("serviceTier", tier, |w, tier| {
+        w.object(|w| w.key("type").text(tier))
+    });
     if let Some(Raw(metadata)) = request.metadata {
         match labels(metadata) {
             Some(labels) => w.group("requestMetadata", |w| {
-                labels.iter().for_each(|(name, value)| w.name(name).text(value));
+                labels
+                    .iter()
+                    .for_each(|(name, value)| w.name(name).text(value));
             }),
             None => losses.add(Field::Metadata),
         }
@@ -174,12 +227,20 @@ const TIERS: [(&str, Option<&str>); 5] = [
 /// Returns the names and values of the labels, if the API accepts all of them.
 fn labels(metadata: &str) -> Option<Vec<(Cow<'_, str>, Cow<'_, str>)>> {
     let is_label = |text: &str| {
-        text.len() <= 256 && text.chars().all(|c| c.is_ascii_alphanumeric() || " \t\n\r:_@$#=/+,-.".contains(c))
+        text.len() <= 256
+            && text
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || " \t\n\r:_@$#=/+,-.".contains(c))
     };
-    let labels: Option<Vec<_>> =
-        schema::members(metadata)?.into_iter().map(|(name, value)| Some((name, schema::string(value)?))).collect();
+    let labels: Option<Vec<_>> = schema::members(metadata)?
+        .into_iter()
+        .map(|(name, value)| Some((name, schema::string(value)?)))
+        .collect();
     labels.filter(|labels| {
-        labels.len() <= 16 && labels.iter().all(|(name, value)| !name.is_empty() && is_label(name) && is_label(value))
+        labels.len() <= 16
+            && labels
+                .iter()
+                .all(|(name, value)| !name.is_empty() && is_label(name) && is_label(value))
     })
 }
 

@@ -8,16 +8,31 @@ use crate::wire::frames::{FrameDecoder, frame};
 
 #[test]
 fn addresses() {
-    assert_eq!(base_url("eu-central-1"), "https://bedrock-runtime.eu-central-1.amazonaws.com");
+    assert_eq!(
+        base_url("eu-central-1"),
+        "https://bedrock-runtime.eu-central-1.amazonaws.com"
+    );
     for (model, stream, expected) in [
-        ("amazon.nova-pro-v1:0", false, "/model/amazon.nova-pro-v1%3A0/converse"),
-        ("us.anthropic.claude-opus-4-6-v1", true, "/model/us.anthropic.claude-opus-4-6-v1/converse-stream"),
+        (
+            "amazon.nova-pro-v1:0",
+            false,
+            "/model/amazon.nova-pro-v1%3A0/converse",
+        ),
+        (
+            "us.anthropic.claude-opus-4-6-v1",
+            true,
+            "/model/us.anthropic.claude-opus-4-6-v1/converse-stream",
+        ),
         (
             "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/a1b2",
             true,
             "/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A123456789012%3Aapplication-inference-profile%2Fa1b2/converse-stream",
         ),
-        ("a b%é?#../~_", false, "/model/a%20b%25%C3%A9%3F%23..%2F~_/converse"),
+        (
+            "a b%é?#../~_",
+            false,
+            "/model/a%20b%25%C3%A9%3F%23..%2F~_/converse",
+        ),
     ] {
         assert_eq!(path(model, stream), expected);
     }
@@ -25,10 +40,15 @@ fn addresses() {
 
 /// From bytes to what they tell; the last line is the fault, if there is one.
 fn told(bytes: &[u8]) -> Vec<String> {
-    let (mut decoder, mut reader) = (FrameDecoder::new(1 << 20), ConverseReader::new("anthropic.claude-x"));
+    let (mut decoder, mut reader) = (
+        FrameDecoder::new(1 << 20),
+        ConverseReader::new("anthropic.claude-x"),
+    );
     let mut told = Vec::new();
     let fed = decoder.feed(bytes, |event| {
-        match reader.event(event.name, event.data, &mut |event| told.push(format!("{event:?}"))) {
+        match reader.event(event.name, event.data, &mut |event| {
+            told.push(format!("{event:?}"))
+        }) {
             Ok(()) => ControlFlow::Continue(()),
             Err(fault) => ControlFlow::Break(fault),
         }
@@ -44,7 +64,11 @@ fn told(bytes: &[u8]) -> Vec<String> {
 
 fn event(name: &str, payload: &str) -> Vec<u8> {
     frame(
-        &[(":event-type", name), (":content-type", "application/json"), (":message-type", "event")],
+        &[
+            (":event-type", name),
+            (":content-type", "application/json"),
+            (":message-type", "event"),
+        ],
         payload.as_bytes(),
     )
 }
@@ -80,11 +104,17 @@ fn from_frames_to_events() {
         ]
     );
     let exception = frame(
-        &[(":message-type", "exception"), (":exception-type", "throttlingException")],
+        &[
+            (":message-type", "exception"),
+            (":exception-type", "throttlingException"),
+        ],
         br#"{"message":"slow down"}"#,
     );
     let told = told(&exception);
-    assert!(told.len() == 1 && told[0].starts_with("Upstream(UpstreamError { status: Some(429)"), "{told:?}");
+    assert!(
+        told.len() == 1 && told[0].starts_with("Upstream(UpstreamError { status: Some(429)"),
+        "{told:?}"
+    );
 }
 
 proptest! {

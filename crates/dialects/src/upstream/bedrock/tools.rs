@@ -15,7 +15,11 @@ use crate::wire::json::Writer;
 pub(super) fn api(family: Family) -> Api {
     Api {
         none: false,
-        naming: if family == Family::Mistral { Naming::None } else { Naming::One },
+        naming: if family == Family::Mistral {
+            Naming::None
+        } else {
+            Naming::One
+        },
         fitted_schemas: family == Family::Claude,
         format_description: true,
     }
@@ -42,7 +46,10 @@ pub(super) fn complete<'r, 'a>(
             tools.offer.tools.extend(&request.tools);
         }
     }
-    losses.add_if(request.parallel_tool_calls == Some(false) && !tools.offer.tools.is_empty(), Field::ParallelCalls);
+    losses.add_if(
+        request.parallel_tool_calls == Some(false) && !tools.offer.tools.is_empty(),
+        Field::ParallelCalls,
+    );
 }
 
 /// Writes the members of `outputConfig` for the format.
@@ -62,15 +69,23 @@ pub(super) fn write_output(w: &mut Writer, tools: &Tools<'_, '_>) {
 }
 
 /// Writes the members of `toolConfig`.
-pub(super) fn write_tools(w: &mut Writer, tools: &Tools<'_, '_>, points: &mut CachePoints, losses: &mut LostFields) {
+pub(super) fn write_tools(
+    w: &mut Writer,
+    tools: &Tools<'_, '_>,
+    points: &mut CachePoints,
+    losses: &mut LostFields,
+) {
     w.key("tools").array(|w| {
         tools.stubs.iter().for_each(|_| w.raw(STUB));
         tools.describe(losses, |name, described, cache, losses| {
             w.object(|w| {
                 w.key("toolSpec").object(|w| {
                     w.key("name").text(name);
-                    w.optional("description", described.about.as_deref(), |w, about| about.write(w));
-                    w.key("inputSchema").object(|w| w.key("json").raw(&described.schema));
+                    w.optional("description", described.about.as_deref(), |w, about| {
+                        about.write(w)
+                    });
+                    w.key("inputSchema")
+                        .object(|w| w.key("json").raw(&described.schema));
                     if described.strict {
                         w.key("strict").bool(true);
                     }
@@ -84,7 +99,8 @@ pub(super) fn write_tools(w: &mut Writer, tools: &Tools<'_, '_>, points: &mut Ca
         Choice::Free | Choice::Never => {}
         Choice::Any => w.key("toolChoice").raw(r#"{"any":{}}"#),
         Choice::One(name) => {
-            w.key("toolChoice").object(|w| w.key("tool").object(|w| w.key("name").text(name)));
+            w.key("toolChoice")
+                .object(|w| w.key("tool").object(|w| w.key("name").text(name)));
         }
     }
 }

@@ -27,14 +27,21 @@ impl<'t, 'r, 'a> Side<'t, 'r, 'a> {
     /// Returns the items, with results first. Inside one turn they already come first, but a side
     /// may have several turns.
     pub(crate) fn items(self) -> impl Iterator<Item = &'t Item<'r, 'a>> + Clone {
-        let is_ahead = move |item: &&Item<'_, '_>| self.turns.len() > 1 && matches!(item, Item::Result(_));
+        let is_ahead =
+            move |item: &&Item<'_, '_>| self.turns.len() > 1 && matches!(item, Item::Result(_));
         let all = self.turns.iter().flat_map(|turn| &turn.items);
         let ahead = all.clone().filter(is_ahead);
         ahead.chain(all.filter(move |item| !is_ahead(item) && speaks(item)))
     }
 
     fn calls(self) -> impl Iterator<Item = &'r str> {
-        self.items().filter_map(|item| if let Item::Call(call, _) = item { Some(&*call.id) } else { None })
+        self.items().filter_map(|item| {
+            if let Item::Call(call, _) = item {
+                Some(&*call.id)
+            } else {
+                None
+            }
+        })
     }
 
     /// Returns whether the side makes calls.
@@ -73,7 +80,10 @@ pub(crate) fn sides<'t, 'r, 'a>(
 
 /// Returns the ids of all calls and results in a form that the API takes, in the order in which
 /// they are written.
-pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Result<Vec<Cow<'r, str>>, FieldRefused> {
+pub(crate) fn ids<'r>(
+    request: &'r Request<'_>,
+    spoken: &[&Turn<'r, '_>],
+) -> Result<Vec<Cow<'r, str>>, FieldRefused> {
     answered(request)?;
     let mut unique = Unique::default();
     let mut ids = Vec::new();
@@ -87,7 +97,9 @@ pub(crate) fn ids<'r>(request: &'r Request<'_>, spoken: &[&Turn<'r, '_>]) -> Res
         // Results come in the order of their calls. Results without a call come at the end.
         let mut calls = made.drain(..);
         for item in side.items() {
-            let Item::Result(outcome) = item else { continue };
+            let Item::Result(outcome) = item else {
+                continue;
+            };
             match calls.next() {
                 Some((id, given)) if id == outcome.id => ids.push(given),
                 Some(_) | None => return orphan(request, &outcome.id),
@@ -107,12 +119,17 @@ fn speaks(item: &Item<'_, '_>) -> bool {
 
 /// Returns whether a text is empty or has only white space.
 pub(crate) fn is_blank(text: &str) -> bool {
-    !text.bytes().next().is_some_and(|first| first.is_ascii_graphic()) && text.trim().is_empty()
+    !text
+        .bytes()
+        .next()
+        .is_some_and(|first| first.is_ascii_graphic())
+        && text.trim().is_empty()
 }
 
 fn orphan<T>(request: &Request<'_>, id: &str) -> Result<T, FieldRefused> {
-    let is_it =
-        |role, call: Option<&str>| matches!(role, Role::Tool | Role::Function) && call.unwrap_or_default() == id;
+    let is_it = |role, call: Option<&str>| {
+        matches!(role, Role::Tool | Role::Function) && call.unwrap_or_default() == id
+    };
     let index = request
         .messages
         .iter()

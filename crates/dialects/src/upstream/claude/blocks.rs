@@ -19,7 +19,8 @@ pub(crate) fn write_input(w: &mut Writer, call: &Call<'_>, losses: &mut LostFiel
         Some(object) => w.key("input").raw(object),
         None => {
             losses.add(call.weakened());
-            w.key("input").object(|w| w.key("_raw").text(&call.arguments));
+            w.key("input")
+                .object(|w| w.key("_raw").text(&call.arguments));
         }
     }
 }
@@ -36,7 +37,9 @@ impl CacheHints {
     /// again.
     pub(crate) fn of(count: usize, most: usize, losses: &mut LostFields) -> Self {
         losses.add_if(count > most, Field::CacheHint);
-        Self { surplus: count.saturating_sub(most) }
+        Self {
+            surplus: count.saturating_sub(most),
+        }
     }
 
     /// Returns the hint of this place, if there is one and it is taken.
@@ -55,14 +58,19 @@ pub(crate) const PDF: &str = "application/pdf";
 /// Returns whether a file is a PDF: by its media type, or by its first bytes if the media type does
 /// not show it.
 pub(crate) fn is_pdf(media_type: &str, data: &str) -> bool {
-    media_type == PDF || matches!(media_type, "" | "application/octet-stream") && data.starts_with("JVBERi")
+    media_type == PDF
+        || matches!(media_type, "" | "application/octet-stream") && data.starts_with("JVBERi")
 }
 
 /// Returns the media type of a picture that both APIs take: the written one, or the one that the
 /// first bytes show if the written one does not.
 pub(crate) fn image_type(media_type: &str, data: &str) -> Option<&'static str> {
-    const TYPES: [(&str, &str); 4] =
-        [("image/jpeg", "/9j/"), ("image/png", "iVBORw0KGgo"), ("image/gif", "R0lGOD"), ("image/webp", "UklGR")];
+    const TYPES: [(&str, &str); 4] = [
+        ("image/jpeg", "/9j/"),
+        ("image/png", "iVBORw0KGgo"),
+        ("image/gif", "R0lGOD"),
+        ("image/webp", "UklGR"),
+    ];
     let is_unsaid = matches!(media_type, "" | "application/octet-stream" | "image/*");
     TYPES
         .iter()

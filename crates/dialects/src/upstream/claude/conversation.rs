@@ -56,19 +56,40 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
     ) -> Result<Self, FieldRefused> {
         let spoken = alternation::spoken(&turns.turns);
         let is_said = |item: &Item<'_, '_>| matches!(item, Item::Thoughts(Thoughts::Said(_)));
-        let mut silent = turns.turns.iter().filter(|turn| !alternation::has_content(turn));
-        losses.add_if(silent.any(|turn| turn.items.iter().any(is_said)), Field::Thoughts);
+        let mut silent = turns
+            .turns
+            .iter()
+            .filter(|turn| !alternation::has_content(turn));
+        losses.add_if(
+            silent.any(|turn| turn.items.iter().any(is_said)),
+            Field::Thoughts,
+        );
         let ids = alternation::ids(request, &spoken)?;
-        let system: Vec<_> = turns.system.iter().copied().filter(|part| !is_blank_part(part)).collect();
+        let system: Vec<_> = turns
+            .system
+            .iter()
+            .copied()
+            .filter(|part| !is_blank_part(part))
+            .collect();
         if spoken.is_empty() {
             if system.is_empty() {
                 return Err(FieldRefused::unsupported(Field::Messages, refusal));
             }
             losses.add(Field::SystemRole);
         }
-        let conversation = Self { system, turns: &turns.turns, spoken, ids, sends_thoughts: false };
+        let conversation = Self {
+            system,
+            turns: &turns.turns,
+            spoken,
+            ids,
+            sends_thoughts: false,
+        };
         if conversation.is_prefilled() && !traits.prefill {
-            let last = request.messages.iter().rposition(|message| message.role == Role::Assistant).unwrap_or_default();
+            let last = request
+                .messages
+                .iter()
+                .rposition(|message| message.role == Role::Assistant)
+                .unwrap_or_default();
             return Err(FieldRefused::unsupported(
                 Field::Message(last),
                 "This model does not continue an assistant message: the last message must be the user's.",
@@ -98,12 +119,19 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
 
     /// Returns whether the caller sent thoughts.
     pub(crate) fn has_callers_thoughts(&self) -> bool {
-        self.thoughts().any(|thoughts| matches!(thoughts, Thoughts::Said(_)))
+        self.thoughts()
+            .any(|thoughts| matches!(thoughts, Thoughts::Said(_)))
     }
 
     fn thoughts(&self) -> impl Iterator<Item = &'t Thoughts<'r, 'a>> {
         let items = self.turns.iter().flat_map(|turn| &turn.items);
-        items.filter_map(|item| if let Item::Thoughts(thoughts) = item { Some(thoughts) } else { None })
+        items.filter_map(|item| {
+            if let Item::Thoughts(thoughts) = item {
+                Some(thoughts)
+            } else {
+                None
+            }
+        })
     }
 
     /// Leaves thinking out if the API needs thoughts that the conversation does not have.
@@ -123,7 +151,10 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
             Item::Result(outcome) => outcome.cache.is_some(),
             Item::Thoughts(_) | Item::Call(..) => false,
         };
-        self.system.iter().filter(|part| part.cache.is_some()).count()
+        self.system
+            .iter()
+            .filter(|part| part.cache.is_some())
+            .count()
             + self.sides().flat_map(Side::items).filter(has_one).count()
     }
 
@@ -141,7 +172,11 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
         }
         w.key("messages").array(|w| {
             if is_only_system {
-                message(w, "user", |w| self.system.iter().for_each(|part| blocks.part(w, part, false)));
+                message(w, "user", |w| {
+                    self.system
+                        .iter()
+                        .for_each(|part| blocks.part(w, part, false))
+                });
             }
             if self.spoken.first().is_some_and(|turn| turn.is_assistant) {
                 message(w, "user", |w| blocks.text(w, "."));
@@ -150,7 +185,11 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
             let mut sides = self.sides().peekable();
             while let Some(side) = sides.next() {
                 let is_last = sides.peek().is_none();
-                let role = if side.is_assistant { "assistant" } else { "user" };
+                let role = if side.is_assistant {
+                    "assistant"
+                } else {
+                    "user"
+                };
                 message(w, role, |w| {
                     let mut items = side.items().peekable();
                     while let Some(item) = items.next() {
@@ -158,11 +197,18 @@ impl<'t, 'r, 'a> Conversation<'t, 'r, 'a> {
                         match item {
                             Item::Part(part) => blocks.part(w, part, is_end),
                             Item::Thoughts(thoughts) if self.sends_thoughts => {
-                                thoughts.all().iter().for_each(|thought| blocks.thought(w, thought));
+                                thoughts
+                                    .all()
+                                    .iter()
+                                    .for_each(|thought| blocks.thought(w, thought));
                             }
                             Item::Thoughts(_) => {}
-                            Item::Call(call, _) => blocks.call(w, ids.next().unwrap_or_default(), call),
-                            Item::Result(outcome) => blocks.result(w, ids.next().unwrap_or_default(), outcome),
+                            Item::Call(call, _) => {
+                                blocks.call(w, ids.next().unwrap_or_default(), call)
+                            }
+                            Item::Result(outcome) => {
+                                blocks.result(w, ids.next().unwrap_or_default(), outcome)
+                            }
                         }
                     }
                     blocks.end(w, side);

@@ -18,16 +18,28 @@ pub(crate) struct Described<'t> {
 
 impl<'t> Described<'t> {
     /// Describes a tool of the caller's. `limits` is `None` if models cannot be held to a schema.
-    pub(crate) fn of(tool: &'t Tool<'_>, limits: Option<&mut Limits>, losses: &mut LostFields) -> Self {
+    pub(crate) fn of(
+        tool: &'t Tool<'_>,
+        limits: Option<&mut Limits>,
+        losses: &mut LostFields,
+    ) -> Self {
         let (schema, strict) = match &tool.kind {
             ToolKind::Function(schema, strict) => (schema.as_deref(), strict.unwrap_or(false)),
             ToolKind::Custom | ToolKind::Other => (None, false),
         };
-        let about = tool.description.as_ref().filter(|about| !about.is_empty()).map(Cow::Borrowed);
+        let about = tool
+            .description
+            .as_ref()
+            .filter(|about| !about.is_empty())
+            .map(Cow::Borrowed);
         if strict {
             if let Some(fitted) = limits.and_then(|limits| limits.strict(schema)) {
                 losses.add_if(fitted.fit == Fit::Weaker, Field::ToolParameters);
-                return Self { about, schema: fitted.text.into(), strict };
+                return Self {
+                    about,
+                    schema: fitted.text.into(),
+                    strict,
+                };
             }
             losses.add(Field::ToolStrict);
         }
@@ -44,7 +56,11 @@ impl<'t> Described<'t> {
     ) -> Self {
         let parameters = schema::parameters(schema);
         let Some(moved) = parameters.moved else {
-            return Self { about, schema: parameters.schema, strict: false };
+            return Self {
+                about,
+                schema: parameters.schema,
+                strict: false,
+            };
         };
         losses.add(lost);
         let also = format!("The input must also match this JSON Schema: {moved}");
@@ -52,7 +68,11 @@ impl<'t> Described<'t> {
             Some(about) => format!("{}\n\n{also}", &**about),
             None => also,
         };
-        Self { about: Some(Cow::Owned(about.into())), schema: parameters.schema, strict: false }
+        Self {
+            about: Some(Cow::Owned(about.into())),
+            schema: parameters.schema,
+            strict: false,
+        }
     }
 }
 
@@ -68,13 +88,19 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    pub(crate) const MOST: Self = Self { tools: 20, optional: 24, unions: 16, tries: 40 };
+    pub(crate) const MOST: Self = Self {
+        tools: 20,
+        optional: 24,
+        unions: 16,
+        tries: 40,
+    };
 
     /// Returns whether this schema is still within the limits. If so, the schema counts.
     pub(crate) fn take(&mut self, fitted: &Fitted) -> bool {
-        let (Some(optional), Some(unions)) =
-            (self.optional.checked_sub(fitted.optional), self.unions.checked_sub(fitted.unions))
-        else {
+        let (Some(optional), Some(unions)) = (
+            self.optional.checked_sub(fitted.optional),
+            self.unions.checked_sub(fitted.unions),
+        ) else {
             return false;
         };
         (self.optional, self.unions) = (optional, unions);
@@ -89,7 +115,8 @@ impl Limits {
         self.tries = self.tries.checked_sub(1)?;
         let parameters = schema::parameters(schema);
         let fitted = schema::fit(&parameters.schema, None);
-        let taken = parameters.moved.is_none() && !matches!(fitted.fit, Fit::No(_)) && self.take(&fitted);
+        let taken =
+            parameters.moved.is_none() && !matches!(fitted.fit, Fit::No(_)) && self.take(&fitted);
         self.tools -= usize::from(taken);
         taken.then_some(fitted)
     }

@@ -10,9 +10,18 @@ use crate::upstream::shared::options::Range;
 use crate::wire::json::Writer;
 
 /// Writes the stop sequences, without blank ones.
-pub(crate) fn write_stops(w: &mut Writer, key: &'static str, stops: &[Cow<'_, str>], losses: &mut LostFields) {
+pub(crate) fn write_stops(
+    w: &mut Writer,
+    key: &'static str,
+    stops: &[Cow<'_, str>],
+    losses: &mut LostFields,
+) {
     losses.add_if(stops.iter().any(|stop| is_blank(stop)), Field::Stop);
-    w.list(key, stops.iter().filter(|stop| !is_blank(stop)), |w, stop| w.text(stop));
+    w.list(
+        key,
+        stops.iter().filter(|stop| !is_blank(stop)),
+        |w, stop| w.text(stop),
+    );
 }
 
 /// `temperature`, `top_p` and `top_k`, as far as the model allows them.
@@ -24,14 +33,27 @@ pub(crate) struct Dials<'r> {
 
 impl Dials<'_> {
     /// Leaves out a temperature that the model refuses. A default value is no loss.
-    pub(crate) fn restrict_temperature(&mut self, sampling: Sampling, thinks: bool, losses: &mut LostFields) {
+    pub(crate) fn restrict_temperature(
+        &mut self,
+        sampling: Sampling,
+        thinks: bool,
+        losses: &mut LostFields,
+    ) {
         if sampling == Sampling::Neither || thinks {
-            losses.add_if(self.temperature.take().is_some_and(is_meant), Field::Temperature);
+            losses.add_if(
+                self.temperature.take().is_some_and(is_meant),
+                Field::Temperature,
+            );
         }
     }
 
     /// Leaves out a `top_p` that the model refuses beside this temperature.
-    pub(crate) fn restrict_top_p(&mut self, sampling: Sampling, thinks: bool, losses: &mut LostFields) {
+    pub(crate) fn restrict_top_p(
+        &mut self,
+        sampling: Sampling,
+        thinks: bool,
+        losses: &mut LostFields,
+    ) {
         let excludes = |top_p: Number<'_>| match sampling {
             Sampling::Neither => true,
             Sampling::One if self.temperature.is_some() => true,
@@ -43,7 +65,12 @@ impl Dials<'_> {
     }
 
     /// Leaves out a `top_k` that the model refuses.
-    pub(crate) fn restrict_top_k(&mut self, sampling: Sampling, thinks: bool, losses: &mut LostFields) {
+    pub(crate) fn restrict_top_k(
+        &mut self,
+        sampling: Sampling,
+        thinks: bool,
+        losses: &mut LostFields,
+    ) {
         if sampling == Sampling::Neither || thinks {
             losses.add_if(self.top_k.take().is_some(), Field::TopK);
         }
@@ -51,9 +78,18 @@ impl Dials<'_> {
 
     /// Writes `temperature` and `top_p`, under the API's names `keys`.
     pub(crate) fn write(&self, w: &mut Writer, keys: [&'static str; 2], losses: &mut LostFields) {
-        let numbers = [(Field::Temperature, self.temperature), (Field::TopP, self.top_p)];
+        let numbers = [
+            (Field::Temperature, self.temperature),
+            (Field::TopP, self.top_p),
+        ];
         for (key, (field, number)) in keys.into_iter().zip(numbers) {
-            Range { field, key, least: "0", most: "1" }.write(w, number, losses);
+            Range {
+                field,
+                key,
+                least: "0",
+                most: "1",
+            }
+            .write(w, number, losses);
         }
     }
 }

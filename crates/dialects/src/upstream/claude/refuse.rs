@@ -18,20 +18,33 @@ pub(crate) fn refuse(
             Field::Choices,
             "This model gives one choice for each request. Send several requests instead.",
         ),
-        (request.logprobs, Field::Logprobs, "This model's provider does not report log probabilities."),
-        (request.wants_audio, Field::Audio, "This model cannot answer with audio."),
+        (
+            request.logprobs,
+            Field::Logprobs,
+            "This model's provider does not report log probabilities.",
+        ),
+        (
+            request.wants_audio,
+            Field::Audio,
+            "This model cannot answer with audio.",
+        ),
     ])?;
     for (index, tool) in request.tools.iter().enumerate() {
         let (field, why) = match tool.kind {
             ToolKind::Function(..) if traits.tools || !shows_tools => continue,
             ToolKind::Function(..) => (Field::Tools, "This model does not support tools."),
-            ToolKind::Custom | ToolKind::Other => {
-                (Field::Tool(index), "This model supports tools of type `function` only.")
-            }
+            ToolKind::Custom | ToolKind::Other => (
+                Field::Tool(index),
+                "This model supports tools of type `function` only.",
+            ),
         };
         return Err(FieldRefused::unsupported(field, why));
     }
-    request.messages.iter().enumerate().try_for_each(|(index, message)| of_message(index, message, traits, &is_image))
+    request
+        .messages
+        .iter()
+        .enumerate()
+        .try_for_each(|(index, message)| of_message(index, message, traits, &is_image))
 }
 
 fn of_message(
@@ -41,7 +54,10 @@ fn of_message(
     is_image: impl Fn(&PartKind<'_>) -> Result<bool, &'static str>,
 ) -> Result<(), FieldRefused> {
     if !message.calls.is_empty() && !traits.tools {
-        return Err(FieldRefused::unsupported(Field::Calls(index), "This model does not support tools."));
+        return Err(FieldRefused::unsupported(
+            Field::Calls(index),
+            "This model does not support tools.",
+        ));
     }
     // Only texts of the system are sent. Its other parts are already noted as losses.
     if matches!(message.role, Role::System | Role::Developer) {
@@ -53,7 +69,9 @@ fn of_message(
         }
         let why = match is_image(&part.kind) {
             Err(why) => why,
-            Ok(_) if message.role == Role::Assistant => "Pictures and files are accepted in the user's messages only.",
+            Ok(_) if message.role == Role::Assistant => {
+                "Pictures and files are accepted in the user's messages only."
+            }
             Ok(true) if !traits.images => "This model does not accept pictures.",
             Ok(_) => continue,
         };

@@ -40,10 +40,19 @@ pub(crate) enum Fit {
 /// Fits a schema to `output_config.format` and to strict tools. `about` is put before the schema's
 /// description.
 pub(crate) fn fit(schema: &str, about: Option<&str>) -> Fitted {
-    let mut fitter =
-        Fitter { fit: Fit::Whole, depth: 0, optional: 0, unions: 0, inside: None, refers: BTreeMap::new() };
+    let mut fitter = Fitter {
+        fit: Fit::Whole,
+        depth: 0,
+        optional: 0,
+        unions: 0,
+        inside: None,
+        refers: BTreeMap::new(),
+    };
     let mut w = Writer::with_capacity(schema.len() + schema.len() / 4);
-    match Some(schema).filter(|schema| schema.len() <= MAX_LEN).and_then(Node::read) {
+    match Some(schema)
+        .filter(|schema| schema.len() <= MAX_LEN)
+        .and_then(Node::read)
+    {
         Some(schema) => fitter.schema(&mut w, &schema, about),
         None => fitter.refuse("it is too long"),
     }
@@ -51,7 +60,12 @@ pub(crate) fn fit(schema: &str, about: Option<&str>) -> Fitted {
         fitter.refuse("a definition in it refers to itself");
     }
     let text = String::from_utf8(w.into_bytes()).unwrap_or_default();
-    Fitted { text, fit: fitter.fit, optional: fitter.optional, unions: fitter.unions }
+    Fitted {
+        text,
+        fit: fitter.fit,
+        optional: fitter.optional,
+        unions: fitter.unions,
+    }
 }
 
 /// The parameters of a tool, for its `input_schema`.
@@ -67,36 +81,58 @@ pub(crate) struct Parameters<'a> {
 /// Makes `type` an object, and removes `anyOf`, `oneOf` and `allOf` from the top, because the API
 /// refuses them there.
 pub(crate) fn parameters(schema: Option<&str>) -> Parameters<'_> {
-    let as_it_is = |schema| Parameters { schema: Cow::Borrowed(schema), moved: None };
-    let Some(schema) = schema else { return as_it_is(NOTHING) };
+    let as_it_is = |schema| Parameters {
+        schema: Cow::Borrowed(schema),
+        moved: None,
+    };
+    let Some(schema) = schema else {
+        return as_it_is(NOTHING);
+    };
     // Nearly all schemas begin like this, and have none of these keywords.
-    let begins = schema.starts_with(r#"{"type":"object""#) || schema.starts_with(r#"{"type": "object""#);
+    let begins =
+        schema.starts_with(r#"{"type":"object""#) || schema.starts_with(r#"{"type": "object""#);
     if begins && memchr::memmem::find(schema.as_bytes(), b"Of\"").is_none() {
         return as_it_is(schema);
     }
-    let Some(members) = members(schema) else { return as_it_is(NOTHING) };
+    let Some(members) = members(schema) else {
+        return as_it_is(NOTHING);
+    };
     let is_choice = |name: &str| matches!(name, "anyOf" | "oneOf" | "allOf");
     let has_choice = members.iter().any(|(name, _)| is_choice(name));
-    if !has_choice && members.iter().any(|(name, value)| name == "type" && *value == "\"object\"") {
+    if !has_choice
+        && members
+            .iter()
+            .any(|(name, value)| name == "type" && *value == "\"object\"")
+    {
         return as_it_is(schema);
     }
     let (mut w, mut moved) = (Writer::with_capacity(schema.len() + 32), Writer::default());
     w.object(|w| {
         w.key("type").text("object");
-        for (name, value) in members.iter().filter(|(name, _)| name != "type" && !is_choice(name)) {
+        for (name, value) in members
+            .iter()
+            .filter(|(name, _)| name != "type" && !is_choice(name))
+        {
             w.name(name).raw(value);
         }
     });
     moved.object(|w| {
-        members.iter().filter(|(name, _)| is_choice(name)).for_each(|(name, value)| w.name(name).raw(value))
+        members
+            .iter()
+            .filter(|(name, _)| is_choice(name))
+            .for_each(|(name, value)| w.name(name).raw(value))
     });
     let text = |w: Writer| String::from_utf8(w.into_bytes()).unwrap_or_default();
-    Parameters { schema: Cow::Owned(text(w)), moved: has_choice.then(|| text(moved)) }
+    Parameters {
+        schema: Cow::Owned(text(w)),
+        moved: has_choice.then(|| text(moved)),
+    }
 }
 
 /// Returns whether the schema allows objects: it has the type of objects, or no type.
 pub(crate) fn is_of_objects(schema: &str) -> bool {
-    members(schema).is_some_and(|members| find(&members, "type").is_none_or(|kind| kind == "\"object\""))
+    members(schema)
+        .is_some_and(|members| find(&members, "type").is_none_or(|kind| kind == "\"object\""))
 }
 
 /// The schema of a tool without parameters.
@@ -104,8 +140,18 @@ const NOTHING: &str = r#"{"type":"object","properties":{}}"#;
 /// The longest schema. A longer or deeper one would be refused as too complex.
 const MAX_LEN: usize = 128 * 1024;
 const MAX_DEPTH: usize = 16;
-const FORMATS: [&str; 10] =
-    ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
+const FORMATS: [&str; 10] = [
+    "date-time",
+    "time",
+    "date",
+    "duration",
+    "email",
+    "hostname",
+    "uri",
+    "ipv4",
+    "ipv6",
+    "uuid",
+];
 
 struct Fitter<'a> {
     fit: Fit,
@@ -145,9 +191,11 @@ impl<'a> Fitter<'a> {
             .filter(|name| !name.contains('/'));
         match (name, &self.inside) {
             (None, _) => self.refuse("a reference in it does not name a definition"),
-            (Some(name), Some(inside)) => {
-                self.refers.entry(inside.clone()).or_default().push(Cow::Owned(name.to_owned()))
-            }
+            (Some(name), Some(inside)) => self
+                .refers
+                .entry(inside.clone())
+                .or_default()
+                .push(Cow::Owned(name.to_owned())),
             (Some(_), None) => {}
         }
         for (name, value) in &schema.parts {
@@ -164,11 +212,16 @@ impl<'a> Fitter<'a> {
         let has = |name: &str| schema.get(name).is_some();
         let kind = schema.last("type").map_or("", |kind| kind.text);
         let is_object = has("properties") || kind.contains("\"object\"");
-        let is_closed = schema.last("additionalProperties").is_some_and(|value| value.text == "false");
+        let is_closed = schema
+            .last("additionalProperties")
+            .is_some_and(|value| value.text == "false");
         let is_open = is_object && !has("properties") && !is_closed;
         let (has_any_of, required) = (has("anyOf"), schema.get("required"));
         let is_union = has_any_of || has("oneOf");
-        let constrains = is_union || ["properties", "allOf", "enum", "const"].into_iter().any(has);
+        let constrains = is_union
+            || ["properties", "allOf", "enum", "const"]
+                .into_iter()
+                .any(has);
         let is_of_anything = kind.contains("\"array\"") && !has("items");
         for (is_refused, why) in [
             (has("patternProperties"), "it has `patternProperties`"),
@@ -207,7 +260,9 @@ impl<'a> Fitter<'a> {
                         self.refuse("`additionalProperties` in it is a schema");
                     }
                 }
-                "format" if string(value.text).is_some_and(|format| FORMATS.contains(&&*format)) => {
+                "format"
+                    if string(value.text).is_some_and(|format| FORMATS.contains(&&*format)) =>
+                {
                     w.key("format").raw(value.text)
                 }
                 "minItems" if matches!(value.text, "0" | "1") => w.key("minItems").raw(value.text),
@@ -239,12 +294,22 @@ impl<'a> Fitter<'a> {
 
     fn properties(&mut self, w: &mut Writer, properties: &Node<'a>, required: Option<&Node<'a>>) {
         if !properties.is_object() {
-            return self.misfit(w.key("properties"), properties, "`properties` in it is no object");
+            return self.misfit(
+                w.key("properties"),
+                properties,
+                "`properties` in it is no object",
+            );
         }
-        let required = required.filter(|names| names.is_array()).map_or(0, |names| names.parts.len());
+        let required = required
+            .filter(|names| names.is_array())
+            .map_or(0, |names| names.parts.len());
         self.optional += properties.parts.len().saturating_sub(required);
-        w.key("properties")
-            .object(|w| properties.parts.iter().for_each(|(name, value)| self.schema(w.name(name), value, None)));
+        w.key("properties").object(|w| {
+            properties
+                .parts
+                .iter()
+                .for_each(|(name, value)| self.schema(w.name(name), value, None))
+        });
     }
 
     fn definitions(&mut self, w: &mut Writer, key: &str, definitions: &Node<'a>) {
@@ -264,7 +329,11 @@ impl<'a> Fitter<'a> {
         if !schemas.is_array() {
             return self.misfit(w, schemas, "a list of schemas in it is no array");
         }
-        w.array(|w| schemas.elements().for_each(|schema| self.schema(w, schema, None)));
+        w.array(|w| {
+            schemas
+                .elements()
+                .for_each(|schema| self.schema(w, schema, None))
+        });
     }
 
     fn misfit(&mut self, w: &mut Writer, node: &Node<'_>, why: &'static str) {
@@ -297,11 +366,17 @@ impl<'a> Fitter<'a> {
                 referring.entry(to).or_default().push(from);
             }
         }
-        let mut done: Vec<&str> =
-            self.refers.keys().map(|name| &**name).filter(|name| !open.contains_key(name)).collect();
+        let mut done: Vec<&str> = self
+            .refers
+            .keys()
+            .map(|name| &**name)
+            .filter(|name| !open.contains_key(name))
+            .collect();
         while let Some(name) = done.pop() {
             for from in referring.remove(name).unwrap_or_default() {
-                let Some(left) = open.get_mut(from) else { continue };
+                let Some(left) = open.get_mut(from) else {
+                    continue;
+                };
                 *left -= 1;
                 if *left == 0 {
                     open.remove(from);

@@ -56,7 +56,12 @@ impl<'a> Thinking<'a> {
         target: &Target<'_>,
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
-        Self::by(request, target, (own(request), request.thinking.effort), losses)
+        Self::by(
+            request,
+            target,
+            (own(request), request.thinking.effort),
+            losses,
+        )
     }
 
     /// Decides for a model that does not know Anthropic's own settings: by the effort that they
@@ -82,15 +87,34 @@ impl<'a> Thinking<'a> {
         let in_time = target.within.map_or(u64::MAX, in_time);
         let is_bounded = said.is_none() && in_time < silent;
         let plain = said.unwrap_or(silent.min(in_time)).clamp(1, cap.max(1));
-        losses.add_if(request.max_tokens.is_some_and(|said| said != plain), Field::MaxTokens);
-        let mut thinking = Self { mode: Mode::Unsaid, effort: None, plain, max_tokens: plain, is_bounded };
+        losses.add_if(
+            request.max_tokens.is_some_and(|said| said != plain),
+            Field::MaxTokens,
+        );
+        let mut thinking = Self {
+            mode: Mode::Unsaid,
+            effort: None,
+            plain,
+            max_tokens: plain,
+            is_bounded,
+        };
         // If the caller sets no maximum, the answer may grow by the tokens of thinking.
-        let room =
-            |budget: u64| if request.max_tokens.is_some() { plain } else { plain.saturating_add(budget).min(cap) };
-        let own = if traits.thinking == Kind::None { None } else { settings.map(read).transpose()?.flatten() };
+        let room = |budget: u64| {
+            if request.max_tokens.is_some() {
+                plain
+            } else {
+                plain.saturating_add(budget).min(cap)
+            }
+        };
+        let own = if traits.thinking == Kind::None {
+            None
+        } else {
+            settings.map(read).transpose()?.flatten()
+        };
         losses.add_if(settings.is_some() && own.is_none(), Field::Thinking);
         // A model that thinks by a budget refuses to think as it likes. An effort says how much.
-        let is_known = |(own, _): &(Own, f64)| *own != Own::Adaptive || traits.thinking != Kind::Budget;
+        let is_known =
+            |(own, _): &(Own, f64)| *own != Own::Adaptive || traits.thinking != Kind::Budget;
         let (settings, own) = match own {
             Some(read) if !is_known(&read) => {
                 losses.add_if(effort.is_none(), Field::Thinking);
@@ -130,7 +154,11 @@ impl<'a> Thinking<'a> {
             }
             (Some(effort), Kind::Budget) => {
                 let wanted = effort.budget();
-                let max_tokens = if is_bounded { room(wanted).min(in_time) } else { room(wanted) };
+                let max_tokens = if is_bounded {
+                    room(wanted).min(in_time)
+                } else {
+                    room(wanted)
+                };
                 // The answer needs tokens too. It gets a quarter, or the number that it would have
                 // without thinking.
                 let budget = wanted.min((max_tokens - plain).max(max_tokens / 4 * 3));
@@ -146,7 +174,10 @@ impl<'a> Thinking<'a> {
 
     /// Returns whether the model is told to think.
     pub(crate) fn is_on(&self) -> bool {
-        matches!(self.mode, Mode::Adaptive | Mode::Budget(_) | Mode::Own(_, Own::Adaptive | Own::Budget))
+        matches!(
+            self.mode,
+            Mode::Adaptive | Mode::Budget(_) | Mode::Own(_, Own::Adaptive | Own::Budget)
+        )
     }
 
     /// Returns whether the model is told not to think.
@@ -166,13 +197,22 @@ impl<'a> Thinking<'a> {
 
     /// Leaves thinking out, because it does not work with something else in the request.
     pub(crate) fn leave_out(&mut self, losses: &mut LostFields) {
-        losses.add(if matches!(self.mode, Mode::Own(..)) { Field::Thinking } else { Field::Effort });
+        losses.add(if matches!(self.mode, Mode::Own(..)) {
+            Field::Thinking
+        } else {
+            Field::Effort
+        });
         (self.mode, self.max_tokens) = (Mode::Unsaid, self.plain);
     }
 
     /// Writes the settings. `binds` says that the request has thoughts, and that the model would
     /// refuse the request if a thought does not fit the conversation.
-    pub(crate) fn write(&self, w: &mut Writer, binds: bool, headers: &mut Vec<(&'static str, &'static str)>) {
+    pub(crate) fn write(
+        &self,
+        w: &mut Writer,
+        binds: bool,
+        headers: &mut Vec<(&'static str, &'static str)>,
+    ) {
         let mut kind = |name: &str, binds: bool, more: &dyn Fn(&mut Writer)| {
             w.key("thinking").object(|w| {
                 w.key("type").text(name);
@@ -180,7 +220,8 @@ impl<'a> Thinking<'a> {
                 if binds {
                     // A caller may shorten a conversation, or change a tool. Then the thought is
                     // dropped, not the request.
-                    w.key("block_binding").object(|w| w.key("prefix_mismatch_behavior").text("drop_block"));
+                    w.key("block_binding")
+                        .object(|w| w.key("prefix_mismatch_behavior").text("drop_block"));
                 }
             });
             binds
@@ -191,7 +232,9 @@ impl<'a> Thinking<'a> {
             Mode::Off => kind("disabled", false, &|_| ()),
             // Newer models show their thoughts only if they are asked to.
             Mode::Adaptive => kind("adaptive", binds, &|w| w.key("display").text("summarized")),
-            Mode::Budget(tokens) => kind("enabled", binds, &|w| w.key("budget_tokens").number(tokens)),
+            Mode::Budget(tokens) => {
+                kind("enabled", binds, &|w| w.key("budget_tokens").number(tokens))
+            }
             Mode::Own(raw, _) => {
                 w.key("thinking").raw(raw);
                 raw.contains("\"block_binding\"")
@@ -229,17 +272,33 @@ fn in_time(within: Duration) -> u64 {
 
 /// Returns the field `thinking`, which is Anthropic's own.
 fn own<'a>(request: &Request<'a>) -> Option<&'a str> {
-    let others = || request.others.iter().find_map(|(name, Raw(raw))| (name == "thinking").then_some(*raw));
-    request.thinking.settings.map(|Raw(raw)| raw).or_else(others)
+    let others = || {
+        request
+            .others
+            .iter()
+            .find_map(|(name, Raw(raw))| (name == "thinking").then_some(*raw))
+    };
+    request
+        .thinking
+        .settings
+        .map(|Raw(raw)| raw)
+        .or_else(others)
 }
 
 /// Reads Anthropic's own object. Returns its type and its budget, which is 0 if it has none.
 /// Returns `None` if it is no object. An unknown type is refused, because it could cost more than
 /// was reserved.
 fn read(raw: &str) -> Result<Option<(Own, f64)>, FieldRefused> {
-    let Some(members) = members(raw) else { return Ok(None) };
+    let Some(members) = members(raw) else {
+        return Ok(None);
+    };
     // If a name comes twice, the last one counts, as elsewhere.
-    let find = |wanted: &str| members.iter().rev().find_map(|(name, value)| (name == wanted).then_some(*value));
+    let find = |wanted: &str| {
+        members
+            .iter()
+            .rev()
+            .find_map(|(name, value)| (name == wanted).then_some(*value))
+    };
     let own = match find("type").and_then(string).as_deref() {
         Some("disabled") => Own::Off,
         Some("enabled") => Own::Budget,
@@ -249,12 +308,18 @@ fn read(raw: &str) -> Result<Option<(Own, f64)>, FieldRefused> {
             return Err(FieldRefused::invalid(Field::ThinkingType, message));
         }
     };
-    let budget = find("budget_tokens").filter(|_| own == Own::Budget).and_then(|number| number.parse().ok());
+    let budget = find("budget_tokens")
+        .filter(|_| own == Own::Budget)
+        .and_then(|number| number.parse().ok());
     Ok(Some((own, budget.unwrap_or(0.0))))
 }
 
 /// Returns a budget as a number of tokens. The API must refuse a budget that is no such number.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "it saturates"
+)]
 fn whole(budget: f64) -> u64 {
     budget as u64
 }

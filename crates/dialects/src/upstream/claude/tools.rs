@@ -77,9 +77,9 @@ pub(crate) struct Situation<'t, 'r, 'a> {
     pub(crate) stubs: Vec<&'r str>,
 }
 
-const HINT: &str =
-    "Answer with one JSON object and with nothing else: no text before or after it, and no code fence around it.";
-const PREFILLED: &str = "This model does not support a JSON Schema if the last message is the beginning of the answer.";
+const HINT: &str = "Answer with one JSON object and with nothing else: no text before or after it, and no code fence around it.";
+const PREFILLED: &str =
+    "This model does not support a JSON Schema if the last message is the beginning of the answer.";
 const ANSWER_TOOL: &str = "json_answer";
 const ABOUT_ANSWER_TOOL: &str =
     "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
@@ -92,8 +92,18 @@ impl<'r, 'a> Tools<'r, 'a> {
         thinking: &mut Thinking<'_>,
         losses: &mut LostFields,
     ) -> Result<Self, FieldRefused> {
-        let Situation { api, traits, conversation, stubs } = situation;
-        let mut offer = Offer::of(request, traits, api.naming, "This model cannot be forced to call a tool.")?;
+        let Situation {
+            api,
+            traits,
+            conversation,
+            stubs,
+        } = situation;
+        let mut offer = Offer::of(
+            request,
+            traits,
+            api.naming,
+            "This model cannot be forced to call a tool.",
+        )?;
         if offer.choice == Choice::Never && !api.none {
             offer.tools.clear();
         }
@@ -103,7 +113,8 @@ impl<'r, 'a> Tools<'r, 'a> {
         let thinks_too = thinking.is_on() && !traits.forced_while_thinking;
         let prefilled = conversation.is_prefilled();
         let is_beside_tools = conversation.has_calls() || !offer.tools.is_empty();
-        let is_native = traits.structured && !prefilled && (!is_beside_tools || traits.structured_with_tools);
+        let is_native =
+            traits.structured && !prefilled && (!is_beside_tools || traits.structured_with_tools);
         let can_force = traits.tools && traits.forced_tools && !prefilled;
 
         let format = request.format.as_ref();
@@ -116,10 +127,15 @@ impl<'r, 'a> Tools<'r, 'a> {
             },
             None => (None, None),
         };
-        let refusal = if prefilled { PREFILLED.into() } else { refusal(can_force, misfit) };
+        let refusal = if prefilled {
+            PREFILLED.into()
+        } else {
+            refusal(can_force, misfit)
+        };
         let ways = Ways {
             native: native.is_some(),
-            tool: can_force && schema.map_or(!thinks_too, |Raw(schema)| schema::is_of_objects(schema)),
+            tool: can_force
+                && schema.map_or(!thinks_too, |Raw(schema)| schema::is_of_objects(schema)),
             words: schema.is_none(),
             at_fault: Field::FormatSchema,
             refusal: &refusal,
@@ -134,16 +150,32 @@ impl<'r, 'a> Tools<'r, 'a> {
                 if thinks_too {
                     thinking.leave_out(losses);
                 }
-                losses.add_if(offer.may_call() && request.parallel_tool_calls == Some(true), Field::ParallelCalls);
+                losses.add_if(
+                    offer.may_call() && request.parallel_tool_calls == Some(true),
+                    Field::ParallelCalls,
+                );
                 let about = match tool.description {
                     Some(about) => format!("{ABOUT_ANSWER_TOOL}\n\n{about}"),
                     None => ABOUT_ANSWER_TOOL.to_owned(),
                 };
-                answer = Some(FormatTool { name: names.another(request, ANSWER_TOOL), about, schema: tool.schema.0 });
+                answer = Some(FormatTool {
+                    name: names.another(request, ANSWER_TOOL),
+                    about,
+                    schema: tool.schema.0,
+                });
             }
         }
         let limits = (traits.structured && api.fitted_schemas).then_some(limits);
-        Ok(Self { names, offer, stubs, answer, native, hint, api, limits })
+        Ok(Self {
+            names,
+            offer,
+            stubs,
+            answer,
+            native,
+            hint,
+            api,
+            limits,
+        })
     }
 
     /// Returns whether any tool is shown.
@@ -165,7 +197,11 @@ impl<'r, 'a> Tools<'r, 'a> {
 
     /// Counts the tools that have a cache hint.
     pub(crate) fn cache_hints(&self) -> usize {
-        self.offer.tools.iter().filter(|tool| tool.cache.is_some()).count()
+        self.offer
+            .tools
+            .iter()
+            .filter(|tool| tool.cache.is_some())
+            .count()
     }
 
     /// Describes each tool except the stubs, with its name at the upstream and its cache hint.
@@ -177,7 +213,12 @@ impl<'r, 'a> Tools<'r, 'a> {
         let mut limits = self.limits;
         for tool in &self.offer.tools {
             let described = Described::of(tool, limits.as_mut(), losses);
-            write(self.names.written(&tool.name), &described, tool.cache.as_ref(), losses);
+            write(
+                self.names.written(&tool.name),
+                &described,
+                tool.cache.as_ref(),
+                losses,
+            );
         }
         if let Some(answer) = &self.answer {
             let described = Described::loosely(
@@ -193,7 +234,11 @@ impl<'r, 'a> Tools<'r, 'a> {
     /// Returns the changes that reading the answer must undo.
     pub(crate) fn undo(self) -> Undo {
         Undo {
-            stubs: self.stubs.iter().map(|name| self.names.written(name).to_owned()).collect(),
+            stubs: self
+                .stubs
+                .iter()
+                .map(|name| self.names.written(name).to_owned())
+                .collect(),
             format_tool: self.answer.map(|answer| answer.name),
             names: self.names.into_changed(),
             ..Undo::default()
@@ -210,21 +255,37 @@ impl<'r> Native<'r> {
         limits: &mut Limits,
         losses: &mut LostFields,
     ) -> Result<Self, &'static str> {
-        let Format::JsonSchema { name, description, schema: Some(schema), .. } = format else {
+        let Format::JsonSchema {
+            name,
+            description,
+            schema: Some(schema),
+            ..
+        } = format
+        else {
             return Err("there is none");
         };
         let about = description.as_deref();
         if !api.fitted_schemas {
-            return Ok(Self { schema: Cow::Borrowed(schema), name, about });
+            return Ok(Self {
+                schema: Cow::Borrowed(schema),
+                name,
+                about,
+            });
         }
         let fitted = schema::fit(schema, about.filter(|_| !api.format_description));
         match fitted.fit {
             Fit::No(why) => return Err(why),
-            _ if !limits.take(&fitted) => return Err("it has too many optional properties or unions"),
+            _ if !limits.take(&fitted) => {
+                return Err("it has too many optional properties or unions");
+            }
             Fit::Weaker => losses.add(Field::FormatSchema),
             Fit::Whole => {}
         }
-        Ok(Self { schema: Cow::Owned(fitted.text), name, about })
+        Ok(Self {
+            schema: Cow::Owned(fitted.text),
+            name,
+            about,
+        })
     }
 }
 

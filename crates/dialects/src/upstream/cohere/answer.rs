@@ -20,7 +20,10 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let nonsense = || AnswerFault::Nonsense("the answer is not a JSON object as Cohere sends it");
     let top: EventTop<'_> = object(body).ok_or_else(nonsense)?;
-    let Some(message) = top.message.filter(|message| message.get().starts_with('{') && top.error.is_none()) else {
+    let Some(message) = top
+        .message
+        .filter(|message| message.get().starts_with('{') && top.error.is_none())
+    else {
         return Err(match top.hidden(body) {
             Some(error) => AnswerFault::Upstream(error),
             None => AnswerFault::Nonsense("the answer has no message"),
@@ -48,7 +51,9 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 
 /// Emits the counts of a whole answer, whatever else it is.
 pub fn count(body: &[u8], emit: Emit<'_>) {
-    counts_in::<UsageReport>(body, "usage").unwrap_or_default().emit(emit);
+    counts_in::<UsageReport>(body, "usage")
+        .unwrap_or_default()
+        .emit(emit);
 }
 
 /// The reader of a stream.
@@ -123,13 +128,18 @@ impl neutral::Reader for CohereReader {
                 for call in calls {
                     self.end_call(emit);
                     call.begin(emit);
-                    let open = self.open.insert(OpenCall { index: top.index, ..OpenCall::default() });
+                    let open = self.open.insert(OpenCall {
+                        index: top.index,
+                        ..OpenCall::default()
+                    });
                     open.arguments.push(call, emit);
                 }
             }
             b"tool-call-delta" => {
                 let Some(open) = self.open.as_mut().filter(|open| open.is_at(top.index)) else {
-                    return Err(StreamFault::Broken("arguments of a tool call that has not begun or has ended"));
+                    return Err(StreamFault::Broken(
+                        "arguments of a tool call that has not begun or has ended",
+                    ));
                 };
                 for call in calls {
                     open.arguments.push(call, emit);
@@ -239,7 +249,8 @@ impl SpokenMessage<'_> {
     /// Emits the message except its calls.
     fn emit(&self, emit: Emit<'_>) {
         for part in self.content.list() {
-            part.thinking.emit(|thinking| Event::Reasoning(0, thinking), emit);
+            part.thinking
+                .emit(|thinking| Event::Reasoning(0, thinking), emit);
             part.text.emit(|text| Event::Text(0, text), emit);
         }
         cited::emit_all(self.citations, emit);
@@ -251,8 +262,11 @@ impl UsageReport {
     /// Emits the tokens that the model read and wrote. If they are missing, it emits the billed
     /// tokens, which do not include Cohere's own prompt to the model.
     fn emit(self, emit: Emit<'_>) {
-        let of =
-            |units: Option<Units>| units.map_or((None, None), |units| (units.input_tokens.0, units.output_tokens.0));
+        let of = |units: Option<Units>| {
+            units.map_or((None, None), |units| {
+                (units.input_tokens.0, units.output_tokens.0)
+            })
+        };
         let (read, written) = of(self.tokens);
         let (billed_in, billed_out) = of(self.billed_units);
         let tokens = Tokens {
@@ -297,7 +311,9 @@ impl Arguments {
                     rest = rest.trim_ascii_start();
                 }
                 let next = NULL.as_bytes().get(*held);
-                let Some(after) = next.and_then(|next| rest.strip_prefix(char::from(*next))) else { break };
+                let Some(after) = next.and_then(|next| rest.strip_prefix(char::from(*next))) else {
+                    break;
+                };
                 rest = after;
                 *held += 1;
                 blank_may_come = *held == NULL.len();
@@ -320,7 +336,9 @@ impl Arguments {
     /// object.
     fn end(self, emit: Emit<'_>) {
         match self {
-            Self::Held(held @ 1..=3) => emit(Event::Arguments(0, NULL.get(..held).unwrap_or_default())),
+            Self::Held(held @ 1..=3) => {
+                emit(Event::Arguments(0, NULL.get(..held).unwrap_or_default()))
+            }
             Self::Held(_) | Self::Passed => {}
         }
     }

@@ -57,8 +57,12 @@ impl SpanCitation<'_> {
         if !is_of_text || sources.is_empty() {
             return emit_unknown(emit);
         }
-        let range = number(self.start).zip(number(self.end)).filter(|(start, end)| start <= end);
-        let place = range.map_or(CitedPlace::End, |(start, end)| CitedPlace::Characters(start..end));
+        let range = number(self.start)
+            .zip(number(self.end))
+            .filter(|(start, end)| start <= end);
+        let place = range.map_or(CitedPlace::End, |(start, end)| {
+            CitedPlace::Characters(start..end)
+        });
         for source in sources {
             source.emit(place.clone(), emit);
         }
@@ -67,12 +71,23 @@ impl SpanCitation<'_> {
 
 impl Source<'_> {
     fn emit(&self, place: CitedPlace, emit: Emit<'_>) {
-        let members = self.document.or(self.tool_output).and_then(|members| object(members.get().as_bytes()));
+        let members = self
+            .document
+            .or(self.tool_output)
+            .and_then(|members| object(members.get().as_bytes()));
         let members: SourceMembers<'_> = members.unwrap_or_default();
         let url = web_address(members.url.as_str());
         // An id such as `doc:0` is no title of a page.
         let id = self.id.filled().filter(|_| url.is_empty());
         let title = members.title.filled().or(id).unwrap_or_default();
-        emit(Event::Citation(0, &Citation { url, title, quote: "", place }));
+        emit(Event::Citation(
+            0,
+            &Citation {
+                url,
+                title,
+                quote: "",
+                place,
+            },
+        ));
     }
 }

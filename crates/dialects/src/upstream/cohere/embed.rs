@@ -14,7 +14,10 @@ use crate::wire::json::Writer;
 pub(super) static EMBEDDINGS: Protocol = Protocol {
     path: |_, _, _| "/embed".into(),
     endpoints: ENDPOINTS,
-    translation: Some(Translation { vectors: Some(&FORM), ..passing("") }),
+    translation: Some(Translation {
+        vectors: Some(&FORM),
+        ..passing("")
+    }),
     ..PROTOCOL
 };
 
@@ -31,14 +34,23 @@ static FORM: VectorForm = VectorForm {
 pub(crate) const MOST: usize = 96;
 
 /// Writes a request. A text that is too long is refused and not cut, as at other servers.
-pub(crate) fn write(embedding: &Embedding<'_>, model: &str, names_model: bool) -> Result<Written, FieldRefused> {
+pub(crate) fn write(
+    embedding: &Embedding<'_>,
+    model: &str,
+    names_model: bool,
+) -> Result<Written, FieldRefused> {
     if embedding.dimensions.is_some() && model.contains("-v3") {
         let why = "This model has one number of dimensions.";
-        return Err(FieldRefused::unsupported(Embedding::dimensions_field(), why));
+        return Err(FieldRefused::unsupported(
+            Embedding::dimensions_field(),
+            why,
+        ));
     }
     let purpose = embedding.purpose().unwrap_or(Purpose::Document);
     let nearest = match purpose {
-        Purpose::Document | Purpose::Query | Purpose::Classification | Purpose::Clustering => purpose,
+        Purpose::Document | Purpose::Query | Purpose::Classification | Purpose::Clustering => {
+            purpose
+        }
         Purpose::Question | Purpose::Fact | Purpose::Code => Purpose::Query,
         Purpose::Similarity => Purpose::Document,
     };
@@ -47,11 +59,18 @@ pub(crate) fn write(embedding: &Embedding<'_>, model: &str, names_model: bool) -
         if names_model {
             w.key("model").text(model);
         }
-        w.key("texts").each(&embedding.inputs, |w, input| w.text(&input.text));
+        w.key("texts")
+            .each(&embedding.inputs, |w, input| w.text(&input.text));
         w.key("input_type").text(nearest.name());
         w.key("embedding_types").each(["float"], Writer::text);
         w.optional("output_dimension", embedding.dimensions, Writer::number);
         w.key("truncate").text("NONE");
     });
-    Ok(embedding.written(w, Says { purpose: nearest == purpose, titles: false }))
+    Ok(embedding.written(
+        w,
+        Says {
+            purpose: nearest == purpose,
+            titles: false,
+        },
+    ))
 }

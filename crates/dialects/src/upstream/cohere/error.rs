@@ -13,7 +13,9 @@ pub fn error(status: u16, content_type: Option<&str>, body: &[u8]) -> UpstreamEr
     match status {
         // The token is invalid. Or, as Cohere's documentation says, the request is against the
         // guidelines for usage. A key must not rest because of a caller's text.
-        498 if error.message == NO_REASON || words.starts_with("invalid ") => error.status = Some(401),
+        498 if error.message == NO_REASON || words.starts_with("invalid ") => {
+            error.status = Some(401)
+        }
         498 => error.set(400, "content_filter"),
         400 if words.starts_with("blocked input") || words.starts_with("blocked output") => {
             error.set(400, "content_filter");
@@ -77,24 +79,72 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(status: u16, body: &str, expected: (Option<u16>, Option<&str>, Option<Field>), message: &str) {
+    fn check(
+        status: u16,
+        body: &str,
+        expected: (Option<u16>, Option<&str>, Option<Field>),
+        message: &str,
+    ) {
         let error = error(status, Some("application/json"), body.as_bytes());
-        assert_eq!((error.status, error.code.as_deref(), error.field.as_deref().cloned()), expected, "{body}");
+        assert_eq!(
+            (
+                error.status,
+                error.code.as_deref(),
+                error.field.as_deref().cloned()
+            ),
+            expected,
+            "{body}"
+        );
         assert_eq!(error.message, message, "{body}");
     }
 
     #[test]
     fn statuses_that_only_cohere_has_are_put_in_classes() {
-        check(401, r#"{"id":"1","message":"invalid api token"}"#, (None, None, None), "invalid api token");
-        check(498, r#"{"message":"invalid token"}"#, (Some(401), None, None), "invalid token");
-        check(498, "", (Some(401), None, None), "the upstream gave no reason");
+        check(
+            401,
+            r#"{"id":"1","message":"invalid api token"}"#,
+            (None, None, None),
+            "invalid api token",
+        );
+        check(
+            498,
+            r#"{"message":"invalid token"}"#,
+            (Some(401), None, None),
+            "invalid token",
+        );
+        check(
+            498,
+            "",
+            (Some(401), None, None),
+            "the upstream gave no reason",
+        );
         let blocked = "blocked input: please adjust your prompt and try again";
         for status in [400, 498] {
-            check(status, &format!(r#"{{"message":"{blocked}"}}"#), (Some(400), Some("content_filter"), None), blocked);
+            check(
+                status,
+                &format!(r#"{{"message":"{blocked}"}}"#),
+                (Some(400), Some("content_filter"), None),
+                blocked,
+            );
         }
-        check(498, r#"{"message":"unsafe request"}"#, (Some(400), Some("content_filter"), None), "unsafe request");
-        check(499, r#"{"message":"request cancelled"}"#, (Some(502), None, None), "request cancelled");
-        check(422, r#"{"message":"bad enum"}"#, (None, None, None), "bad enum");
+        check(
+            498,
+            r#"{"message":"unsafe request"}"#,
+            (Some(400), Some("content_filter"), None),
+            "unsafe request",
+        );
+        check(
+            499,
+            r#"{"message":"request cancelled"}"#,
+            (Some(502), None, None),
+            "request cancelled",
+        );
+        check(
+            422,
+            r#"{"message":"bad enum"}"#,
+            (None, None, None),
+            "bad enum",
+        );
         check(501, r#"{"message":"no"}"#, (None, None, None), "no");
         let unknown = r#"{"id":"1","message":"model 'x' not found, make sure the correct model ID was used"}"#;
         check(
@@ -103,45 +153,114 @@ mod tests {
             (None, Some("model_not_found"), None),
             "model 'x' not found, make sure the correct model ID was used",
         );
-        check(404, r#"{"message":"not found"}"#, (None, None, None), "not found");
+        check(
+            404,
+            r#"{"message":"not found"}"#,
+            (None, None, None),
+            "not found",
+        );
     }
 
     #[test]
     fn a_rate_is_told_from_a_quota() {
         let minute = "You are using a Trial key, which is limited to 40 API calls / minute.";
-        check(429, &format!(r#"{{"message":"{minute}"}}"#), (None, None, None), minute);
+        check(
+            429,
+            &format!(r#"{{"message":"{minute}"}}"#),
+            (None, None, None),
+            minute,
+        );
         let month = "You are using a Trial key, which is limited to 1000 API calls / month.";
-        check(429, &format!(r#"{{"message":"{month}"}}"#), (Some(402), Some("insufficient_quota"), None), month);
+        check(
+            429,
+            &format!(r#"{{"message":"{month}"}}"#),
+            (Some(402), Some("insufficient_quota"), None),
+            month,
+        );
         // Words that a caller wrote do not speak for the account.
         let quoted = "too fast: 'You are using a Trial key, which is limited to 1 API calls / month. billing'";
-        check(429, &format!(r#"{{"message":"{quoted}"}}"#), (None, None, None), quoted);
-        check(500, r#"{"message":"no: too many tokens"}"#, (None, None, None), "no: too many tokens");
-        check(402, r#"{"message":"add a payment method"}"#, (None, None, None), "add a payment method");
+        check(
+            429,
+            &format!(r#"{{"message":"{quoted}"}}"#),
+            (None, None, None),
+            quoted,
+        );
+        check(
+            500,
+            r#"{"message":"no: too many tokens"}"#,
+            (None, None, None),
+            "no: too many tokens",
+        );
+        check(
+            402,
+            r#"{"message":"add a payment method"}"#,
+            (None, None, None),
+            "add a payment method",
+        );
     }
 
     #[test]
     fn a_prompt_that_is_too_long_is_told_from_an_answer_that_may_not_be_so_long() {
         let prompt = "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4082. Try using a shorter prompt";
-        check(400, &format!(r#"{{"message":"{prompt}"}}"#), (Some(400), Some("context_length_exceeded"), None), prompt);
+        check(
+            400,
+            &format!(r#"{{"message":"{prompt}"}}"#),
+            (Some(400), Some("context_length_exceeded"), None),
+            prompt,
+        );
         let window = "the request exceeds the model's context window";
-        check(413, &format!(r#"{{"message":"{window}"}}"#), (Some(400), Some("context_length_exceeded"), None), window);
+        check(
+            413,
+            &format!(r#"{{"message":"{window}"}}"#),
+            (Some(400), Some("context_length_exceeded"), None),
+            window,
+        );
         let most = "too many tokens: max tokens must be less than or equal to 4096, the maximum output for this model - received 60000.";
-        check(400, &format!(r#"{{"message":"{most}"}}"#), (None, None, Some(Field::MaxTokens)), most);
+        check(
+            400,
+            &format!(r#"{{"message":"{most}"}}"#),
+            (None, None, Some(Field::MaxTokens)),
+            most,
+        );
     }
 
     #[test]
     fn an_answer_that_was_given_up_says_so() {
         let of = |reason, words| {
-            let UpstreamError { status, code, message, excerpt, .. } = gave_up(reason, words);
+            let UpstreamError {
+                status,
+                code,
+                message,
+                excerpt,
+                ..
+            } = gave_up(reason, words);
             assert_eq!(excerpt, None);
             (status, code.unwrap_or_default(), message)
         };
-        let said = |status, code: &str, message: &str| (Some(status), code.to_owned(), message.to_owned());
-        assert_eq!(of("ERROR", None), said(502, "error", "the upstream did not finish the answer (`ERROR`)"));
-        assert_eq!(of("TIMEOUT", None), said(504, "timeout", "the upstream did not finish the answer (`TIMEOUT`)"));
+        let said =
+            |status, code: &str, message: &str| (Some(status), code.to_owned(), message.to_owned());
+        assert_eq!(
+            of("ERROR", None),
+            said(
+                502,
+                "error",
+                "the upstream did not finish the answer (`ERROR`)"
+            )
+        );
+        assert_eq!(
+            of("TIMEOUT", None),
+            said(
+                504,
+                "timeout",
+                "the upstream did not finish the answer (`TIMEOUT`)"
+            )
+        );
         assert_eq!(of("ERROR", Some("a \"b\"")), said(502, "error", "a \"b\""));
         assert_eq!(of("", Some("x")), said(502, "", "x"));
-        assert_eq!(of("ERROR", Some("too many tokens: 9")), said(400, "context_length_exceeded", "too many tokens: 9"));
+        assert_eq!(
+            of("ERROR", Some("too many tokens: 9")),
+            said(400, "context_length_exceeded", "too many tokens: 9")
+        );
         assert!(gave_up("ERROR", Some(&"x".repeat(1 << 20))).message.len() < 2000);
     }
 }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::tools::Tools;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Effort, Field, FieldRefused, LostFields, Media, Message, Number, Part, PartKind, Request, Role, Target, Undo,
-    Written,
+    Effort, Field, FieldRefused, LostFields, Media, Message, Number, Part, PartKind, Request, Role,
+    Target, Undo, Written,
 };
 use crate::upstream::shared::flat;
 use crate::upstream::shared::options::{self, Range};
@@ -17,7 +17,10 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     let traits = &target.traits;
     flat::refuse(request, traits, true)?;
     if request.stop.len() > MAX_STOPS {
-        return Err(FieldRefused::unsupported(Field::Stop, "This provider accepts at most five stop sequences."));
+        return Err(FieldRefused::unsupported(
+            Field::Stop,
+            "This provider accepts at most five stop sequences.",
+        ));
     }
     let mut losses = LostFields::default();
     let tools = Tools::of(request, traits, &mut losses)?;
@@ -27,7 +30,9 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     w.object(|w| {
         w.key("model").text(target.model);
         w.key("stream").bool(target.stream);
-        w.key("messages").each(&request.messages, |w, message| write_message(w, message, traits, &mut losses));
+        w.key("messages").each(&request.messages, |w, message| {
+            write_message(w, message, traits, &mut losses)
+        });
         tools.write(w, &mut losses);
         write_options(w, request, target, &mut losses);
     });
@@ -35,7 +40,10 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         body: w.into_bytes(),
         headers: Vec::new(),
         losses,
-        undo: Undo { format_tool: tools.answer_tool(), ..Undo::default() },
+        undo: Undo {
+            format_tool: tools.answer_tool(),
+            ..Undo::default()
+        },
     })
 }
 
@@ -48,7 +56,13 @@ fn write_message(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses:
         Role::User => write_words(w, "user", message, losses),
         Role::Assistant => write_assistant(w, message, traits, losses),
         Role::Tool | Role::Function => w.object(|w| {
-            w.texts([("role", "tool"), ("tool_call_id", message.tool_call_id.as_deref().unwrap_or_default())]);
+            w.texts([
+                ("role", "tool"),
+                (
+                    "tool_call_id",
+                    message.tool_call_id.as_deref().unwrap_or_default(),
+                ),
+            ]);
             w.key("content");
             write_content(w, &message.content, None, losses);
         }),
@@ -68,7 +82,12 @@ fn write_words(w: &mut Writer, role: &str, message: &Message<'_>, losses: &mut L
 
 /// Writes an assistant's message. A model that thinks gets its thinking back as thinking. Another
 /// model gets it as the plan before its calls.
-fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losses: &mut LostFields) {
+fn write_assistant(
+    w: &mut Writer,
+    message: &Message<'_>,
+    traits: &Traits,
+    losses: &mut LostFields,
+) {
     let thinks = matches!(traits.thinking, Thinking::Budget | Thinking::Effort);
     let reasoning = message.reasoning.as_deref().filter(|text| !text.is_empty());
     let (thinking, plan) = match reasoning {
@@ -93,18 +112,30 @@ fn write_assistant(w: &mut Writer, message: &Message<'_>, traits: &Traits, losse
         w.list("tool_calls", &message.calls, |w, call| {
             w.object(|w| {
                 w.texts([("id", &call.id), ("type", "function")]);
-                w.key("function").object(|w| w.texts([("name", &call.name), ("arguments", &flat::arguments(call))]));
+                w.key("function").object(|w| {
+                    w.texts([("name", &call.name), ("arguments", &flat::arguments(call))])
+                });
             });
         });
     });
 }
 
 /// Writes a single text as a string, and any other content as parts.
-fn write_content(w: &mut Writer, parts: &[Part<'_>], thinking: Option<&str>, losses: &mut LostFields) {
+fn write_content(
+    w: &mut Writer,
+    parts: &[Part<'_>],
+    thinking: Option<&str>,
+    losses: &mut LostFields,
+) {
     if thinking.is_none() {
         match parts {
             [] => return w.text(""),
-            [Part { kind: PartKind::Text(text), .. }] => return text.write(w),
+            [
+                Part {
+                    kind: PartKind::Text(text),
+                    ..
+                },
+            ] => return text.write(w),
             [..] => {}
         }
     }
@@ -145,18 +176,31 @@ fn write_image(w: &mut Writer, media: &Media<'_>, detail: Option<&str>, losses: 
     });
 }
 
-fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) {
+fn write_options(
+    w: &mut Writer,
+    request: &Request<'_>,
+    target: &Target<'_>,
+    losses: &mut LostFields,
+) {
     let traits = &target.traits;
     let max_tokens = options::max_tokens(request, target.default_max_tokens, traits, losses);
     w.optional("max_tokens", max_tokens, Writer::number);
     let (temperature, top_p) = options::sampling(request, traits, losses);
     TEMPERATURE.write(w, temperature, losses);
     TOP_P.write(w, top_p, losses);
-    w.optional("k", request.top_k.map(|top_k| top_k.min(MAX_K)), Writer::number);
-    losses.add_if(request.top_k.is_some_and(|top_k| top_k > MAX_K), Field::TopK);
-    for (range, penalty) in
-        [(FREQUENCY_PENALTY, request.penalties.frequency), (PRESENCE_PENALTY, request.penalties.presence)]
-    {
+    w.optional(
+        "k",
+        request.top_k.map(|top_k| top_k.min(MAX_K)),
+        Writer::number,
+    );
+    losses.add_if(
+        request.top_k.is_some_and(|top_k| top_k > MAX_K),
+        Field::TopK,
+    );
+    for (range, penalty) in [
+        (FREQUENCY_PENALTY, request.penalties.frequency),
+        (PRESENCE_PENALTY, request.penalties.presence),
+    ] {
         // A negative penalty rewards repetition, and Cohere does not know that.
         let is_praise = |penalty: &Number<'_>| penalty.value < 0.0;
         losses.add_if(penalty.as_ref().is_some_and(is_praise), range.field.clone());
@@ -171,13 +215,38 @@ fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, los
 
 const MAX_K: u64 = 500;
 
-const TEMPERATURE: Range = Range { field: Field::Temperature, key: "temperature", least: "0", most: "" };
-const TOP_P: Range = Range { field: Field::TopP, key: "p", least: "0.01", most: "0.99" };
-const FREQUENCY_PENALTY: Range =
-    Range { field: Field::FrequencyPenalty, key: "frequency_penalty", least: "0", most: "1" };
-const PRESENCE_PENALTY: Range = Range { field: Field::PresencePenalty, key: "presence_penalty", least: "0", most: "1" };
+const TEMPERATURE: Range = Range {
+    field: Field::Temperature,
+    key: "temperature",
+    least: "0",
+    most: "",
+};
+const TOP_P: Range = Range {
+    field: Field::TopP,
+    key: "p",
+    least: "0.01",
+    most: "0.99",
+};
+const FREQUENCY_PENALTY: Range = Range {
+    field: Field::FrequencyPenalty,
+    key: "frequency_penalty",
+    least: "0",
+    most: "1",
+};
+const PRESENCE_PENALTY: Range = Range {
+    field: Field::PresencePenalty,
+    key: "presence_penalty",
+    least: "0",
+    most: "1",
+};
 
-fn write_thinking(w: &mut Writer, effort: Effort, max_tokens: Option<u64>, traits: &Traits, losses: &mut LostFields) {
+fn write_thinking(
+    w: &mut Writer,
+    effort: Effort,
+    max_tokens: Option<u64>,
+    traits: &Traits,
+    losses: &mut LostFields,
+) {
     if traits.thinking == Thinking::None && effort == Effort::None {
         return;
     }
@@ -195,9 +264,17 @@ fn write_thinking(w: &mut Writer, effort: Effort, max_tokens: Option<u64>, trait
         return losses.add(Field::Effort);
     }
     w.key("thinking").object(|w| {
-        w.key("type").text(if effort == Effort::None { "disabled" } else { "enabled" });
+        w.key("type").text(if effort == Effort::None {
+            "disabled"
+        } else {
+            "enabled"
+        });
         // Thinking counts toward the maximum of tokens, so half of it is left for the answer.
-        let budget = budget.map(|budget: u64| max_tokens.map_or(budget, |most| budget.min(most / 2)).max(1));
+        let budget = budget.map(|budget: u64| {
+            max_tokens
+                .map_or(budget, |most| budget.min(most / 2))
+                .max(1)
+        });
         w.optional("token_budget", budget, Writer::number);
     });
 }

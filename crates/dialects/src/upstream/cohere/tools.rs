@@ -23,14 +23,21 @@ pub(super) struct Tools<'r, 'a> {
 impl<'r, 'a> Tools<'r, 'a> {
     /// Decides which tools are shown, what is said about the choice, and how the answer gets its
     /// format.
-    pub(super) fn of(request: &'r Request<'a>, traits: &Traits, losses: &mut LostFields) -> Result<Self, FieldRefused> {
+    pub(super) fn of(
+        request: &'r Request<'a>,
+        traits: &Traits,
+        losses: &mut LostFields,
+    ) -> Result<Self, FieldRefused> {
         let mut offer = flat::offer(request, traits)?;
         // Tools that must not be called are not shown if Cohere cannot be told so, or if there is a
         // format.
         if offer.choice == Choice::Never && (request.format.is_some() || !traits.forced_tools) {
             offer.tools.clear();
         }
-        let has_schema = request.format.as_ref().is_some_and(|format| format.schema().is_some());
+        let has_schema = request
+            .format
+            .as_ref()
+            .is_some_and(|format| format.schema().is_some());
         let ways = Ways {
             native: traits.structured && (traits.structured_with_tools || offer.tools.is_empty()),
             tool: traits.tools && traits.forced_tools && has_schema,
@@ -40,7 +47,11 @@ impl<'r, 'a> Tools<'r, 'a> {
             refusal_beside_tools: "This model does not support a format for its answer together with tools.",
         };
         let form = offer.form(request.format.as_ref(), ways, losses)?;
-        if let Form::Native(Format::JsonSchema { description: Some(_), .. }) = form {
+        if let Form::Native(Format::JsonSchema {
+            description: Some(_),
+            ..
+        }) = form
+        {
             losses.add(Field::FormatDescription);
         }
         let choice = match offer.choice {
@@ -50,17 +61,30 @@ impl<'r, 'a> Tools<'r, 'a> {
             Choice::Any | Choice::One(_) => Some("REQUIRED"),
             Choice::Never => Some("NONE"),
         };
-        Ok(Self { tools: offer.tools, choice, form })
+        Ok(Self {
+            tools: offer.tools,
+            choice,
+            form,
+        })
     }
 
     /// Returns the tool that takes the answer, and its name, if there is one. No other tool has
     /// this name.
     fn answer(&self) -> Option<(String, AnswerTool<'r>)> {
         const NAME: &str = "give_answer";
-        let Form::Tool(tool) = self.form else { return None };
-        let alike = self.tools.iter().map(|tool| &*tool.name).filter(|name| name.starts_with(NAME));
+        let Form::Tool(tool) = self.form else {
+            return None;
+        };
+        let alike = self
+            .tools
+            .iter()
+            .map(|tool| &*tool.name)
+            .filter(|name| name.starts_with(NAME));
         let longest = alike.max_by_key(|name| name.len());
-        Some((longest.map_or_else(|| NAME.to_owned(), |longest| format!("{longest}_")), tool))
+        Some((
+            longest.map_or_else(|| NAME.to_owned(), |longest| format!("{longest}_")),
+            tool,
+        ))
     }
 
     /// Returns the name of the tool that takes the answer, if there is one.
@@ -74,13 +98,23 @@ impl<'r, 'a> Tools<'r, 'a> {
         if !self.tools.is_empty() || answer.is_some() {
             w.key("tools").array(|w| {
                 for tool in &self.tools {
-                    flat::write_tool(w, &tool.name, tool.description.as_ref(), flat::parameters(tool));
+                    flat::write_tool(
+                        w,
+                        &tool.name,
+                        tool.description.as_ref(),
+                        flat::parameters(tool),
+                    );
                 }
                 if let Some((name, tool)) = answer {
                     flat::write_tool(
                         w,
                         &name,
-                        Some(&tool.description.unwrap_or("Gives the final answer. Call it to answer.").into()),
+                        Some(
+                            &tool
+                                .description
+                                .unwrap_or("Gives the final answer. Call it to answer.")
+                                .into(),
+                        ),
                         tool.schema,
                     );
                 }
@@ -91,7 +125,9 @@ impl<'r, 'a> Tools<'r, 'a> {
         if let Form::Native(format) = self.form {
             w.key("response_format").object(|w| {
                 w.key("type").text("json_object");
-                w.optional("json_schema", format.schema(), |w, Raw(schema)| w.raw(schema));
+                w.optional("json_schema", format.schema(), |w, Raw(schema)| {
+                    w.raw(schema)
+                });
             });
         }
     }
@@ -99,14 +135,23 @@ impl<'r, 'a> Tools<'r, 'a> {
     /// Writes if tools are strict. Either all tools are strict or none is, and each strict tool
     /// needs a required parameter.
     fn write_strict(&self, w: &mut Writer, losses: &mut LostFields) {
-        let answer = if let Form::Tool(tool) = self.form { Some(tool) } else { None };
+        let answer = if let Form::Tool(tool) = self.form {
+            Some(tool)
+        } else {
+            None
+        };
         let any_tool = self.tools.iter().any(|tool| flat::is_strict(tool));
         let strict_answer = answer.is_some_and(|tool| tool.strict);
         if !any_tool && !strict_answer {
             return;
         }
-        let all = self.tools.iter().all(|tool| flat::is_strict(tool)) && answer.is_none_or(|tool| tool.strict);
-        let mut schemas = self.tools.iter().map(|tool| flat::parameters(tool)).chain(answer.map(|tool| tool.schema));
+        let all = self.tools.iter().all(|tool| flat::is_strict(tool))
+            && answer.is_none_or(|tool| tool.strict);
+        let mut schemas = self
+            .tools
+            .iter()
+            .map(|tool| flat::parameters(tool))
+            .chain(answer.map(|tool| tool.schema));
         if all && schemas.all(requires_something) {
             return w.key("strict_tools").bool(true);
         }

@@ -53,18 +53,29 @@ const SHELLS: [&str; 6] = ["bash", "shell", "exec", "terminal", "cmd", "command"
 /// Decides what the demo does next.
 pub(super) fn next_act(request: &Request<'_>) -> NextAct {
     let turn = newest_turn(request);
-    let is_result =
-        |message: &&Message<'_>| !turn.is_handed_over && matches!(message.role, Role::Tool | Role::Function);
+    let is_result = |message: &&Message<'_>| {
+        !turn.is_handed_over && matches!(message.role, Role::Tool | Role::Function)
+    };
     let mut results = turn.messages.iter().filter(is_result);
     if let Some(first) = results.next() {
-        let text: String = texts(first).collect::<Vec<_>>().join(" ").chars().take(CITED).collect();
+        let text: String = texts(first)
+            .collect::<Vec<_>>()
+            .join(" ")
+            .chars()
+            .take(CITED)
+            .collect();
         let more = match results.count() {
             0 => String::new(),
             more => format!(" {more} more came with it."),
         };
-        return NextAct::Say(format!("The demo called a tool. Its result begins with {text:?}.{more}"));
+        return NextAct::Say(format!(
+            "The demo called a tool. Its result begins with {text:?}.{more}"
+        ));
     }
-    let users = turn.messages.iter().filter(|message| message.role == Role::User);
+    let users = turn
+        .messages
+        .iter()
+        .filter(|message| message.role == Role::User);
     // Agents put texts of their own beside the user's. They begin with a tag.
     let own = |text: &&str| !text.trim_start().starts_with('<');
     let words = users.flat_map(texts).filter(own).last().unwrap_or_default();
@@ -74,10 +85,19 @@ pub(super) fn next_act(request: &Request<'_>) -> NextAct {
         let word = if is_shell(tool) { "echo demo" } else { "demo" };
         match arguments(tool, word) {
             Some(arguments) => calls.push((tool.name.clone().into_owned(), arguments)),
-            None => return NextAct::Say(format!("The demo cannot make up the arguments of {:?}.", quoted(tool))),
+            None => {
+                return NextAct::Say(format!(
+                    "The demo cannot make up the arguments of {:?}.",
+                    quoted(tool)
+                ));
+            }
         }
     }
-    if calls.is_empty() { NextAct::Answer } else { NextAct::Call(calls) }
+    if calls.is_empty() {
+        NextAct::Answer
+    } else {
+        NextAct::Call(calls)
+    }
 }
 
 /// What came since the demo has last spoken.
@@ -90,7 +110,11 @@ struct NewestTurn<'r> {
 
 fn newest_turn<'r>(request: &'r Request<'_>) -> NewestTurn<'r> {
     let after = |is_last: &dyn Fn(&Message<'_>) -> bool| {
-        request.messages.iter().rposition(is_last).map_or(0, |place| place + 1)
+        request
+            .messages
+            .iter()
+            .rposition(is_last)
+            .map_or(0, |place| place + 1)
     };
     let hands_over = |message: &Message<'_>| {
         message.role == Role::Assistant
@@ -98,19 +122,35 @@ fn newest_turn<'r>(request: &'r Request<'_>) -> NewestTurn<'r> {
             && message.calls.iter().all(|call| is_handover(&call.name))
     };
     let spoke = after(&|message| message.role == Role::Assistant);
-    let last = spoke.checked_sub(1).and_then(|place| request.messages.get(place));
+    let last = spoke
+        .checked_sub(1)
+        .and_then(|place| request.messages.get(place));
     let is_handed_over = last.is_some_and(hands_over);
-    let start =
-        if is_handed_over { after(&|message| message.role == Role::Assistant && !hands_over(message)) } else { spoke };
-    NewestTurn { messages: request.messages.get(start..).unwrap_or_default(), is_handed_over }
+    let start = if is_handed_over {
+        after(&|message| message.role == Role::Assistant && !hands_over(message))
+    } else {
+        spoke
+    };
+    NewestTurn {
+        messages: request.messages.get(start..).unwrap_or_default(),
+        is_handed_over,
+    }
 }
 
 /// Returns whether a tool hands the conversation over to another agent, by the names that libraries
 /// of agents give such tools.
 fn is_handover(name: &str) -> bool {
-    const BEGINS: [&str; 4] = ["transfer_to_", "handoff_to_", "hand_off_to_", "delegate_to_"];
+    const BEGINS: [&str; 4] = [
+        "transfer_to_",
+        "handoff_to_",
+        "hand_off_to_",
+        "delegate_to_",
+    ];
     let name = last_part(name);
-    BEGINS.iter().any(|begin| name.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin)))
+    BEGINS.iter().any(|begin| {
+        name.get(..begin.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(begin))
+    })
 }
 
 /// Returns the name that a tool has in its group: some libraries write the group before it, as in
@@ -128,12 +168,19 @@ pub(super) fn callable<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r
         Some(ToolChoice::Allowed(_, names)) => names.contains(&tool.name),
         Some(ToolChoice::Auto | ToolChoice::Required) | None => true,
     };
-    request.tools.iter().take(MOST_TOOLS).filter(|tool| matches!(tool.kind, ToolKind::Function(..))).filter(allowed)
+    request
+        .tools
+        .iter()
+        .take(MOST_TOOLS)
+        .filter(|tool| matches!(tool.kind, ToolKind::Function(..)))
+        .filter(allowed)
 }
 
 /// Returns the tool to name to the user: the first that only reads, or the first of all.
 pub(super) fn shown<'r>(request: &'r Request<'_>) -> Option<&'r Tool<'r>> {
-    callable(request).find(|tool| reads(tool)).or_else(|| callable(request).next())
+    callable(request)
+        .find(|tool| reads(tool))
+        .or_else(|| callable(request).next())
 }
 
 /// Returns a tool's name, or its beginning.
@@ -142,21 +189,32 @@ pub(super) fn quoted(tool: &Tool<'_>) -> String {
 }
 
 /// Returns the tools to call: none, one, or two.
-fn chosen<'r>(request: &'r Request<'_>, words: &Words<'_>, is_handed_over: bool) -> Vec<&'r Tool<'r>> {
-    let callable =
-        |request: &'r Request<'_>| callable(request).filter(move |tool| !(is_handed_over && is_handover(&tool.name)));
+fn chosen<'r>(
+    request: &'r Request<'_>,
+    words: &Words<'_>,
+    is_handed_over: bool,
+) -> Vec<&'r Tool<'r>> {
+    let callable = |request: &'r Request<'_>| {
+        callable(request).filter(move |tool| !(is_handed_over && is_handover(&tool.name)))
+    };
     let is_named = |tool: &&Tool<'_>| {
         matches!(&request.tool_choice, Some(ToolChoice::Named(name)) if tool.name == *name)
             || words.name(&tool.name)
             || words.name(last_part(&tool.name))
     };
-    let must = matches!(request.tool_choice, Some(ToolChoice::Required | ToolChoice::Allowed(true, _)));
+    let must = matches!(
+        request.tool_choice,
+        Some(ToolChoice::Required | ToolChoice::Allowed(true, _))
+    );
     let are_few = callable(request).count() <= FEW;
     let may = must || words.ask() || are_few;
     let mut tools: Vec<_> = callable(request).filter(is_named).collect();
     if tools.is_empty() || words.say("parallel") {
-        let is_meant = |tool: &&Tool<'_>| may || words.are_a_question && words.suggest(&tool.name) > 0;
-        let mut others: Vec<_> = callable(request).filter(|tool| reads(tool) && !is_named(tool)).collect();
+        let is_meant =
+            |tool: &&Tool<'_>| may || words.are_a_question && words.suggest(&tool.name) > 0;
+        let mut others: Vec<_> = callable(request)
+            .filter(|tool| reads(tool) && !is_named(tool))
+            .collect();
         others.retain(is_meant);
         others.sort_by_key(|tool| Reverse(words.suggest(&tool.name)));
         tools.extend(others);
@@ -185,21 +243,38 @@ fn arguments(tool: &Tool<'_>, word: &str) -> Option<String> {
 /// Returns whether the first word of a tool's name says that it only reads.
 fn reads(tool: &Tool<'_>) -> bool {
     // Who hands over changes nothing.
-    is_handover(&tool.name) || [&*tool.name, last_part(&tool.name)].into_iter().any(begins_with_reading)
+    is_handover(&tool.name)
+        || [&*tool.name, last_part(&tool.name)]
+            .into_iter()
+            .any(begins_with_reading)
 }
 
 fn begins_with_reading(name: &str) -> bool {
     let first = words_of_name(name).next().unwrap_or_default();
-    READS.iter().chain(&KNOWS).any(|known| first.eq_ignore_ascii_case(known))
+    READS
+        .iter()
+        .chain(&KNOWS)
+        .any(|known| first.eq_ignore_ascii_case(known))
 }
 
 /// Returns the words of a tool's name, such as `get` and `Weather` of `getWeather`.
 fn words_of_name(name: &str) -> impl Iterator<Item = &str> {
-    let parts = name.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
+    let parts = name
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|part| !part.is_empty());
     parts.flat_map(|part| {
-        let starts = part.char_indices().filter(|(at, c)| *at == 0 || c.is_uppercase()).map(|(at, _)| at);
-        let ends = part.char_indices().skip(1).filter(|(_, c)| c.is_uppercase()).map(|(at, _)| at);
-        starts.zip(ends.chain([part.len()])).filter_map(|(start, end)| part.get(start..end))
+        let starts = part
+            .char_indices()
+            .filter(|(at, c)| *at == 0 || c.is_uppercase())
+            .map(|(at, _)| at);
+        let ends = part
+            .char_indices()
+            .skip(1)
+            .filter(|(_, c)| c.is_uppercase())
+            .map(|(at, _)| at);
+        starts
+            .zip(ends.chain([part.len()]))
+            .filter_map(|(start, end)| part.get(start..end))
     })
 }
 
@@ -224,8 +299,14 @@ struct Words<'w> {
 impl<'w> Words<'w> {
     fn of(text: &'w str) -> Self {
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
-        let words = text.split(|c| !is_part(c)).filter(|word| !word.is_empty()).take(MOST_WORDS);
-        Words { list: words.map(|word| word.trim_matches('.')).collect(), are_a_question: text.contains('?') }
+        let words = text
+            .split(|c| !is_part(c))
+            .filter(|word| !word.is_empty())
+            .take(MOST_WORDS);
+        Words {
+            list: words.map(|word| word.trim_matches('.')).collect(),
+            are_a_question: text.contains('?'),
+        }
     }
 
     fn say(&self, word: &str) -> bool {
@@ -240,7 +321,9 @@ impl<'w> Words<'w> {
     /// Returns how many words of a tool's name are among them, besides what the tool does.
     fn suggest(&self, name: &str) -> usize {
         let is_thing = |word: &str| !READS.iter().any(|known| word.eq_ignore_ascii_case(known));
-        words_of_name(name).filter(|word| word.len() > 2 && is_thing(word) && self.say(word)).count()
+        words_of_name(name)
+            .filter(|word| word.len() > 2 && is_thing(word) && self.say(word))
+            .count()
     }
 
     /// Returns whether the words name a tool. A name that is a plain word, such as `Read`, counts

@@ -14,8 +14,7 @@ const MOST_NUMBERS: usize = 1 << 18;
 /// The dimensions of a vector, if the request does not say it.
 const DIMENSIONS: u64 = 256;
 /// What continues every text.
-const CONTINUED: &str =
-    " This is the demo account of Portcullis. No model was asked: every text is continued in the same way.";
+const CONTINUED: &str = " This is the demo account of Portcullis. No model was asked: every text is continued in the same way.";
 /// The most words of a continued text, if the request does not say it.
 const WORDS: u64 = 16;
 /// The width and the height of a picture, if the request does not say it; and the largest.
@@ -48,9 +47,14 @@ pub(super) fn answer(path: &str, body: &[u8], length: usize) -> Option<Result<Pi
     let write = |value: Value| ("application/json", vec![value.to_string().into_bytes()]);
     let read = || -> Result<Value, String> {
         let message = format!("The demo takes at most {LONGEST} bytes here.");
-        if length <= LONGEST { Ok(serde_json::from_slice(body).unwrap_or_default()) } else { Err(message) }
+        if length <= LONGEST {
+            Ok(serde_json::from_slice(body).unwrap_or_default())
+        } else {
+            Err(message)
+        }
     };
-    let heard = || json!({ "text": format!("The demo cannot hear. It got a form of {length} bytes.") });
+    let heard =
+        || json!({ "text": format!("The demo cannot hear. It got a form of {length} bytes.") });
     Some(match path {
         "/embeddings" => read().and_then(|asked| embeddings(&asked)).map(write),
         "/completions" => read().map(|asked| completion(&asked)),
@@ -66,16 +70,24 @@ pub(super) fn answer(path: &str, body: &[u8], length: usize) -> Option<Result<Pi
 
 /// Returns the texts of an input: one or several, or the numbers of their tokens.
 fn texts(input: Option<&Value>) -> Vec<String> {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .map_or_else(|| value.to_string(), ToOwned::to_owned)
+    };
     match input {
-        Some(Value::Array(list)) if list.iter().any(|one| !one.is_number()) => list.iter().map(text).collect(),
+        Some(Value::Array(list)) if list.iter().any(|one| !one.is_number()) => {
+            list.iter().map(text).collect()
+        }
         Some(one) => vec![text(one)],
         None => vec![String::new()],
     }
 }
 
 fn words(text: &str) -> impl Iterator<Item = String> {
-    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase)
+    text.split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
 }
 
 /// Counts each word as a token.
@@ -84,7 +96,11 @@ fn tokens<'t>(texts: impl IntoIterator<Item = &'t String>) -> usize {
 }
 
 fn number(asked: &Value, name: &str, usual: u64, most: u64) -> u64 {
-    asked.get(name).and_then(Value::as_u64).unwrap_or(usual).clamp(1, most)
+    asked
+        .get(name)
+        .and_then(Value::as_u64)
+        .unwrap_or(usual)
+        .clamp(1, most)
 }
 
 /// Returns the same number for the same text, whatever the machine (FNV-1a).
@@ -99,7 +115,9 @@ fn embeddings(asked: &Value) -> Result<Value, String> {
     let dimensions = number(asked, "dimensions", DIMENSIONS, 4096);
     let size = usize::try_from(dimensions).unwrap_or(1);
     if texts.len().saturating_mul(size) > MOST_NUMBERS {
-        return Err(format!("The demo gives at most {MOST_NUMBERS} numbers at once: send fewer texts."));
+        return Err(format!(
+            "The demo gives at most {MOST_NUMBERS} numbers at once: send fewer texts."
+        ));
     }
     let in_base64 = asked.get("encoding_format").and_then(Value::as_str) == Some("base64");
     let vector = |text: &String| {
@@ -110,22 +128,28 @@ fn embeddings(asked: &Value) -> Result<Value, String> {
                 *number += if hash >> 63 == 0 { 1.0 } else { -1.0 };
             }
         }
-        let length = vector.iter().map(|number| number * number).sum::<f32>().sqrt();
+        let length = vector
+            .iter()
+            .map(|number| number * number)
+            .sum::<f32>()
+            .sqrt();
         match vector.first_mut() {
             Some(first) if length == 0.0 => *first = 1.0,
             _ => vector.iter_mut().for_each(|number| *number /= length),
         }
         if in_base64 {
-            let bytes: Vec<u8> = vector.iter().flat_map(|number| number.to_le_bytes()).collect();
+            let bytes: Vec<u8> = vector
+                .iter()
+                .flat_map(|number| number.to_le_bytes())
+                .collect();
             Value::from(BASE64.encode(bytes))
         } else {
             vector.iter().map(|number| f64::from(*number)).collect()
         }
     };
-    let data = texts
-        .iter()
-        .enumerate()
-        .map(|(index, text)| json!({ "object": "embedding", "index": index, "embedding": vector(text) }));
+    let data = texts.iter().enumerate().map(
+        |(index, text)| json!({ "object": "embedding", "index": index, "embedding": vector(text) }),
+    );
     let data: Value = data.collect();
     let read = tokens(&texts);
     Ok(
@@ -142,15 +166,21 @@ fn completion(asked: &Value) -> Pieces {
     let said = || CONTINUED.split(' ').skip(1).map(|word| format!(" {word}"));
     let (is_cut, said) = (said().count() > most, said().take(most).collect::<Vec<_>>());
     let finish = if is_cut { "length" } else { "stop" };
-    let all: Vec<&String> = prompts.iter().flat_map(|prompt| std::iter::repeat_n(prompt, choices)).take(1000).collect();
+    let all: Vec<&String> = prompts
+        .iter()
+        .flat_map(|prompt| std::iter::repeat_n(prompt, choices))
+        .take(1000)
+        .collect();
     let (read, written) = (tokens(&prompts), said.len().saturating_mul(all.len()));
     let usage = json!({ "prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written });
     let choice = |index: usize, text: String, finish: Option<&str>| json!({ "index": index, "text": text, "logprobs": null, "finish_reason": finish });
     let object = |choices: Vec<Value>| json!({ "id": "cmpl-demo", "object": "text_completion", "created": 0, "model": "demo", "choices": choices });
     let begin = |prompt: &String| if echo { prompt.clone() } else { String::new() };
     if asked.get("stream").and_then(Value::as_bool) != Some(true) {
-        let each =
-            all.iter().enumerate().map(|(index, prompt)| choice(index, begin(prompt) + &said.concat(), Some(finish)));
+        let each = all
+            .iter()
+            .enumerate()
+            .map(|(index, prompt)| choice(index, begin(prompt) + &said.concat(), Some(finish)));
         let mut whole = object(each.collect());
         if let Some(whole) = whole.as_object_mut() {
             whole.insert("usage".to_owned(), usage);
@@ -161,9 +191,15 @@ fn completion(asked: &Value) -> Pieces {
     let mut pieces = Vec::new();
     for (index, prompt) in all.into_iter().enumerate() {
         let first = begin(prompt);
-        let texts = std::iter::once(first).filter(|first| !first.is_empty()).chain(said.iter().cloned());
+        let texts = std::iter::once(first)
+            .filter(|first| !first.is_empty())
+            .chain(said.iter().cloned());
         pieces.extend(texts.map(|text| event(&object(vec![choice(index, text, None)]))));
-        pieces.push(event(&object(vec![choice(index, String::new(), Some(finish))])));
+        pieces.push(event(&object(vec![choice(
+            index,
+            String::new(),
+            Some(finish),
+        )])));
     }
     let mut last = object(Vec::new());
     if let Some(last) = last.as_object_mut() {
@@ -175,12 +211,32 @@ fn completion(asked: &Value) -> Pieces {
 
 /// Orders documents by the share of the query's words that they have.
 fn rerank(asked: &Value) -> Value {
-    let query: HashSet<String> = words(asked.get("query").and_then(Value::as_str).unwrap_or_default()).collect();
-    let documents = asked.get("documents").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let text = |document: &Value| document.get("text").unwrap_or(document).as_str().unwrap_or_default().to_owned();
+    let query: HashSet<String> = words(
+        asked
+            .get("query")
+            .and_then(Value::as_str)
+            .unwrap_or_default(),
+    )
+    .collect();
+    let documents = asked
+        .get("documents")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    let text = |document: &Value| {
+        document
+            .get("text")
+            .unwrap_or(document)
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
     let documents: Vec<String> = documents.iter().map(text).collect();
     let score = |text: &String| {
-        let found = words(text).filter(|word| query.contains(word)).collect::<HashSet<_>>().len();
+        let found = words(text)
+            .filter(|word| query.contains(word))
+            .collect::<HashSet<_>>()
+            .len();
         let share = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
         share(found) / share(query.len().max(1))
     };
@@ -202,7 +258,10 @@ fn moderations(asked: &Value) -> Value {
         .map(|text| {
             let flagged = words(text).any(|word| word == HARMFUL);
             let of = |value: fn(bool) -> Value| -> Value {
-                CATEGORIES.iter().map(|name| ((*name).to_owned(), value(flagged && *name == "violence"))).collect()
+                CATEGORIES
+                    .iter()
+                    .map(|name| ((*name).to_owned(), value(flagged && *name == "violence")))
+                    .collect()
             };
             json!({
                 "flagged": flagged,
@@ -218,10 +277,18 @@ fn moderations(asked: &Value) -> Value {
 /// Paints pictures in one colour, which depends on the prompt.
 fn images(asked: &Value) -> Value {
     let [usual, largest] = SIZE;
-    let size = asked.get("size").and_then(Value::as_str).and_then(|size| size.split_once('x'));
+    let size = asked
+        .get("size")
+        .and_then(Value::as_str)
+        .and_then(|size| size.split_once('x'));
     let side = |side: &str| side.parse().unwrap_or(usual).clamp(1, largest);
-    let (width, height) = size.map_or((usual, usual), |(width, height)| (side(width), side(height)));
-    let prompt = asked.get("prompt").and_then(Value::as_str).unwrap_or_default();
+    let (width, height) = size.map_or((usual, usual), |(width, height)| {
+        (side(width), side(height))
+    });
+    let prompt = asked
+        .get("prompt")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let [red, green, blue, ..] = hash(prompt).to_le_bytes();
     let picture = json!({ "b64_json": BASE64.encode(png(width, height, [red, green, blue])) });
     let count = usize::try_from(number(asked, "n", 1, 10)).unwrap_or(1);
@@ -240,9 +307,19 @@ fn png(width: u32, height: u32, colour: [u8; 3]) -> Vec<u8> {
     let chunk = |name: &[u8; 4], data: &[u8]| {
         let body = [name.as_slice(), data].concat();
         let length = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        [length.to_be_bytes().as_slice(), &body, &crc32fast::hash(&body).to_be_bytes()].concat()
+        [
+            length.to_be_bytes().as_slice(),
+            &body,
+            &crc32fast::hash(&body).to_be_bytes(),
+        ]
+        .concat()
     };
-    let header = [width.to_be_bytes().as_slice(), &height.to_be_bytes(), &[1, 3, 0, 0, 0]].concat();
+    let header = [
+        width.to_be_bytes().as_slice(),
+        &height.to_be_bytes(),
+        &[1, 3, 0, 0, 0],
+    ]
+    .concat();
     // Each line begins with its filter; all of it is zero.
     let length = (width.div_ceil(8) + 1).saturating_mul(height);
     let rows = vec![0; usize::try_from(length).unwrap_or(0)];
@@ -257,14 +334,21 @@ fn png(width: u32, height: u32, colour: [u8; 3]) -> Vec<u8> {
     }
     // The checksum (Adler-32) of so many zeros.
     packed.extend((((length % 65_521) << 16) | 1).to_be_bytes());
-    let chunks = [chunk(b"IHDR", &header), chunk(b"PLTE", &colour), chunk(b"IDAT", &packed), chunk(b"IEND", &[])];
+    let chunks = [
+        chunk(b"IHDR", &header),
+        chunk(b"PLTE", &colour),
+        chunk(b"IDAT", &packed),
+        chunk(b"IEND", &[]),
+    ];
     [b"\x89PNG\r\n\x1a\n".as_slice(), &chunks.concat()].concat()
 }
 
 /// Writes a beep of a quarter of a second: 8,000 bytes a second, one channel.
 fn beep() -> Vec<u8> {
     const RATE: u32 = 8_000;
-    let samples: Vec<u8> = (0..RATE / 4).map(|at| if at / 8 % 2 == 0 { 0xa0 } else { 0x60 }).collect();
+    let samples: Vec<u8> = (0..RATE / 4)
+        .map(|at| if at / 8 % 2 == 0 { 0xa0 } else { 0x60 })
+        .collect();
     let length = RATE / 4;
     let (whole, rate) = ((length + 36).to_le_bytes(), RATE.to_le_bytes());
     // 16 bytes follow: samples as they are, one channel; one byte for each sample, of 8 bits.

@@ -60,7 +60,12 @@ const FORMATS: [(&str, &str); 20] = [
 /// understood, or asks for too much.
 pub(super) fn of_schema(schema: &str, word: &str) -> Option<String> {
     let root = Node::read(schema)?;
-    let mut maker = Maker { root: &root, left: MOST_STEPS, room: MOST_BYTES, word };
+    let mut maker = Maker {
+        root: &root,
+        left: MOST_STEPS,
+        room: MOST_BYTES,
+        word,
+    };
     let parts = maker.parts(&root, Vec::new())?;
     maker.value(&parts, 0, 0).filter(|_| maker.left > 0)
 }
@@ -89,8 +94,11 @@ impl<'s> Maker<'s> {
     fn parts(&mut self, schema: &'s Node<'s>, mut parts: Schemas<'s>) -> Option<Schemas<'s>> {
         self.look_at(schema.parts.len())?;
         let known = |name: &str| {
-            name.strip_prefix('x').is_some_and(|rest| rest.starts_with('-'))
-                || [PLAIN, LIMITS].iter().any(|list| list.split(' ').any(|known| known == name))
+            name.strip_prefix('x')
+                .is_some_and(|rest| rest.starts_with('-'))
+                || [PLAIN, LIMITS]
+                    .iter()
+                    .any(|list| list.split(' ').any(|known| known == name))
         };
         // An id is the place from which references start, so only that of the whole is understood.
         let is_known = |name: &str| known(name) || name == "$id" && std::ptr::eq(schema, self.root);
@@ -129,7 +137,9 @@ impl<'s> Maker<'s> {
         if level > MOST_LEVELS {
             return None;
         }
-        let lists = parts.iter().flat_map(|part| ["anyOf", "oneOf"].map(|name| Some((name, *part, part.get(name)?))));
+        let lists = parts
+            .iter()
+            .flat_map(|part| ["anyOf", "oneOf"].map(|name| Some((name, *part, part.get(name)?))));
         if let Some((name, part, list)) = lists.flatten().nth(settled) {
             for alternative in list.elements() {
                 if self.left == 0 {
@@ -140,7 +150,9 @@ impl<'s> Maker<'s> {
                 if name == "oneOf" && !self.is_apart(alternative, part, list)? {
                     continue;
                 }
-                let made = self.parts(alternative, parts.clone()).and_then(|all| self.value(&all, settled + 1, level));
+                let made = self
+                    .parts(alternative, parts.clone())
+                    .and_then(|all| self.value(&all, settled + 1, level));
                 if made.is_some() {
                     return made;
                 }
@@ -156,14 +168,20 @@ impl<'s> Maker<'s> {
     }
 
     /// Returns whether what is made for an alternative is allowed by no other one of the list.
-    fn is_apart(&mut self, alternative: &'s Node<'s>, part: &'s Node<'s>, list: &'s Node<'s>) -> Option<bool> {
+    fn is_apart(
+        &mut self,
+        alternative: &'s Node<'s>,
+        part: &'s Node<'s>,
+        list: &'s Node<'s>,
+    ) -> Option<bool> {
         let tag = tag(part);
         for other in list.elements() {
             if std::ptr::eq(other, alternative) || have_other_types(other, alternative) {
                 continue;
             }
             let [one, other] = [self.resolved(alternative)?, self.resolved(other)?];
-            let [known, others] = [one, other].map(|one| one.get("properties").map_or(0, |all| all.parts.len()));
+            let [known, others] =
+                [one, other].map(|one| one.get("properties").map_or(0, |all| all.parts.len()));
             self.look_at(known.min(MOST_KEYWORDS) * others)?;
             if !have_other_tags(one, other, tag.as_deref()) {
                 return Some(false);
@@ -194,8 +212,14 @@ impl<'s> Maker<'s> {
     }
 
     fn object(&mut self, parts: &Schemas<'s>, level: usize) -> Option<String> {
-        let lists = parts.iter().filter_map(|part| part.get("required")).flat_map(|list| &list.parts);
-        let known = parts.iter().filter_map(|part| part.get("properties")).flat_map(|all| &all.parts);
+        let lists = parts
+            .iter()
+            .filter_map(|part| part.get("required"))
+            .flat_map(|list| &list.parts);
+        let known = parts
+            .iter()
+            .filter_map(|part| part.get("properties"))
+            .flat_map(|all| &all.parts);
         self.look_at(lists.clone().count() + known.clone().count())?;
         if known.clone().any(|(name, _)| name.len() > LONGEST) {
             return None;
@@ -203,9 +227,14 @@ impl<'s> Maker<'s> {
         let required: Vec<_> = lists.map(|(_, name)| short(name)).collect::<Option<_>>()?;
         let tags: Vec<_> = parts.iter().filter_map(|part| tag(part)).collect();
         let mut members: Vec<(&str, Option<String>)> = Vec::new();
-        for name in known.map(|(name, _)| &**name).chain(required.iter().map(|name| &**name)) {
+        for name in known
+            .map(|(name, _)| &**name)
+            .chain(required.iter().map(|name| &**name))
+        {
             let must = required.iter().chain(&tags).any(|known| known == name);
-            if members.iter().any(|(made, _)| *made == name) || !(must || level == 0 && required.is_empty()) {
+            if members.iter().any(|(made, _)| *made == name)
+                || !(must || level == 0 && required.is_empty())
+            {
                 continue;
             }
             let value = self.member(parts, name, level);
@@ -214,7 +243,9 @@ impl<'s> Maker<'s> {
             }
             members.push((name, value));
         }
-        let made = members.iter().filter_map(|(name, value)| Some(format!("{}:{}", quote(name), value.as_ref()?)));
+        let made = members
+            .iter()
+            .filter_map(|(name, value)| Some(format!("{}:{}", quote(name), value.as_ref()?)));
         let mut made: Vec<_> = made.collect();
         let least = bound(parts, "minProperties")?.unwrap_or(0);
         let most = bound(parts, "maxProperties")?.unwrap_or(usize::MAX);
@@ -243,18 +274,33 @@ impl<'s> Maker<'s> {
     fn array(&mut self, parts: &Schemas<'s>, level: usize) -> Option<String> {
         let items = find(parts, "items")?;
         let tuple = find(parts, "prefixItems")?.or(items.filter(|items| items.is_array()));
-        let mut kinds: Vec<_> = tuple.into_iter().flat_map(Node::elements).take(MOST_STEPS).collect();
+        let mut kinds: Vec<_> = tuple
+            .into_iter()
+            .flat_map(Node::elements)
+            .take(MOST_STEPS)
+            .collect();
         let least = bound(parts, "minItems")?.unwrap_or(0);
         let is_unique = find(parts, "uniqueItems")?.is_some_and(|node| node.text != "false");
-        let most = bound(parts, "maxItems")?.unwrap_or(LONGEST).min(if is_unique { 1 } else { LONGEST });
-        let wished = least.max(kinds.len()).max(usize::from(level < FULL_LEVELS)).min(most);
+        let most = bound(parts, "maxItems")?
+            .unwrap_or(LONGEST)
+            .min(if is_unique { 1 } else { LONGEST });
+        let wished = least
+            .max(kinds.len())
+            .max(usize::from(level < FULL_LEVELS))
+            .min(most);
         if wished < least || least > MOST_STEPS {
             return None;
         }
-        kinds.extend(std::iter::repeat_n(items.filter(|items| !items.is_array()), wished).flatten().skip(kinds.len()));
+        kinds.extend(
+            std::iter::repeat_n(items.filter(|items| !items.is_array()), wished)
+                .flatten()
+                .skip(kinds.len()),
+        );
         let mut made = Vec::with_capacity(wished);
         for kind in kinds.into_iter().take(wished) {
-            let value = self.parts(kind, Vec::new()).and_then(|parts| self.value(&parts, 0, level + 1));
+            let value = self
+                .parts(kind, Vec::new())
+                .and_then(|parts| self.value(&parts, 0, level + 1));
             match value {
                 Some(value) => made.push(value),
                 None => break,
@@ -269,7 +315,10 @@ impl<'s> Maker<'s> {
     }
 
     fn text(&self, parts: &Schemas<'s>) -> Option<String> {
-        let (least, most) = (bound(parts, "minLength")?.unwrap_or(0), bound(parts, "maxLength")?.unwrap_or(usize::MAX));
+        let (least, most) = (
+            bound(parts, "minLength")?.unwrap_or(0),
+            bound(parts, "maxLength")?.unwrap_or(usize::MAX),
+        );
         if find(parts, "pattern")?.is_some() {
             return None;
         }
@@ -278,42 +327,82 @@ impl<'s> Maker<'s> {
         let text: String = match known {
             Some((_, sample)) => (*sample).to_owned(),
             None if least > LONGEST => return None,
-            None => self.word.chars().cycle().take(self.word.chars().count().max(least).min(most)).collect(),
+            None => self
+                .word
+                .chars()
+                .cycle()
+                .take(self.word.chars().count().max(least).min(most))
+                .collect(),
         };
-        (least..=most).contains(&text.chars().count()).then(|| quote(&text))
+        (least..=most)
+            .contains(&text.chars().count())
+            .then(|| quote(&text))
     }
 }
 
 /// Returns the string that a value is, unless it is long.
 fn short<'s>(value: &Node<'s>) -> Option<Cow<'s, str>> {
-    Some(value.text).filter(|text| text.len() <= LONGEST).and_then(string)
+    Some(value.text)
+        .filter(|text| text.len() <= LONGEST)
+        .and_then(string)
 }
 
 /// Returns the value of a keyword. Returns `None` if two parts have different ones.
-#[expect(clippy::option_option, reason = "a keyword that is not there is no contradiction")]
+#[expect(
+    clippy::option_option,
+    reason = "a keyword that is not there is no contradiction"
+)]
 fn find<'s>(parts: &Schemas<'s>, name: &str) -> Option<Option<&'s Node<'s>>> {
-    let mut all = parts.iter().flat_map(|part| &part.parts).filter(|(known, _)| known == name).map(|(_, node)| node);
-    let Some(first) = all.next() else { return Some(None) };
-    let is_same = |node: &Node<'_>| std::ptr::eq(node, first) || node.text.len() <= LONGEST && node.text == first.text;
+    let mut all = parts
+        .iter()
+        .flat_map(|part| &part.parts)
+        .filter(|(known, _)| known == name)
+        .map(|(_, node)| node);
+    let Some(first) = all.next() else {
+        return Some(None);
+    };
+    let is_same = |node: &Node<'_>| {
+        std::ptr::eq(node, first) || node.text.len() <= LONGEST && node.text == first.text
+    };
     all.all(is_same).then_some(Some(first))
 }
 
 /// Returns the number of a keyword. Returns `None` if it is none, or not the only one.
-#[expect(clippy::option_option, reason = "a keyword that is not there is no contradiction")]
+#[expect(
+    clippy::option_option,
+    reason = "a keyword that is not there is no contradiction"
+)]
 fn bound<T: std::str::FromStr>(parts: &Schemas<'_>, name: &str) -> Option<Option<T>> {
-    find(parts, name)?.map(|node| node.text.parse()).transpose().ok()
+    find(parts, name)?
+        .map(|node| node.text.parse())
+        .transpose()
+        .ok()
 }
 
 /// Returns the value that the schema fixes, if nothing else can forbid it.
-fn fixed<'s>(parts: &Schemas<'s>, value: Option<&'s Node<'s>>, list: Option<&'s Node<'s>>) -> Option<&'s str> {
+fn fixed<'s>(
+    parts: &Schemas<'s>,
+    value: Option<&'s Node<'s>>,
+    list: Option<&'s Node<'s>>,
+) -> Option<&'s str> {
     let mut names = parts.iter().flat_map(|part| &part.parts);
-    if value.is_some() && list.is_some() || names.any(|(name, _)| LIMITS.split(' ').any(|limit| limit == name)) {
+    if value.is_some() && list.is_some()
+        || names.any(|(name, _)| LIMITS.split(' ').any(|limit| limit == name))
+    {
         return None;
     }
     let said = find(parts, "type")?;
-    let is_allowed = |text: &str| said.is_none_or(|said| types(said).any(|kind| is_of_type(text, &kind)));
-    let mut values = value.into_iter().chain(list.into_iter().flat_map(Node::elements).take(MOST_KEYWORDS));
-    values.find(|value| is_allowed(value.text)).map(|value| value.text).filter(|text| text.len() <= LONGEST)
+    let is_allowed =
+        |text: &str| said.is_none_or(|said| types(said).any(|kind| is_of_type(text, &kind)));
+    let mut values = value.into_iter().chain(
+        list.into_iter()
+            .flat_map(Node::elements)
+            .take(MOST_KEYWORDS),
+    );
+    values
+        .find(|value| is_allowed(value.text))
+        .map(|value| value.text)
+        .filter(|text| text.len() <= LONGEST)
 }
 
 fn is_of_type(text: &str, kind: &str) -> bool {
@@ -330,7 +419,10 @@ fn is_of_type(text: &str, kind: &str) -> bool {
 
 /// Returns the names of the types that a schema allows.
 fn types<'s>(said: &'s Node<'s>) -> impl Iterator<Item = Cow<'s, str>> {
-    said.elements().take(MOST_KEYWORDS).chain([said]).filter_map(short)
+    said.elements()
+        .take(MOST_KEYWORDS)
+        .chain([said])
+        .filter_map(short)
 }
 
 /// Returns whether no value is allowed by both schemas, since each names one type.
@@ -343,14 +435,21 @@ fn have_other_types<'s>(one: &Node<'s>, other: &Node<'s>) -> bool {
 
 /// Returns the name of the property that tells the alternatives of a schema apart.
 fn tag<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
-    schema.get("discriminator")?.get("propertyName").and_then(short)
+    schema
+        .get("discriminator")?
+        .get("propertyName")
+        .and_then(short)
 }
 
 /// Returns whether a value of the first schema has a property that must be another text in the
 /// second one. A value has what its schema requires, and the tag.
 fn have_other_tags<'s>(one: &Node<'s>, other: &Node<'s>, tag: Option<&str>) -> bool {
     let required = |name: &str| {
-        let mut names = one.get("required").into_iter().flat_map(Node::elements).filter_map(short);
+        let mut names = one
+            .get("required")
+            .into_iter()
+            .flat_map(Node::elements)
+            .filter_map(short);
         tag == Some(name) || names.any(|known| known == name)
     };
     let properties = one.get("properties").into_iter().flat_map(|all| &all.parts);
@@ -374,15 +473,22 @@ fn only_text<'s>(schema: &Node<'s>) -> Option<Cow<'s, str>> {
 fn kind<'s>(parts: &Schemas<'s>) -> Option<Cow<'s, str>> {
     if let Some(said) = find(parts, "type")? {
         let kinds: Vec<_> = types(said).collect();
-        return kinds.iter().find(|kind| **kind != "null").or(kinds.first()).cloned();
+        return kinds
+            .iter()
+            .find(|kind| **kind != "null")
+            .or(kinds.first())
+            .cloned();
     }
     let kinds = [
         ("object", ["properties", "required", "additionalProperties"]),
         ("array", ["items", "prefixItems", "minItems"]),
         ("number", ["minimum", "maximum", "multipleOf"]),
     ];
-    let implied =
-        kinds.iter().find(|(_, names)| names.iter().any(|name| parts.iter().any(|part| part.get(name).is_some())));
+    let implied = kinds.iter().find(|(_, names)| {
+        names
+            .iter()
+            .any(|name| parts.iter().any(|part| part.get(name).is_some()))
+    });
     Some(implied.map_or("string", |(kind, _)| kind).into())
 }
 
@@ -391,15 +497,21 @@ const EXACT: f64 = 9e15;
 
 /// Makes a number: the first of some that is allowed.
 fn number(parts: &Schemas<'_>, is_whole: bool) -> Option<String> {
-    let (min, max, step): (Option<f64>, Option<f64>, Option<f64>) =
-        (bound(parts, "minimum")?, bound(parts, "maximum")?, bound(parts, "multipleOf")?);
+    let (min, max, step): (Option<f64>, Option<f64>, Option<f64>) = (
+        bound(parts, "minimum")?,
+        bound(parts, "maximum")?,
+        bound(parts, "multipleOf")?,
+    );
     // In older schemas, the word says of the other bound that it is not allowed itself.
     let open = |name: &str, other: Option<f64>| match find(parts, name)?.map(|node| node.text) {
         Some("true") => Some(other),
         Some("false") | None => Some(None),
         Some(number) => number.parse::<f64>().ok().map(Some),
     };
-    let (above, below) = (open("exclusiveMinimum", min)?, open("exclusiveMaximum", max)?);
+    let (above, below) = (
+        open("exclusiveMinimum", min)?,
+        open("exclusiveMaximum", max)?,
+    );
     let is_allowed = |number: &f64| {
         min.is_none_or(|min| *number >= min)
             && max.is_none_or(|max| *number <= max)
@@ -409,13 +521,29 @@ fn number(parts: &Schemas<'_>, is_whole: bool) -> Option<String> {
             && (!is_whole || number.fract() == 0.0)
     };
     let bounds = [min, max, above, below].into_iter().flatten();
-    let near = bounds
-        .flat_map(|bound| [bound, bound.ceil(), bound.floor(), bound + 1.0, bound.floor() + 1.0, bound.ceil() - 1.0]);
-    let between = above.or(min).zip(below.or(max)).map(|(low, high)| f64::midpoint(low, high));
+    let near = bounds.flat_map(|bound| {
+        [
+            bound,
+            bound.ceil(),
+            bound.floor(),
+            bound + 1.0,
+            bound.floor() + 1.0,
+            bound.ceil() - 1.0,
+        ]
+    });
+    let between = above
+        .or(min)
+        .zip(below.or(max))
+        .map(|(low, high)| f64::midpoint(low, high));
     let numbers: Vec<f64> = [1.0, 0.0].into_iter().chain(near).chain(between).collect();
-    let steps = numbers
-        .iter()
-        .flat_map(|number| step.map(|step| [(number / step).ceil() * step, (number / step).floor() * step]));
+    let steps = numbers.iter().flat_map(|number| {
+        step.map(|step| {
+            [
+                (number / step).ceil() * step,
+                (number / step).floor() * step,
+            ]
+        })
+    });
     let steps: Vec<f64> = steps.flatten().collect();
     numbers
         .into_iter()

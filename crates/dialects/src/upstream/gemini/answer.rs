@@ -24,16 +24,22 @@ use crate::upstream::shared::text::Text;
 pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let lossy = String::from_utf8_lossy(body);
-    let responses = read(&lossy).ok_or(AnswerFault::Nonsense("the answer is not JSON as Gemini sends it"))?;
+    let responses = read(&lossy).ok_or(AnswerFault::Nonsense(
+        "the answer is not JSON as Gemini sends it",
+    ))?;
     let mut reader = GeminiReader::default();
     for response in responses.list() {
-        reader.take(response, &lossy, emit).map_err(AnswerFault::Upstream)?;
+        reader
+            .take(response, &lossy, emit)
+            .map_err(AnswerFault::Upstream)?;
     }
     reader.finish_by_zero(emit);
     match responses {
         // The answer is whole because its JSON is whole.
         Several::One(_) => reader.finish_the_rest(emit),
-        Several::Many(_) if !reader.is_whole() => return Err(AnswerFault::Nonsense("the answer is not complete")),
+        Several::Many(_) if !reader.is_whole() => {
+            return Err(AnswerFault::Nonsense("the answer is not complete"));
+        }
         Several::Many(_) => {}
     }
     if !reader.is_whole() {
@@ -46,7 +52,11 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 pub fn count(body: &[u8], emit: Emit<'_>) {
     let of_the_last = || {
         let text = std::str::from_utf8(body).ok()?;
-        read(text)?.list().iter().rev().find_map(|response| Some(response.usage_metadata.as_ref()?.tokens()))
+        read(text)?
+            .list()
+            .iter()
+            .rev()
+            .find_map(|response| Some(response.usage_metadata.as_ref()?.tokens()))
     };
     let counted = counts_in::<UsageMetadata>(body, "usageMetadata").map(|counts| counts.tokens());
     if let Some(tokens) = counted.or_else(of_the_last) {
@@ -58,7 +68,9 @@ pub fn count(body: &[u8], emit: Emit<'_>) {
 fn read(text: &str) -> Option<Several<Response<'_>>> {
     if text.trim_ascii_start().starts_with('[') {
         let list: Vec<Object<_>> = serde_json::from_str(text).ok()?;
-        return Some(Several::Many(list.into_iter().map(|Object(response)| response).collect()));
+        return Some(Several::Many(
+            list.into_iter().map(|Object(response)| response).collect(),
+        ));
     }
     serde_json::from_str(text).ok().map(Several::One)
 }
@@ -108,7 +120,8 @@ impl neutral::Reader for GeminiReader {
         let broken = StreamFault::Broken("an event is not JSON as Gemini sends it");
         let text = std::str::from_utf8(data).map_err(|_| broken.clone())?;
         for response in read(text).ok_or(broken)?.list() {
-            self.take(response, text, emit).map_err(StreamFault::Upstream)?;
+            self.take(response, text, emit)
+                .map_err(StreamFault::Upstream)?;
         }
         Ok(())
     }
@@ -124,11 +137,16 @@ impl neutral::Reader for GeminiReader {
 
 impl GeminiReader {
     fn is_whole(&self) -> bool {
-        self.blocked || (!self.candidates.is_empty() && self.candidates.iter().all(|seen| seen.ended))
+        self.blocked
+            || (!self.candidates.is_empty() && self.candidates.iter().all(|seen| seen.ended))
     }
 
     fn finish_by_zero(&mut self, emit: Emit<'_>) {
-        for seen in self.candidates.iter_mut().filter(|seen| !seen.ended && seen.zero == Zero::IsLast) {
+        for seen in self
+            .candidates
+            .iter_mut()
+            .filter(|seen| !seen.ended && seen.zero == Zero::IsLast)
+        {
             seen.ended = true;
             emit(Event::Finish(seen.index, Finish::Stop));
         }
@@ -142,15 +160,27 @@ impl GeminiReader {
     }
 
     /// Emits the content of one object. `whole` is the text that the object is in.
-    fn take(&mut self, response: &Response<'_>, whole: &str, emit: Emit<'_>) -> Result<(), UpstreamError> {
-        if response.error.is_some_and(|error| !matches!(error.get(), "false" | r#""""#)) {
+    fn take(
+        &mut self,
+        response: &Response<'_>,
+        whole: &str,
+        emit: Emit<'_>,
+    ) -> Result<(), UpstreamError> {
+        if response
+            .error
+            .is_some_and(|error| !matches!(error.get(), "false" | r#""""#))
+        {
             return Err(error::read(whole.as_bytes(), None));
         }
         if let Some(id) = response.response_id.filled().filter(|_| !self.has_id) {
             self.has_id = true;
             emit(Event::Id(id));
         }
-        let read = response.candidates.iter().flatten().try_for_each(|candidate| self.candidate(candidate, emit));
+        let read = response
+            .candidates
+            .iter()
+            .flatten()
+            .try_for_each(|candidate| self.candidate(candidate, emit));
         // What a candidate that is no answer has used counts, too.
         if let Some(counts) = &response.usage_metadata {
             emit(Event::Usage(counts.tokens()));
@@ -158,14 +188,24 @@ impl GeminiReader {
         read?;
         if response.is_blocked() {
             self.blocked = true;
-            self.candidates.iter_mut().for_each(|seen| seen.ended = true);
+            self.candidates
+                .iter_mut()
+                .for_each(|seen| seen.ended = true);
             emit(Event::Finish(0, Finish::Filtered));
         }
         Ok(())
     }
 
-    fn candidate(&mut self, candidate: &Candidate<'_>, emit: Emit<'_>) -> Result<(), UpstreamError> {
-        let index = candidate.index.0.and_then(|index| u32::try_from(index).ok()).unwrap_or_default();
+    fn candidate(
+        &mut self,
+        candidate: &Candidate<'_>,
+        emit: Emit<'_>,
+    ) -> Result<(), UpstreamError> {
+        let index = candidate
+            .index
+            .0
+            .and_then(|index| u32::try_from(index).ok())
+            .unwrap_or_default();
         let place = match self.candidates.iter().position(|seen| seen.index == index) {
             Some(place) => place,
             None if self.candidates.len() == MAX_CANDIDATES => return Ok(()),
@@ -180,8 +220,14 @@ impl GeminiReader {
                 self.candidates.len() - 1
             }
         };
-        let Some(seen) = self.candidates.get_mut(place) else { return Ok(()) };
-        for part in candidate.content.iter().flat_map(|content| content.parts.iter().flatten()) {
+        let Some(seen) = self.candidates.get_mut(place) else {
+            return Ok(());
+        };
+        for part in candidate
+            .content
+            .iter()
+            .flat_map(|content| content.parts.iter().flatten())
+        {
             seen.spoke |= part.emit(index, emit);
         }
         if let Some(metadata) = candidate.grounding_metadata {
@@ -255,7 +301,9 @@ struct Response<'a> {
 
 impl Response<'_> {
     fn is_blocked(&self) -> bool {
-        self.prompt_feedback.as_ref().is_some_and(|feedback| feedback.block_reason.filled().is_some())
+        self.prompt_feedback
+            .as_ref()
+            .is_some_and(|feedback| feedback.block_reason.filled().is_some())
     }
 }
 
@@ -328,7 +376,13 @@ impl CandidatePart<'_> {
         if let Some(blob) = self.inline_data.as_ref().filter(|_| !is_thought)
             && let Some(data) = blob.data.filled()
         {
-            emit(Event::Media(choice, blob.mime_type.filled().unwrap_or("application/octet-stream"), data));
+            emit(Event::Media(
+                choice,
+                blob.mime_type
+                    .filled()
+                    .unwrap_or("application/octet-stream"),
+                data,
+            ));
             spoke = true;
         }
         spoke
@@ -367,8 +421,10 @@ struct UsageMetadata {
 impl UsageMetadata {
     fn tokens(&self) -> Tokens {
         let of = |count: &Count| count.0.unwrap_or_default();
-        let prompt = of(&self.prompt_token_count).saturating_add(of(&self.tool_use_prompt_token_count));
-        let written = of(&self.candidates_token_count).saturating_add(of(&self.thoughts_token_count));
+        let prompt =
+            of(&self.prompt_token_count).saturating_add(of(&self.tool_use_prompt_token_count));
+        let written =
+            of(&self.candidates_token_count).saturating_add(of(&self.thoughts_token_count));
         // Some models think without counting it separately. The total includes it.
         let rest = of(&self.total_token_count).saturating_sub(prompt);
         Tokens {

@@ -5,7 +5,9 @@ use super::media::{self, Carried};
 use super::models::Model;
 use super::names::FunctionNames;
 use crate::neutral::turns::{Item, Outcome, Thoughts, Turn, Turns};
-use crate::neutral::{Call, Field, FieldRefused, LostFields, NO_SIGNATURE, Part, PartKind, Request, Target};
+use crate::neutral::{
+    Call, Field, FieldRefused, LostFields, NO_SIGNATURE, Part, PartKind, Request, Target,
+};
 use crate::upstream::shared::text::joined;
 use crate::wire::json::{Cursor, Kind, Writer};
 
@@ -27,7 +29,8 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
         let model = Model::of(self.target.model);
         let hears_system = model.hears_system() && !turns.turns.is_empty();
         if !turns.system.is_empty() && hears_system {
-            w.key("systemInstruction").object(|w| w.key("parts").array(|w| self.system(turns, w)));
+            w.key("systemInstruction")
+                .object(|w| w.key("parts").array(|w| self.system(turns, w)));
         }
         let current = current_turn(&turns.turns);
         let starts_with_user = turns.turns.first().is_some_and(|turn| !turn.is_assistant);
@@ -46,7 +49,9 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
                     if std::mem::take(&mut system_left) {
                         this.system(turns, w);
                     }
-                    turn.items.iter().for_each(|item| this.item(item, &mut unsigned, w));
+                    turn.items
+                        .iter()
+                        .for_each(|item| this.item(item, &mut unsigned, w));
                 });
             }
         });
@@ -92,7 +97,8 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
         match media::carried(&part.kind, self.target, self.service, self.losses) {
             Ok(carried) => Some(carried),
             Err(why) => {
-                self.refused.get_or_insert_with(|| media::refused(self.request, part, why));
+                self.refused
+                    .get_or_insert_with(|| media::refused(self.request, part, why));
                 None
             }
         }
@@ -101,10 +107,15 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
     fn call(&mut self, call: &Call<'a>, signature: Option<&str>, w: &mut Writer) {
         w.object(|w| {
             w.key("functionCall").object(|w| {
-                w.optional("id", Some(&*call.id).filter(|id| is_theirs(id)), Writer::text);
+                w.optional(
+                    "id",
+                    Some(&*call.id).filter(|id| is_theirs(id)),
+                    Writer::text,
+                );
                 w.key("name").text(&self.names.theirs(&call.name));
                 w.key("args");
-                self.losses.add_if(write_arguments(call, w), call.weakened());
+                self.losses
+                    .add_if(write_arguments(call, w), call.weakened());
             });
             w.optional("thoughtSignature", signature, Writer::text);
         });
@@ -112,28 +123,44 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
 
     fn result(&mut self, outcome: &Outcome<'r, 'a>, w: &mut Writer) {
         if outcome.name.is_empty() {
-            self.refused.get_or_insert_with(|| orphaned(self.request, &outcome.id));
+            self.refused
+                .get_or_insert_with(|| orphaned(self.request, &outcome.id));
         }
-        self.losses.add_if(outcome.cache.is_some(), Field::CacheHint);
+        self.losses
+            .add_if(outcome.cache.is_some(), Field::CacheHint);
         let mut media = Vec::new();
-        for part in outcome.parts.iter().filter(|part| !matches!(part.kind, PartKind::Text(_))) {
+        for part in outcome
+            .parts
+            .iter()
+            .filter(|part| !matches!(part.kind, PartKind::Text(_)))
+        {
             media.extend(self.carried(part));
         }
         // Since the third generation a result may have media inside.
         let holds_media = !media.is_empty() && Model::of(self.target.model).is_gemini_since(3, 0);
         w.object(|w| {
             w.key("functionResponse").object(|w| {
-                w.optional("id", Some(&*outcome.id).filter(|id| is_theirs(id)), Writer::text);
+                w.optional(
+                    "id",
+                    Some(&*outcome.id).filter(|id| is_theirs(id)),
+                    Writer::text,
+                );
                 w.key("name").text(&self.names.theirs(&outcome.name));
                 w.key("response");
                 write_response(outcome.parts, w);
                 if holds_media {
-                    w.key("parts").array(|w| media.iter().for_each(|carried| w.object(|w| write_carried(carried, w))));
+                    w.key("parts").array(|w| {
+                        media
+                            .iter()
+                            .for_each(|carried| w.object(|w| write_carried(carried, w)))
+                    });
                 }
             });
         });
         if !holds_media {
-            media.iter().for_each(|carried| w.object(|w| write_carried(carried, w)));
+            media
+                .iter()
+                .for_each(|carried| w.object(|w| write_carried(carried, w)));
         }
     }
 }
@@ -143,7 +170,10 @@ impl<'r, 'a> Contents<'_, 'r, 'a, '_> {
 /// new one, so no signature is missing, in whatever way Google counts.
 fn current_turn(turns: &[Turn<'_, '_>]) -> usize {
     let is_result = |item: &Item<'_, '_>| matches!(item, Item::Result(_));
-    turns.iter().rposition(|turn| !turn.is_assistant && !turn.items.iter().any(is_result)).unwrap_or_default()
+    turns
+        .iter()
+        .rposition(|turn| !turn.is_assistant && !turn.items.iter().any(is_result))
+        .unwrap_or_default()
 }
 
 /// Removes the thoughts, and the turns that had nothing else. Google signs calls. Other signed
@@ -166,7 +196,14 @@ pub(super) fn prune(turns: &mut Turns<'_, '_>, losses: &mut LostFields) {
 /// (`call_…`) are not sent. Google's older models match calls and results by name and order, and
 /// know no ids.
 fn is_theirs(id: &str) -> bool {
-    const OTHERS: [&str; 6] = ["call", "toolu_", "tooluse_", "fc_", "chatcmpl-", "functions."];
+    const OTHERS: [&str; 6] = [
+        "call",
+        "toolu_",
+        "tooluse_",
+        "fc_",
+        "chatcmpl-",
+        "functions.",
+    ];
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     // Mistral's ids have nine characters.
     let is_nine = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -214,7 +251,8 @@ fn kind_of(text: &str) -> Option<Kind> {
 fn write_carried(carried: &Carried<'_>, w: &mut Writer) {
     match carried {
         Carried::Inline(kind, data) => {
-            w.key("inlineData").object(|w| w.texts([("mimeType", kind), ("data", data)]));
+            w.key("inlineData")
+                .object(|w| w.texts([("mimeType", kind), ("data", data)]));
         }
         Carried::At(kind, url) => w.key("fileData").object(|w| {
             w.optional("mimeType", *kind, Writer::text);
@@ -225,7 +263,10 @@ fn write_carried(carried: &Carried<'_>, w: &mut Writer) {
 
 /// Returns the refusal of a result that belongs to no call.
 fn orphaned(request: &Request<'_>, id: &str) -> FieldRefused {
-    let place = request.messages.iter().position(|message| message.tool_call_id.as_deref() == Some(id));
+    let place = request
+        .messages
+        .iter()
+        .position(|message| message.tool_call_id.as_deref() == Some(id));
     let param = place.map_or(Field::Messages, Field::CallId);
     FieldRefused::invalid(
         param,

@@ -10,7 +10,10 @@ pub(super) const GEMINI: Counting = Counting {
     body: |model, body| {
         let body = without(body, |name| name == "model");
         let members = body.trim_ascii_start().strip_prefix(b"{")?;
-        let model = json::quote(&format!("models/{}", model.strip_prefix("models/").unwrap_or(model)));
+        let model = json::quote(&format!(
+            "models/{}",
+            model.strip_prefix("models/").unwrap_or(model)
+        ));
         let start = format!(r#"{{"generateContentRequest":{{"model":{model},"#);
         Some([start.as_bytes(), members, b"}"].concat())
     },
@@ -22,13 +25,15 @@ pub(super) const VERTEX: Counting = Counting {
     path,
     body: |_, body| {
         let mut is_exact = true;
-        let counted = without(body, |name| match &*name.replace('_', "").to_ascii_lowercase() {
-            "contents" | "systeminstruction" | "tools" | "generationconfig" => false,
-            // These are no part of the prompt.
-            "model" | "safetysettings" | "toolconfig" | "labels" => true,
-            _ => {
-                is_exact = false;
-                true
+        let counted = without(body, |name| {
+            match &*name.replace('_', "").to_ascii_lowercase() {
+                "contents" | "systeminstruction" | "tools" | "generationconfig" => false,
+                // These are no part of the prompt.
+                "model" | "safetysettings" | "toolconfig" | "labels" => true,
+                _ => {
+                    is_exact = false;
+                    true
+                }
             }
         });
         is_exact.then_some(counted)
@@ -37,7 +42,8 @@ pub(super) const VERTEX: Counting = Counting {
 };
 
 fn path(path: &str) -> Option<String> {
-    path.strip_suffix(":generateContent").map(|model| format!("{model}:countTokens"))
+    path.strip_suffix(":generateContent")
+        .map(|model| format!("{model}:countTokens"))
 }
 
 #[cfg(test)]
@@ -46,12 +52,16 @@ mod tests {
 
     #[test]
     fn each_service_gets_what_it_counts() {
-        assert_eq!(path("/models/m:generateContent").as_deref(), Some("/models/m:countTokens"));
+        assert_eq!(
+            path("/models/m:generateContent").as_deref(),
+            Some("/models/m:countTokens")
+        );
         assert_eq!(path("/models/m:rawPredict"), None);
         let of = |counting: Counting, body: &str| {
             (counting.body)("m", body.as_bytes()).map(|body| String::from_utf8(body).unwrap())
         };
-        let body = r#"{"contents":[{}],"system_instruction":{},"safetySettings":[],"toolConfig":{}}"#;
+        let body =
+            r#"{"contents":[{}],"system_instruction":{},"safetySettings":[],"toolConfig":{}}"#;
         assert_eq!(
             of(GEMINI, body).as_deref(),
             Some(
@@ -62,7 +72,14 @@ mod tests {
             of(GEMINI, r#" {"model":"x","contents":[]}"#).as_deref(),
             Some(r#"{"generateContentRequest":{"model":"models/m","contents":[]}}"#)
         );
-        assert_eq!(of(VERTEX, body).as_deref(), Some(r#"{"contents":[{}],"system_instruction":{}}"#));
-        assert_eq!(of(VERTEX, r#"{"contents":[{}],"cachedContent":"c"}"#), None, "the number would be too low");
+        assert_eq!(
+            of(VERTEX, body).as_deref(),
+            Some(r#"{"contents":[{}],"system_instruction":{}}"#)
+        );
+        assert_eq!(
+            of(VERTEX, r#"{"contents":[{}],"cachedContent":"c"}"#),
+            None,
+            "the number would be too low"
+        );
     }
 }

@@ -13,28 +13,55 @@ use crate::wire::json::Writer;
 /// The Gemini API, asked for many vectors at once.
 pub(super) static BATCH: Protocol = Protocol {
     path: |_, model, _| of_model(model, ":batchEmbedContents").into(),
-    endpoints: Endpoints { beside: |_, _| Some(&ONE), ..ENDPOINTS },
-    translation: Some(Translation { vectors: Some(&FORM), ..passing("batch_embed_contents") }),
+    endpoints: Endpoints {
+        beside: |_, _| Some(&ONE),
+        ..ENDPOINTS
+    },
+    translation: Some(Translation {
+        vectors: Some(&FORM),
+        ..passing("batch_embed_contents")
+    }),
     ..PROTOCOL
 };
 
 /// The same for one vector. Only callers who ask so are answered so.
 static ONE: Protocol = Protocol {
     path: |_, model, _| of_model(model, ":embedContent").into(),
-    translation: Some(Translation { vectors: Some(&FORM), ..passing("embed_content") }),
+    translation: Some(Translation {
+        vectors: Some(&FORM),
+        ..passing("embed_content")
+    }),
     ..PROTOCOL
 };
 
-static FORM: VectorForm =
-    VectorForm { write: |embedding, model| Ok(write(embedding, model)), most: |_| 100, places: OF_GEMINI };
+static FORM: VectorForm = VectorForm {
+    write: |embedding, model| Ok(write(embedding, model)),
+    most: |_| 100,
+    places: OF_GEMINI,
+};
 
 pub(super) static VERTEX_FORM: VectorForm = VectorForm {
-    write: |embedding, model| Ok(if reads_purpose(model) { write_one(embedding) } else { predict(embedding) }),
+    write: |embedding, model| {
+        Ok(if reads_purpose(model) {
+            write_one(embedding)
+        } else {
+            predict(embedding)
+        })
+    },
     // Newer models than the first ones take one text.
     most: |model| if model.contains("gemini") { 1 } else { 250 },
     places: &[
         (Found::Vector, &["predictions", "*", "embeddings", "values"]),
-        (Found::Tokens, &["predictions", "*", "embeddings", "statistics", "token_count"]),
+        (
+            Found::Tokens,
+            &[
+                "predictions",
+                "*",
+                "embeddings",
+                "statistics",
+                "token_count",
+            ],
+        ),
         (Found::Vector, &["embedding", "values"]),
         (Found::Tokens, &["usageMetadata", "promptTokenCount"]),
     ],
@@ -49,7 +76,10 @@ pub(super) fn reads_purpose(model: &str) -> bool {
 fn write(embedding: &Embedding<'_>, model: &str) -> Written {
     let name = format!("models/{}", model.strip_prefix("models/").unwrap_or(model));
     let says = !reads_purpose(model);
-    let says = Says { purpose: says, titles: says };
+    let says = Says {
+        purpose: says,
+        titles: says,
+    };
     let mut w = Writer::default();
     w.object(|w| {
         w.key("requests").each(&embedding.inputs, |w, input| {
@@ -58,7 +88,11 @@ fn write(embedding: &Embedding<'_>, model: &str) -> Written {
                 content(w, input);
                 let purpose = embedding.purpose().filter(|_| says.purpose);
                 w.optional("taskType", purpose, |w, purpose| w.text(purpose.googles()));
-                w.optional("title", input.title.as_deref().filter(|_| says.titles), Writer::text);
+                w.optional(
+                    "title",
+                    input.title.as_deref().filter(|_| says.titles),
+                    Writer::text,
+                );
                 w.optional("outputDimensionality", embedding.dimensions, Writer::number);
             });
         });
@@ -67,7 +101,11 @@ fn write(embedding: &Embedding<'_>, model: &str) -> Written {
 }
 
 fn content(w: &mut Writer, input: &Input<'_>) {
-    w.key("content").object(|w| w.key("parts").each([&input.text], |w, text| w.object(|w| w.texts([("text", text)]))));
+    w.key("content").object(|w| {
+        w.key("parts").each([&input.text], |w, text| {
+            w.object(|w| w.texts([("text", text)]))
+        })
+    });
 }
 
 fn write_one(embedding: &Embedding<'_>) -> Written {
@@ -88,7 +126,9 @@ fn predict(embedding: &Embedding<'_>) -> Written {
         w.key("instances").each(&embedding.inputs, |w, input| {
             w.object(|w| {
                 w.key("content").text(&input.text);
-                w.optional("task_type", embedding.purpose(), |w, purpose| w.text(purpose.googles()));
+                w.optional("task_type", embedding.purpose(), |w, purpose| {
+                    w.text(purpose.googles())
+                });
                 w.optional("title", input.title.as_deref(), Writer::text);
             });
         });
@@ -97,5 +137,11 @@ fn predict(embedding: &Embedding<'_>) -> Written {
             w.key("autoTruncate").bool(false);
         });
     });
-    embedding.written(w, Says { purpose: true, titles: true })
+    embedding.written(
+        w,
+        Says {
+            purpose: true,
+            titles: true,
+        },
+    )
 }

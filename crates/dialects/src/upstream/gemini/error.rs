@@ -34,7 +34,10 @@ pub(super) fn read(body: &[u8], content_type: Option<&str>) -> UpstreamError {
 
 /// Returns the error of a candidate that ended without content.
 pub(super) fn gave_up(word: &str, details: Option<&str>) -> UpstreamError {
-    let details = details.map(|text| text.get(..text.floor_char_boundary(MAX_DETAILS)).unwrap_or_default());
+    let details = details.map(|text| {
+        text.get(..text.floor_char_boundary(MAX_DETAILS))
+            .unwrap_or_default()
+    });
     UpstreamError {
         status: Some(502),
         code: Some(word.to_ascii_lowercase()),
@@ -75,14 +78,23 @@ fn class_of(word: &str) -> Option<u16> {
 /// decide anything about our account. So only the beginning of a sentence of Google's counts.
 fn by_words(error: &mut UpstreamError) {
     let message = error.message.to_ascii_lowercase();
-    let begins = |sentences: &[&str]| sentences.iter().any(|sentence| message.starts_with(sentence));
+    let begins = |sentences: &[&str]| {
+        sentences
+            .iter()
+            .any(|sentence| message.starts_with(sentence))
+    };
     let is = |status| error.status == Some(status);
     let is_refused = is(400) || is(403);
-    if message.contains("token count") && message.contains("exceeds") && (is(400) || is(413) || begins(&[TOO_LONG])) {
+    if message.contains("token count")
+        && message.contains("exceeds")
+        && (is(400) || is(413) || begins(&[TOO_LONG]))
+    {
         error.set(400, "context_length_exceeded");
     } else if is_refused && begins(&BAD_KEY) {
         error.status = Some(401);
-    } else if is(400) && (begins(&["user location is not supported"]) || is_foreign_project(&message)) {
+    } else if is(400)
+        && (begins(&["user location is not supported"]) || is_foreign_project(&message))
+    {
         error.status = Some(403);
     } else if is_refused && begins(&NO_BILLING) {
         error.status = Some(402);
@@ -90,8 +102,12 @@ fn by_words(error: &mut UpstreamError) {
 }
 
 const TOO_LONG: &str = "the input token count";
-const BAD_KEY: [&str; 4] =
-    ["api key not valid", "api key expired", "api key not found", "your api key was reported as leaked"];
+const BAD_KEY: [&str; 4] = [
+    "api key not valid",
+    "api key expired",
+    "api key not found",
+    "your api key was reported as leaked",
+];
 const NO_BILLING: [&str; 3] = [
     "please enable billing",
     "this api method requires billing to be enabled",
@@ -100,7 +116,9 @@ const NO_BILLING: [&str; 3] = [
 
 /// Returns whether a message is "Project `1` is not allowed to use Publisher Model `m`".
 fn is_foreign_project(message: &str) -> bool {
-    let rest = message.strip_prefix("project `").and_then(|rest| rest.split_once('`'));
+    let rest = message
+        .strip_prefix("project `")
+        .and_then(|rest| rest.split_once('`'));
     rest.is_some_and(|(_, rest)| rest.starts_with(" is not allowed to use "))
 }
 
@@ -118,7 +136,9 @@ struct Details {
 impl Details {
     fn read(body: &[u8]) -> Self {
         let mut details = Self::default();
-        let Some(body) = Some(body).filter(|body| body.len() <= MAX_BODY) else { return details };
+        let Some(body) = Some(body).filter(|body| body.len() <= MAX_BODY) else {
+            return details;
+        };
         let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
         let value: Value = serde_json::from_slice(body).unwrap_or_default();
         let object = value.get(0).unwrap_or(&value);
@@ -131,9 +151,15 @@ impl Details {
                 "RetryInfo" => details.retry_after = detail.get("retryDelay").and_then(wait),
                 "QuotaFailure" => {
                     let is_daily = |violation: &Value| {
-                        let words = ["quotaId", "quotaMetric", "description"].map(|name| text(violation, name));
-                        let words = words.map(Option::unwrap_or_default).concat().to_ascii_lowercase();
-                        ["perday", "per_day", "per day"].iter().any(|day| words.contains(day))
+                        let words = ["quotaId", "quotaMetric", "description"]
+                            .map(|name| text(violation, name));
+                        let words = words
+                            .map(Option::unwrap_or_default)
+                            .concat()
+                            .to_ascii_lowercase();
+                        ["perday", "per_day", "per day"]
+                            .iter()
+                            .any(|day| words.contains(day))
                     };
                     let violations = detail.get("violations").and_then(Value::as_array);
                     details.per_day |= violations.into_iter().flatten().any(is_daily);
@@ -169,7 +195,9 @@ fn wait(value: &Value) -> Option<Duration> {
             let number = |name| match fields.get(name) {
                 Some(Value::String(digits)) => digits.parse().ok(),
                 Some(Value::Number(number)) => number.as_f64(),
-                Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => Some(0.0),
+                Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) | None => {
+                    Some(0.0)
+                }
             };
             number("seconds")? + number("nanos")? / 1e9
         }

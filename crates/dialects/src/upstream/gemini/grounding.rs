@@ -80,31 +80,58 @@ struct Segment {
 
 /// Emits the sources of a candidate. With its last ones, `is_last`, those are told too that are for
 /// no place of the text.
-pub(super) fn emit(metadata: &RawValue, is_last: bool, choice: u32, cited: &mut CitedAlready, emit: Emit<'_>) {
-    let Some(metadata) = object::<Metadata<'_>>(metadata.get().as_bytes()) else { return };
+pub(super) fn emit(
+    metadata: &RawValue,
+    is_last: bool,
+    choice: u32,
+    cited: &mut CitedAlready,
+    emit: Emit<'_>,
+) {
+    let Some(metadata) = object::<Metadata<'_>>(metadata.get().as_bytes()) else {
+        return;
+    };
     let chunks: Vec<Chunk<'_>> = list(metadata.grounding_chunks);
     let mut used = BTreeSet::new();
     for support in list::<Support<'_>>(metadata.grounding_supports) {
         let segment = support.segment.unwrap_or_default();
         // Zero is left out.
-        let range = number(segment.start_index).unwrap_or(0)..number(segment.end_index).unwrap_or(0);
-        let places: Vec<Count> =
-            support.grounding_chunk_indices.and_then(|all| serde_json::from_str(all.get()).ok()).unwrap_or_default();
-        for (place, chunk) in places.into_iter().filter_map(number).filter_map(|at| Some((at, chunks.get(at)?))) {
+        let range =
+            number(segment.start_index).unwrap_or(0)..number(segment.end_index).unwrap_or(0);
+        let places: Vec<Count> = support
+            .grounding_chunk_indices
+            .and_then(|all| serde_json::from_str(all.get()).ok())
+            .unwrap_or_default();
+        for (place, chunk) in places
+            .into_iter()
+            .filter_map(number)
+            .filter_map(|at| Some((at, chunks.get(at)?)))
+        {
             used.insert(place);
-            cited.tell(choice, &chunk.citation(CitedPlace::Bytes(range.clone())), emit);
+            cited.tell(
+                choice,
+                &chunk.citation(CitedPlace::Bytes(range.clone())),
+                emit,
+            );
         }
     }
     if is_last {
-        let unused = chunks.iter().enumerate().filter(|(place, _)| !used.contains(place));
+        let unused = chunks
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| !used.contains(place));
         unused.for_each(|(_, chunk)| cited.tell(choice, &chunk.citation(CitedPlace::End), emit));
     }
 }
 
 impl Chunk<'_> {
     fn citation(&self, place: CitedPlace) -> Citation<'_> {
-        let source = self.web.as_ref().or(self.retrieved_context.as_ref()).or(self.maps.as_ref());
-        let text = |of: for<'s> fn(&'s Source<'_>) -> &'s str| source.map_or("", |source| of(source));
+        let source = self
+            .web
+            .as_ref()
+            .or(self.retrieved_context.as_ref())
+            .or(self.maps.as_ref());
+        let text =
+            |of: for<'s> fn(&'s Source<'_>) -> &'s str| source.map_or("", |source| of(source));
         Citation {
             // Documents may be in a store that only Google's servers read.
             url: web_address(text(|source| source.uri.as_str())),

@@ -8,8 +8,12 @@ use serde::de::{Deserialize, Deserializer, Error};
 use crate::upstream::shared::text::Text;
 
 /// Reads a text that must be there and must not be empty.
-pub(super) fn required<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, str>, D::Error> {
-    let text = Text::deserialize(deserializer)?.0.filter(|text| !text.is_empty());
+pub(super) fn required<'de: 'a, 'a, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Cow<'a, str>, D::Error> {
+    let text = Text::deserialize(deserializer)?
+        .0
+        .filter(|text| !text.is_empty());
     text.ok_or_else(|| D::Error::custom("expected a text"))
 }
 
@@ -45,7 +49,10 @@ mod tests {
     fn white_space_goes_but_not_out_of_strings() {
         let check = |json, expected| assert_eq!(compact(json), expected);
         check(r#"{"a":1.0}"#, r#"{"a":1.0}"#);
-        check("{\n  \"a b\": [ 1 ,\t2 ],\r\n \"c\\\" d\\\\\" : \" e \"\n}", r#"{"a b":[1,2],"c\" d\\":" e "}"#);
+        check(
+            "{\n  \"a b\": [ 1 ,\t2 ],\r\n \"c\\\" d\\\\\" : \" e \"\n}",
+            r#"{"a b":[1,2],"c\" d\\":" e "}"#,
+        );
         check(" {}", "{}");
         check("{ }", "{}");
         check(r#"{"é ü": "ß"}"#, r#"{"é ü":"ß"}"#);

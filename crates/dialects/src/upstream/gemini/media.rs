@@ -28,11 +28,14 @@ pub(super) fn carried<'p>(
         PartKind::Text(_) => Err("text cannot be sent as an image or a file"),
         PartKind::Image(..) if !target.traits.images => Err("This model does not accept pictures."),
         PartKind::Image(media, detail) => {
-            losses.add_if(detail.as_deref().is_some_and(|detail| detail != "auto"), Field::ImageDetail);
+            losses.add_if(
+                detail.as_deref().is_some_and(|detail| detail != "auto"),
+                Field::ImageDetail,
+            );
             match of_media(media, "image/jpeg", target, service)? {
-                Carried::Inline(kind, _) if !is_image(&kind) => {
-                    Err("This model accepts pictures as PNG, JPEG, WebP, GIF, BMP, HEIC or HEIF only.")
-                }
+                Carried::Inline(kind, _) if !is_image(&kind) => Err(
+                    "This model accepts pictures as PNG, JPEG, WebP, GIF, BMP, HEIC or HEIF only.",
+                ),
                 carried @ (Carried::Inline(..) | Carried::At(..)) => Ok(carried),
             }
         }
@@ -59,10 +62,14 @@ fn of_media<'p>(
         Media::Inline(kind, _) if kind.starts_with("image/") && !target.traits.images => {
             Err("This model does not accept pictures.")
         }
-        Media::Inline(kind, data) if kind.is_empty() => Ok(Carried::Inline(Cow::Borrowed(default), data)),
+        Media::Inline(kind, data) if kind.is_empty() => {
+            Ok(Carried::Inline(Cow::Borrowed(default), data))
+        }
         Media::Inline(kind, data) => Ok(Carried::Inline(Cow::Borrowed(kind), data)),
         Media::Url(url) => of_url(url, target.model, service),
-        Media::Id(_) => Err("This model's provider does not have a file with this id. Send the file itself."),
+        Media::Id(_) => {
+            Err("This model's provider does not have a file with this id. Send the file itself.")
+        }
     }
 }
 
@@ -72,10 +79,14 @@ fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>
         if service == Service::Gemini {
             return Err("Only Vertex AI can read gs:// URLs. Send the data itself.");
         }
-        let kind = type_of(url).ok_or("The URL must end with an extension such as .png, which shows the type.")?;
+        let kind = type_of(url)
+            .ok_or("The URL must end with an extension such as .png, which shows the type.")?;
         return Ok(Carried::At(Some(kind), url));
     }
-    let Some(rest) = lower.strip_prefix("https://").or_else(|| lower.strip_prefix("http://")) else {
+    let Some(rest) = lower
+        .strip_prefix("https://")
+        .or_else(|| lower.strip_prefix("http://"))
+    else {
         return Err("This model does not accept URLs of this scheme. Send the data itself.");
     };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -83,36 +94,62 @@ fn of_url<'p>(url: &'p str, model: &str, service: Service) -> Result<Carried<'p>
         "generativelanguage.googleapis.com" if rest.contains("/files/") => match service {
             // Google learned the type when the file was uploaded.
             Service::Gemini => Ok(Carried::At(None, url)),
-            Service::Vertex => Err("Vertex AI cannot read files of the Gemini API. Send the data itself."),
-        },
-        "www.youtube.com" | "youtube.com" | "m.youtube.com" | "youtu.be" => Ok(Carried::At(Some("video/mp4"), url)),
-        _ if !Model::of(model).reads_urls() => Err("This model does not fetch URLs. Send the data itself."),
-        // Only the path's extension counts. The extension of a host is a country.
-        _ => match url.get(url.len() - rest.len() + host.len()..).and_then(type_of) {
-            Some(kind) if is_fetched(kind) => Ok(Carried::At(Some(kind), url)),
-            Some(_) => Err("This model does not fetch files of this type from URLs. Send the data itself."),
-            None => {
-                Err("The URL must end with an extension such as .png, which shows the type. Or send the data itself.")
+            Service::Vertex => {
+                Err("Vertex AI cannot read files of the Gemini API. Send the data itself.")
             }
+        },
+        "www.youtube.com" | "youtube.com" | "m.youtube.com" | "youtu.be" => {
+            Ok(Carried::At(Some("video/mp4"), url))
+        }
+        _ if !Model::of(model).reads_urls() => {
+            Err("This model does not fetch URLs. Send the data itself.")
+        }
+        // Only the path's extension counts. The extension of a host is a country.
+        _ => match url
+            .get(url.len() - rest.len() + host.len()..)
+            .and_then(type_of)
+        {
+            Some(kind) if is_fetched(kind) => Ok(Carried::At(Some(kind), url)),
+            Some(_) => {
+                Err("This model does not fetch files of this type from URLs. Send the data itself.")
+            }
+            None => Err(
+                "The URL must end with an extension such as .png, which shows the type. Or send the data itself.",
+            ),
         },
     }
 }
 
 fn is_image(kind: &str) -> bool {
-    matches!(kind, "image/png" | "image/jpeg" | "image/webp" | "image/gif" | "image/bmp" | "image/heic" | "image/heif")
+    matches!(
+        kind,
+        "image/png"
+            | "image/jpeg"
+            | "image/webp"
+            | "image/gif"
+            | "image/bmp"
+            | "image/heic"
+            | "image/heif"
+    )
 }
 
 /// Returns whether Google fetches files of this type from public addresses.
 fn is_fetched(kind: &str) -> bool {
-    matches!(kind, "image/bmp" | "image/jpeg" | "image/png" | "image/webp" | "application/pdf")
-        || kind.starts_with("text/")
+    matches!(
+        kind,
+        "image/bmp" | "image/jpeg" | "image/png" | "image/webp" | "application/pdf"
+    ) || kind.starts_with("text/")
         || kind.starts_with("video/")
 }
 
 /// Returns the media type that the extension of a file's name or address stands for.
 fn type_of(address: &str) -> Option<&'static str> {
     let path = address.split(['?', '#']).next().unwrap_or_default();
-    let (_, extension) = path.rsplit('/').next().unwrap_or_default().rsplit_once('.')?;
+    let (_, extension) = path
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+        .rsplit_once('.')?;
     media_type(&extension.to_ascii_lowercase())
 }
 
@@ -153,9 +190,16 @@ fn media_type(extension: &str) -> Option<&'static str> {
 
 /// Returns the refusal of a part. It names the place of the part.
 pub(super) fn refused(request: &Request<'_>, part: &Part<'_>, why: &'static str) -> FieldRefused {
-    let place = request.messages.iter().enumerate().find_map(|(message, one)| {
-        let place = one.content.iter().position(|other| std::ptr::eq(other, part))?;
-        Some(Field::Part(message, place))
-    });
+    let place = request
+        .messages
+        .iter()
+        .enumerate()
+        .find_map(|(message, one)| {
+            let place = one
+                .content
+                .iter()
+                .position(|other| std::ptr::eq(other, part))?;
+            Some(Field::Part(message, place))
+        });
     FieldRefused::unsupported(place.unwrap_or(Field::Messages), why)
 }

@@ -10,9 +10,13 @@ pub fn traits(model: &str) -> Traits {
     let model = Model::of(model);
     let traits = match (model.maker, model.generation) {
         (Maker::Gemma, Some((4.., _))) => return Traits::UNKNOWN,
-        (Maker::Gemma, _) => {
-            Traits { thinking: Thinking::None, tools: false, forced_tools: false, structured: false, ..Traits::UNKNOWN }
-        }
+        (Maker::Gemma, _) => Traits {
+            thinking: Thinking::None,
+            tools: false,
+            forced_tools: false,
+            structured: false,
+            ..Traits::UNKNOWN
+        },
         (Maker::Other, _) | (Maker::Gemini, None) => return Traits::UNKNOWN,
         (Maker::Gemini, Some((0..=1, _) | (2, 0..=4))) => Traits {
             max_output: Some(8_192),
@@ -38,8 +42,18 @@ pub fn traits(model: &str) -> Traits {
     };
     if model.draws {
         // Models that draw answer in pictures, and think as they like.
-        let thinking = if traits.thinking == Thinking::Effort { Thinking::Unknown } else { Thinking::None };
-        return Traits { max_output: None, thinking, tools: false, forced_tools: false, ..traits };
+        let thinking = if traits.thinking == Thinking::Effort {
+            Thinking::Unknown
+        } else {
+            Thinking::None
+        };
+        return Traits {
+            max_output: None,
+            thinking,
+            tools: false,
+            forced_tools: false,
+            ..traits
+        };
     }
     traits
 }
@@ -84,8 +98,15 @@ impl Model {
         let first = rest.split('-').next().unwrap_or_default();
         let (major, minor) = first.split_once('.').unwrap_or((first, "0"));
         // `gemma-3n`
-        let number = |digits: &str| digits.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok();
-        let numbered = number(major).zip(number(minor)).filter(|_| maker != Maker::Other);
+        let number = |digits: &str| {
+            digits
+                .trim_end_matches(|c: char| !c.is_ascii_digit())
+                .parse()
+                .ok()
+        };
+        let numbered = number(major)
+            .zip(number(minor))
+            .filter(|_| maker != Maker::Other);
         let has = |word| rest.split('-').any(|part| part == word);
         let is_latest = maker == Maker::Gemini && has("latest");
         Self {
@@ -104,7 +125,11 @@ impl Model {
     /// Returns the number of tokens of thinking, and whether it differs from what was asked for.
     /// Pro models cannot stop thinking.
     pub(super) fn budget(&self, effort: Effort, can_stop: bool) -> (u64, bool) {
-        let most = if self.family == Family::Pro { 32_768 } else { 24_576 };
+        let most = if self.family == Family::Pro {
+            32_768
+        } else {
+            24_576
+        };
         match effort {
             Effort::None if can_stop => (0, false),
             Effort::None => (128, true),
@@ -166,7 +191,10 @@ impl Model {
 
     /// Returns whether the model is a Gemini of this generation or a later one.
     pub(super) fn is_gemini_since(&self, major: u8, minor: u8) -> bool {
-        self.maker == Maker::Gemini && self.generation.is_some_and(|generation| generation >= (major, minor))
+        self.maker == Maker::Gemini
+            && self
+                .generation
+                .is_some_and(|generation| generation >= (major, minor))
     }
 }
 
@@ -178,17 +206,56 @@ mod tests {
     fn names_are_read() {
         let check = |name, maker, generation, family| {
             let model = Model::of(name);
-            assert_eq!((model.maker, model.generation, model.family), (maker, generation, family), "{name}");
+            assert_eq!(
+                (model.maker, model.generation, model.family),
+                (maker, generation, family),
+                "{name}"
+            );
         };
-        check("gemini-2.5-flash-lite-preview-06-17", Maker::Gemini, Some((2, 5)), Family::Lite);
-        check("models/gemini-2.0-flash-001", Maker::Gemini, Some((2, 0)), Family::Flash);
-        check("publishers/google/models/gemini-3-pro-preview", Maker::Gemini, Some((3, 0)), Family::Pro);
-        check("gemini-3.8-flash", Maker::Gemini, Some((3, 8)), Family::Flash);
+        check(
+            "gemini-2.5-flash-lite-preview-06-17",
+            Maker::Gemini,
+            Some((2, 5)),
+            Family::Lite,
+        );
+        check(
+            "models/gemini-2.0-flash-001",
+            Maker::Gemini,
+            Some((2, 0)),
+            Family::Flash,
+        );
+        check(
+            "publishers/google/models/gemini-3-pro-preview",
+            Maker::Gemini,
+            Some((3, 0)),
+            Family::Pro,
+        );
+        check(
+            "gemini-3.8-flash",
+            Maker::Gemini,
+            Some((3, 8)),
+            Family::Flash,
+        );
         check("gemini-4-argon", Maker::Gemini, Some((4, 0)), Family::Other);
-        check("gemini-pro-latest", Maker::Gemini, Some(LATEST), Family::Pro);
+        check(
+            "gemini-pro-latest",
+            Maker::Gemini,
+            Some(LATEST),
+            Family::Pro,
+        );
         check("gemini-pro", Maker::Gemini, None, Family::Pro);
-        check("gemini-omni-flash-preview", Maker::Gemini, None, Family::Flash);
-        check("gemini-2.5-computer-use-preview-10-2025", Maker::Gemini, Some((2, 5)), Family::Other);
+        check(
+            "gemini-omni-flash-preview",
+            Maker::Gemini,
+            None,
+            Family::Flash,
+        );
+        check(
+            "gemini-2.5-computer-use-preview-10-2025",
+            Maker::Gemini,
+            Some((2, 5)),
+            Family::Other,
+        );
         check("gemma-3n-e4b-it", Maker::Gemma, Some((3, 0)), Family::Other);
         check("gemma-4-31b-it", Maker::Gemma, Some((4, 0)), Family::Other);
         check("llama-3-pro", Maker::Other, None, Family::Pro);
@@ -200,22 +267,96 @@ mod tests {
     fn traits_by_name() {
         assert_eq!(traits("my-tuned-model"), Traits::UNKNOWN);
         assert_eq!(traits("gemma-4-31b-it"), Traits::UNKNOWN);
-        let guessed = ["gemini-3.1-pro", "gemini-3.8-flash", "gemini-flash-latest"].map(|name| traits(name).guessed);
+        let guessed = ["gemini-3.1-pro", "gemini-3.8-flash", "gemini-flash-latest"]
+            .map(|name| traits(name).guessed);
         assert_eq!(guessed, [false, true, true]);
         let check = |name, max_output, thinking, thinking_off, tools, with_tools| {
             let it = traits(name);
-            let found = (it.max_output, it.thinking, it.thinking_off, it.tools, it.structured_with_tools);
-            assert_eq!(found, (max_output, thinking, thinking_off, tools, with_tools), "{name}");
+            let found = (
+                it.max_output,
+                it.thinking,
+                it.thinking_off,
+                it.tools,
+                it.structured_with_tools,
+            );
+            assert_eq!(
+                found,
+                (max_output, thinking, thinking_off, tools, with_tools),
+                "{name}"
+            );
         };
-        check("gemini-1.5-pro", Some(8_192), Thinking::None, true, true, false);
-        check("gemini-2.0-flash", Some(8_192), Thinking::None, true, true, false);
-        check("gemini-2.5-pro", Some(65_536), Thinking::Budget, false, true, false);
-        check("gemini-2.5-flash", Some(65_536), Thinking::Budget, true, true, false);
-        check("gemini-2.5-flash-image", None, Thinking::None, true, false, false);
-        check("gemini-3-pro-preview", Some(65_536), Thinking::Effort, false, true, true);
-        check("gemini-3-pro-image-preview", None, Thinking::Unknown, false, false, true);
-        check("gemini-3.8-flash", None, Thinking::Effort, false, true, true);
-        check("gemini-flash-latest", None, Thinking::Effort, false, true, true);
+        check(
+            "gemini-1.5-pro",
+            Some(8_192),
+            Thinking::None,
+            true,
+            true,
+            false,
+        );
+        check(
+            "gemini-2.0-flash",
+            Some(8_192),
+            Thinking::None,
+            true,
+            true,
+            false,
+        );
+        check(
+            "gemini-2.5-pro",
+            Some(65_536),
+            Thinking::Budget,
+            false,
+            true,
+            false,
+        );
+        check(
+            "gemini-2.5-flash",
+            Some(65_536),
+            Thinking::Budget,
+            true,
+            true,
+            false,
+        );
+        check(
+            "gemini-2.5-flash-image",
+            None,
+            Thinking::None,
+            true,
+            false,
+            false,
+        );
+        check(
+            "gemini-3-pro-preview",
+            Some(65_536),
+            Thinking::Effort,
+            false,
+            true,
+            true,
+        );
+        check(
+            "gemini-3-pro-image-preview",
+            None,
+            Thinking::Unknown,
+            false,
+            false,
+            true,
+        );
+        check(
+            "gemini-3.8-flash",
+            None,
+            Thinking::Effort,
+            false,
+            true,
+            true,
+        );
+        check(
+            "gemini-flash-latest",
+            None,
+            Thinking::Effort,
+            false,
+            true,
+            true,
+        );
         check("gemma-3-27b-it", None, Thinking::None, true, false, true);
     }
 
@@ -227,11 +368,27 @@ mod tests {
         let (same, other) = (false, true);
         assert_eq!(
             budgets("gemini-2.5-flash", true),
-            [(0, same), (512, same), (1024, same), (8192, same), (24576, same), (24576, other), (24576, other)]
+            [
+                (0, same),
+                (512, same),
+                (1024, same),
+                (8192, same),
+                (24576, same),
+                (24576, other),
+                (24576, other)
+            ]
         );
         assert_eq!(
             budgets("gemini-2.5-pro", false),
-            [(128, other), (512, same), (1024, same), (8192, same), (24576, same), (32768, same), (32768, same)]
+            [
+                (128, other),
+                (512, same),
+                (1024, same),
+                (8192, same),
+                (24576, same),
+                (32768, same),
+                (32768, same)
+            ]
         );
         let levels = |model| all.map(|effort| Model::of(model).level(effort, false));
         assert_eq!(
@@ -258,16 +415,30 @@ mod tests {
                 ("HIGH", other)
             ]
         );
-        assert_eq!(Model::of("gemini-3-pro-preview").level(Medium, false), ("HIGH", other));
-        assert_eq!(Model::of("gemini-3.8-flash").level(None, true), ("MINIMAL", same));
+        assert_eq!(
+            Model::of("gemini-3-pro-preview").level(Medium, false),
+            ("HIGH", other)
+        );
+        assert_eq!(
+            Model::of("gemini-3.8-flash").level(None, true),
+            ("MINIMAL", same)
+        );
     }
 
     #[test]
     fn habits() {
         let check = |name, signatures, urls, system, penalties| {
             let model = Model::of(name);
-            let penalties_taken = (model.takes_penalties(Service::Gemini), model.takes_penalties(Service::Vertex));
-            let found = (model.is_gemini_since(3, 0), model.reads_urls(), model.hears_system(), penalties_taken);
+            let penalties_taken = (
+                model.takes_penalties(Service::Gemini),
+                model.takes_penalties(Service::Vertex),
+            );
+            let found = (
+                model.is_gemini_since(3, 0),
+                model.reads_urls(),
+                model.hears_system(),
+                penalties_taken,
+            );
             assert_eq!(found, (signatures, urls, system, penalties), "{name}");
         };
         check("gemini-2.0-flash", false, false, true, (true, true));

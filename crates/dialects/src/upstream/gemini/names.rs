@@ -22,7 +22,11 @@ pub(super) struct FunctionNames<'r> {
 impl<'r> FunctionNames<'r> {
     pub(super) fn of(request: &'r Request<'_>) -> Self {
         let mut names = Self::default();
-        for tool in request.tools.iter().filter(|tool| !fits(&tool.name) && !tool.name.is_empty()) {
+        for tool in request
+            .tools
+            .iter()
+            .filter(|tool| !fits(&tool.name) && !tool.name.is_empty())
+        {
             if !names.renamed.contains_key(&*tool.name) {
                 let new = names.free(request, fitting(&tool.name));
                 names.renamed.insert(&tool.name, new);
@@ -45,7 +49,10 @@ impl<'r> FunctionNames<'r> {
     pub(super) fn free(&mut self, request: &'r Request<'_>, wanted: String) -> String {
         let unique = self.unique.get_or_insert_with(|| {
             let mut unique = Unique::default();
-            request.tools.iter().for_each(|tool| unique.reserve(&tool.name));
+            request
+                .tools
+                .iter()
+                .for_each(|tool| unique.reserve(&tool.name));
             unique
         });
         unique.take(Cow::Owned(wanted)).into_owned()
@@ -54,7 +61,11 @@ impl<'r> FunctionNames<'r> {
     /// Returns the changes that reading the answer must undo: (Google's name, the caller's name),
     /// sorted.
     pub(super) fn undo(self) -> Vec<(String, String)> {
-        let mut undo: Vec<_> = self.renamed.into_iter().map(|(old, new)| (new, old.to_owned())).collect();
+        let mut undo: Vec<_> = self
+            .renamed
+            .into_iter()
+            .map(|(old, new)| (new, old.to_owned()))
+            .collect();
         undo.sort_unstable();
         undo
     }
@@ -72,7 +83,12 @@ fn is_plain(byte: u8) -> bool {
 /// Returns the name with `_` for every character that is not valid.
 pub(super) fn fitting(name: &str) -> String {
     let starts = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-    let plain = name.chars().map(|c| u8::try_from(c).ok().filter(|byte| is_plain(*byte)).map_or('_', char::from));
+    let plain = name.chars().map(|c| {
+        u8::try_from(c)
+            .ok()
+            .filter(|byte| is_plain(*byte))
+            .map_or('_', char::from)
+    });
     let first = if starts { None } else { Some('_') };
     first.into_iter().chain(plain).take(MAX).collect()
 }
@@ -90,9 +106,15 @@ mod tests {
             kind: ToolKind::Function(None, None),
             cache: None,
         };
-        let request = Request { tools: tools.iter().map(tool).collect(), ..Request::default() };
+        let request = Request {
+            tools: tools.iter().map(tool).collect(),
+            ..Request::default()
+        };
         let found = FunctionNames::of(&request).undo();
-        let found: Vec<_> = found.iter().map(|(new, old)| (new.as_str(), old.as_str())).collect();
+        let found: Vec<_> = found
+            .iter()
+            .map(|(new, old)| (new.as_str(), old.as_str()))
+            .collect();
         assert_eq!(found, renamed);
     }
 
@@ -107,11 +129,22 @@ mod tests {
         check(&["a b"], &[("a_b", "a b")]);
         check(
             &["9to5", "-x", "wetter/münchen", "ns:f"],
-            &[("_-x", "-x"), ("_9to5", "9to5"), ("ns_f", "ns:f"), ("wetter_m_nchen", "wetter/münchen")],
+            &[
+                ("_-x", "-x"),
+                ("_9to5", "9to5"),
+                ("ns_f", "ns:f"),
+                ("wetter_m_nchen", "wetter/münchen"),
+            ],
         );
-        check(&["a b", "a_b", "a/b", "a/b"], &[("a_b_2", "a b"), ("a_b_3", "a/b")]);
+        check(
+            &["a b", "a_b", "a/b", "a/b"],
+            &[("a_b_2", "a b"), ("a_b_3", "a/b")],
+        );
         let long = "x".repeat(65);
-        check(&[&long, &"x".repeat(64)], &[(&format!("{}_2", "x".repeat(62)), &long)]);
+        check(
+            &[&long, &"x".repeat(64)],
+            &[(&format!("{}_2", "x".repeat(62)), &long)],
+        );
         check(&[""], &[]);
     }
 }

@@ -17,10 +17,16 @@ const MOST: usize = 2000;
 
 /// Writes a schema. Returns whether a part of its meaning is lost.
 pub(super) fn write(Schema(schema): &Schema<'_>, w: &mut Writer) -> bool {
-    let mut form = Form { defs: Vec::new(), depth: 0, written: 0, lost: false };
+    let mut form = Form {
+        defs: Vec::new(),
+        depth: 0,
+        written: 0,
+        lost: false,
+    };
     for (name, list) in &schema.parts {
         if matches!(&**name, "$defs" | "definitions") && list.is_object() {
-            form.defs.extend(list.parts.iter().map(|(name, schema)| (&**name, schema)));
+            form.defs
+                .extend(list.parts.iter().map(|(name, schema)| (&**name, schema)));
         }
     }
     form.schema(schema, w);
@@ -51,7 +57,8 @@ impl<'s, 'a> Form<'s, 'a> {
         let (has_any_of, has_one_of, has_const) = (has("anyOf"), has("oneOf"), has("const"));
         let has_choice = has_any_of || has_one_of || has("allOf");
         let excludes_kinds = has_choice || has("$ref");
-        let stands = |name: &str| !matches!(name, "$ref" | "$defs" | "definitions") && !is_idle(name);
+        let stands =
+            |name: &str| !matches!(name, "$ref" | "$defs" | "definitions") && !is_idle(name);
         let has_company = schema.parts.iter().any(|(name, _)| stands(name));
         let (is_null, mut nullable) = (is_null(schema), false);
         for (name, value) in &schema.parts {
@@ -65,13 +72,21 @@ impl<'s, 'a> Form<'s, 'a> {
                 "const" => self.values(std::iter::once(value), &mut nullable, w),
                 "oneOf" if has_any_of => self.lost = true,
                 "anyOf" | "oneOf" if value.is_array() => self.any_of(value, &mut nullable, w),
-                "allOf" if value.is_array() && value.parts.len() == 1 && !has_any_of && !has_one_of => {
+                "allOf"
+                    if value.is_array() && value.parts.len() == 1 && !has_any_of && !has_one_of =>
+                {
                     self.any_of(value, &mut nullable, w);
                 }
-                "items" if value.is_object() || value.is_bool() => self.schema(value, w.key("items")),
+                "items" if value.is_object() || value.is_bool() => {
+                    self.schema(value, w.key("items"))
+                }
                 "properties" if value.is_object() => {
-                    w.key("properties")
-                        .object(|w| value.parts.iter().for_each(|(name, schema)| self.schema(schema, w.name(name))));
+                    w.key("properties").object(|w| {
+                        value
+                            .parts
+                            .iter()
+                            .for_each(|(name, schema)| self.schema(schema, w.name(name)))
+                    });
                 }
                 "type" => w.key("type").raw(value.text),
                 name if is_plain(name) && !name.starts_with('$') => w.name(name).raw(value.text),
@@ -90,14 +105,19 @@ impl<'s, 'a> Form<'s, 'a> {
     /// Writes the definition of a reference in its place.
     fn reference(&mut self, reference: &str, has_company: bool, w: &mut Writer) {
         let name = reference.trim_matches('"');
-        let name = name.strip_prefix("#/$defs/").or_else(|| name.strip_prefix("#/definitions/"));
-        let found = name.and_then(|name| self.defs.iter().find(|(known, _)| *known == name)).map(|(_, schema)| *schema);
+        let name = name
+            .strip_prefix("#/$defs/")
+            .or_else(|| name.strip_prefix("#/definitions/"));
+        let found = name
+            .and_then(|name| self.defs.iter().find(|(known, _)| *known == name))
+            .map(|(_, schema)| *schema);
         match found {
             Some(schema) if schema.is_object() && self.depth < DEEPEST && self.written < MOST => {
                 self.depth += 1;
                 if has_company {
                     // Beside other keywords the definition might repeat one of them.
-                    w.key("anyOf").array(|w| w.object(|w| self.members(schema, w)));
+                    w.key("anyOf")
+                        .array(|w| w.object(|w| self.members(schema, w)));
                 } else {
                     self.members(schema, w);
                 }
@@ -108,18 +128,28 @@ impl<'s, 'a> Form<'s, 'a> {
     }
 
     fn kinds(&mut self, kinds: &Node<'_>, nullable: &mut bool, has_any_of: bool, w: &mut Writer) {
-        let others: Vec<&str> = kinds.elements().map(|kind| kind.text).filter(|kind| *kind != r#""null""#).collect();
+        let others: Vec<&str> = kinds
+            .elements()
+            .map(|kind| kind.text)
+            .filter(|kind| *kind != r#""null""#)
+            .collect();
         *nullable |= others.len() < kinds.parts.len();
         match others.as_slice() {
             [kind] => w.key("type").raw(kind),
             _ if has_any_of => self.lost = true,
-            several => w.key("anyOf").each(several, |w, kind| w.object(|w| w.key("type").raw(kind))),
+            several => w
+                .key("anyOf")
+                .each(several, |w, kind| w.object(|w| w.key("type").raw(kind))),
         }
     }
 
     /// Writes an `enum`. Only texts are valid in it.
-    fn values<'v>(&mut self, values: impl Iterator<Item = &'v Node<'a>>, nullable: &mut bool, w: &mut Writer)
-    where
+    fn values<'v>(
+        &mut self,
+        values: impl Iterator<Item = &'v Node<'a>>,
+        nullable: &mut bool,
+        w: &mut Writer,
+    ) where
         'a: 'v,
     {
         let mut texts = Vec::new();
@@ -138,7 +168,8 @@ impl<'s, 'a> Form<'s, 'a> {
     fn any_of(&mut self, list: &'s Node<'a>, nullable: &mut bool, w: &mut Writer) {
         let (nulls, others): (Vec<_>, Vec<_>) = list.elements().partition(|schema| is_null(schema));
         *nullable |= !nulls.is_empty();
-        w.key("anyOf").each(others, |w, schema| self.schema(schema, w));
+        w.key("anyOf")
+            .each(others, |w, schema| self.schema(schema, w));
     }
 }
 
@@ -179,7 +210,11 @@ mod tests {
     fn check(schema: &str, expected: &str, lost: bool) {
         let mut w = Writer::default();
         let found = write(&Schema::read(schema), &mut w);
-        assert_eq!((String::from_utf8(w.into_bytes()).unwrap().as_str(), found), (expected, lost), "{schema}");
+        assert_eq!(
+            (String::from_utf8(w.into_bytes()).unwrap().as_str(), found),
+            (expected, lost),
+            "{schema}"
+        );
     }
 
     #[test]
@@ -189,7 +224,11 @@ mod tests {
             r#"{"type":"object","properties":{"a":{"type":"string","description":"A","nullable":true},"b":{"enum":["x"]},"c":{"enum":["y"],"nullable":true}},"required":["a"]}"#,
             false,
         );
-        check(r#"{"type":["string","integer"]}"#, r#"{"anyOf":[{"type":"string"},{"type":"integer"}]}"#, false);
+        check(
+            r#"{"type":["string","integer"]}"#,
+            r#"{"anyOf":[{"type":"string"},{"type":"integer"}]}"#,
+            false,
+        );
         check(
             r#"{"oneOf":[{"type":"string"},{"type":"null"}]}"#,
             r#"{"anyOf":[{"type":"string"}],"nullable":true}"#,
@@ -200,23 +239,47 @@ mod tests {
             r#"{"type":"array","items":{"type":"number"},"minItems":1}"#,
             false,
         );
-        check(r#"{"$schema":"x","type":"object","additionalProperties":true}"#, r#"{"type":"object"}"#, false);
+        check(
+            r#"{"$schema":"x","type":"object","additionalProperties":true}"#,
+            r#"{"type":"object"}"#,
+            false,
+        );
     }
 
     #[test]
     fn null_is_allowed_if_all_keywords_allow_it() {
-        check(r#"{"type":["string","null"],"enum":["a"]}"#, r#"{"type":"string","enum":["a"]}"#, false);
-        check(r#"{"type":"string","enum":["a",null]}"#, r#"{"type":"string","enum":["a"]}"#, false);
+        check(
+            r#"{"type":["string","null"],"enum":["a"]}"#,
+            r#"{"type":"string","enum":["a"]}"#,
+            false,
+        );
+        check(
+            r#"{"type":"string","enum":["a",null]}"#,
+            r#"{"type":"string","enum":["a"]}"#,
+            false,
+        );
         check(
             r#"{"type":["string","null"],"anyOf":[{"enum":["a",null]},{"minLength":2}]}"#,
             r#"{"type":"string","anyOf":[{"enum":["a"],"nullable":true},{}],"nullable":true}"#,
             true,
         );
         check(r#"{"type":["null"]}"#, r#"{"type":"null"}"#, false);
-        check(r#"{"title":"x","const":null}"#, r#"{"title":"x","type":"null"}"#, false);
+        check(
+            r#"{"title":"x","const":null}"#,
+            r#"{"title":"x","type":"null"}"#,
+            false,
+        );
         check(r#"{"enum":[null]}"#, r#"{"type":"null"}"#, false);
-        check(r#"{"anyOf":[{"type":"null"}]}"#, r#"{"type":"null"}"#, false);
-        check(r#"{"type":["string","null"],"const":null}"#, r#"{"type":"null"}"#, false);
+        check(
+            r#"{"anyOf":[{"type":"null"}]}"#,
+            r#"{"type":"null"}"#,
+            false,
+        );
+        check(
+            r#"{"type":["string","null"],"const":null}"#,
+            r#"{"type":"null"}"#,
+            false,
+        );
     }
 
     #[test]
@@ -231,7 +294,9 @@ mod tests {
         assert!(write(&Schema::read(circle), &mut w));
         let text = String::from_utf8(w.into_bytes()).unwrap();
         assert!(
-            serde_json::from_str::<serde_json::Value>(&text).is_ok() && text.len() < 64 * 1024 && !text.contains('$'),
+            serde_json::from_str::<serde_json::Value>(&text).is_ok()
+                && text.len() < 64 * 1024
+                && !text.contains('$'),
             "{}",
             text.len()
         );
@@ -240,11 +305,27 @@ mod tests {
 
     #[test]
     fn what_cannot_be_said_is_told() {
-        check(r#"{"type":"object","additionalProperties":false}"#, r#"{"type":"object"}"#, true);
+        check(
+            r#"{"type":"object","additionalProperties":false}"#,
+            r#"{"type":"object"}"#,
+            true,
+        );
         check(r#"{"enum":[1,2]}"#, "{}", true);
-        check(r#"{"type":"string","pattern":"a"}"#, r#"{"type":"string"}"#, true);
-        check(r#"{"type":"array","prefixItems":[{"type":"string"}]}"#, r#"{"type":"array"}"#, true);
-        check(r#"{"allOf":[{"type":"string"},{"type":"number"}]}"#, "{}", true);
+        check(
+            r#"{"type":"string","pattern":"a"}"#,
+            r#"{"type":"string"}"#,
+            true,
+        );
+        check(
+            r#"{"type":"array","prefixItems":[{"type":"string"}]}"#,
+            r#"{"type":"array"}"#,
+            true,
+        );
+        check(
+            r#"{"allOf":[{"type":"string"},{"type":"number"}]}"#,
+            "{}",
+            true,
+        );
         check("false", "{}", true);
     }
 }

@@ -11,7 +11,9 @@ use crate::neutral::answered::answered;
 use crate::neutral::schema::{members, string};
 use crate::neutral::traits::Thinking;
 use crate::neutral::turns::turns;
-use crate::neutral::{Effort, Field, FieldRefused, LostFields, Raw, Request, Target, Undo, Written};
+use crate::neutral::{
+    Effort, Field, FieldRefused, LostFields, Raw, Request, Target, Undo, Written,
+};
 use crate::upstream::shared::options::{self, Range};
 use crate::wire::json::Writer;
 
@@ -21,7 +23,11 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
 }
 
 /// Writes a request for either service.
-pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service) -> Result<Written, FieldRefused> {
+pub(super) fn write(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    service: Service,
+) -> Result<Written, FieldRefused> {
     refuse(request)?;
     let mut losses = LostFields::default();
     answered(request)?;
@@ -29,9 +35,14 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
     let mut turns = turns(request, target.kept, &mut losses);
     contents::prune(&mut turns, &mut losses);
     let is_silent = turns.turns.is_empty() && turns.system.is_empty();
-    let is_prefilled = turns.turns.last().is_some_and(|turn| turn.is_assistant) && !target.traits.prefill;
+    let is_prefilled =
+        turns.turns.last().is_some_and(|turn| turn.is_assistant) && !target.traits.prefill;
     FieldRefused::any([
-        (is_silent, Field::Messages, "This model needs a message that is not empty."),
+        (
+            is_silent,
+            Field::Messages,
+            "This model needs a message that is not empty.",
+        ),
         (
             is_prefilled,
             Field::Messages,
@@ -41,24 +52,49 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
     let mut w = Writer::with_capacity(request.room());
     let mut refused = None;
     w.object(|w| {
-        let mut contents =
-            Contents { request, target, service, names: &plan.names, losses: &mut losses, refused: None };
+        let mut contents = Contents {
+            request,
+            target,
+            service,
+            names: &plan.names,
+            losses: &mut losses,
+            refused: None,
+        };
         contents.write(&turns, w);
         refused = contents.refused;
         plan.write(&mut losses, w);
         w.group("generationConfig", |w| {
             sampling(request, target, &mut losses, w);
-            penalties(request, Model::of(target.model).takes_penalties(service), &mut losses, w);
+            penalties(
+                request,
+                Model::of(target.model).takes_penalties(service),
+                &mut losses,
+                w,
+            );
             if let Some(format) = plan.native {
-                tools::write_format(format, target.traits.server.response_json_schema, &mut losses, w);
+                tools::write_format(
+                    format,
+                    target.traits.server.response_json_schema,
+                    &mut losses,
+                    w,
+                );
             }
             thinking(request, target, &mut losses, w);
         });
         losses.add_if(request.user.is_some(), Field::User);
-        let fitting = request.metadata.filter(|_| service == Service::Vertex).and_then(labels);
-        losses
-            .add_if(fitting.is_none() && request.metadata.is_some_and(|metadata| !is_empty(metadata)), Field::Metadata);
-        w.optional("serviceTier", options::tier(request, &TIERS, &mut losses), Writer::text);
+        let fitting = request
+            .metadata
+            .filter(|_| service == Service::Vertex)
+            .and_then(labels);
+        losses.add_if(
+            fitting.is_none() && request.metadata.is_some_and(|metadata| !is_empty(metadata)),
+            Field::Metadata,
+        );
+        w.optional(
+            "serviceTier",
+            options::tier(request, &TIERS, &mut losses),
+            Writer::text,
+        );
         w.optional("labels", fitting, Writer::raw);
         options::lose_others(request, &mut losses);
     });
@@ -70,7 +106,11 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>, service: Service
         body: w.into_bytes(),
         headers: Vec::new(),
         losses,
-        undo: Undo { names: plan.names.undo(), format_tool, ..Undo::default() },
+        undo: Undo {
+            names: plan.names.undo(),
+            format_tool,
+            ..Undo::default()
+        },
     })
 }
 
@@ -79,27 +119,66 @@ const MAX_STOPS: usize = 5;
 /// The most candidates that Google gives.
 const MAX_CANDIDATES: u64 = 8;
 
-const TIERS: [(&str, Option<&str>); 5] =
-    [("auto", None), ("default", None), ("standard", None), ("flex", Some("flex")), ("priority", Some("priority"))];
+const TIERS: [(&str, Option<&str>); 5] = [
+    ("auto", None),
+    ("default", None),
+    ("standard", None),
+    ("flex", Some("flex")),
+    ("priority", Some("priority")),
+];
 
 /// Refuses what would change the meaning of the request if it were left out.
 fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
     let (choices, stops) = (request.n.unwrap_or(1), request.stop.len());
     FieldRefused::any([
-        (request.wants_audio, Field::Audio, "This model can be asked for text only, not for audio."),
-        (request.logprobs, Field::Logprobs, "This model does not report log probabilities."),
-        (choices > MAX_CANDIDATES, Field::Choices, "This model gives at most eight choices for each request."),
-        (stops > MAX_STOPS, Field::Stop, "This model accepts at most five stop sequences."),
+        (
+            request.wants_audio,
+            Field::Audio,
+            "This model can be asked for text only, not for audio.",
+        ),
+        (
+            request.logprobs,
+            Field::Logprobs,
+            "This model does not report log probabilities.",
+        ),
+        (
+            choices > MAX_CANDIDATES,
+            Field::Choices,
+            "This model gives at most eight choices for each request.",
+        ),
+        (
+            stops > MAX_STOPS,
+            Field::Stop,
+            "This model accepts at most five stop sequences.",
+        ),
     ])
 }
 
-const TEMPERATURE: Range = Range { field: Field::Temperature, key: "temperature", least: "0", most: "2" };
-const TOP_P: Range = Range { field: Field::TopP, key: "topP", least: "0", most: "1" };
+const TEMPERATURE: Range = Range {
+    field: Field::Temperature,
+    key: "temperature",
+    least: "0",
+    most: "2",
+};
+const TOP_P: Range = Range {
+    field: Field::TopP,
+    key: "topP",
+    least: "0",
+    most: "1",
+};
 // Google says that the upper bound of penalties, 2, is out of bounds.
-const PRESENCE_PENALTY: Range =
-    Range { field: Field::PresencePenalty, key: "presencePenalty", least: "-2", most: "1.99" };
-const FREQUENCY_PENALTY: Range =
-    Range { field: Field::FrequencyPenalty, key: "frequencyPenalty", least: "-2", most: "1.99" };
+const PRESENCE_PENALTY: Range = Range {
+    field: Field::PresencePenalty,
+    key: "presencePenalty",
+    least: "-2",
+    most: "1.99",
+};
+const FREQUENCY_PENALTY: Range = Range {
+    field: Field::FrequencyPenalty,
+    key: "frequencyPenalty",
+    least: "-2",
+    most: "1.99",
+};
 
 /// Writes the settings of sampling, the numbers of candidates and tokens, and the stop sequences.
 fn sampling(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
@@ -107,20 +186,28 @@ fn sampling(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields,
     TEMPERATURE.write(w, temperature, losses);
     TOP_P.write(w, top_p, losses);
     losses.add_if(request.top_k == Some(0), Field::TopK);
-    w.optional("topK", request.top_k.filter(|top_k| *top_k > 0), Writer::number);
+    w.optional(
+        "topK",
+        request.top_k.filter(|top_k| *top_k > 0),
+        Writer::number,
+    );
     w.optional("candidateCount", request.n, Writer::number);
-    let max_tokens = options::max_tokens(request, target.default_max_tokens, &target.traits, losses);
+    let max_tokens =
+        options::max_tokens(request, target.default_max_tokens, &target.traits, losses);
     w.optional("maxOutputTokens", max_tokens, Writer::number);
     let stops = request.stop.iter().filter(|stop| !stop.is_empty());
     w.list("stopSequences", stops, |w, stop| w.text(stop));
-    w.optional("seed", options::seed::<i32>(request, losses), |w, seed| w.raw(&seed.to_string()));
+    w.optional("seed", options::seed::<i32>(request, losses), |w, seed| {
+        w.raw(&seed.to_string())
+    });
 }
 
 /// Writes the penalties, if the model takes any.
 fn penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mut Writer) {
-    for (range, penalty) in
-        [(PRESENCE_PENALTY, request.penalties.presence), (FREQUENCY_PENALTY, request.penalties.frequency)]
-    {
+    for (range, penalty) in [
+        (PRESENCE_PENALTY, request.penalties.presence),
+        (FREQUENCY_PENALTY, request.penalties.frequency),
+    ] {
         let penalty = penalty.filter(|penalty| penalty.value != 0.0);
         losses.add_if(penalty.is_some() && !takes, range.field.clone());
         range.write(w, penalty.filter(|_| takes), losses);
@@ -132,20 +219,26 @@ fn penalties(request: &Request<'_>, takes: bool, losses: &mut LostFields, w: &mu
 fn thinking(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields, w: &mut Writer) {
     let Some(effort) = request.effort() else {
         if matches!(target.traits.thinking, Thinking::Budget | Thinking::Effort) {
-            w.key("thinkingConfig").object(|w| w.key("includeThoughts").bool(true));
+            w.key("thinkingConfig")
+                .object(|w| w.key("includeThoughts").bool(true));
         }
         return;
     };
     let (model, can_stop) = (Model::of(target.model), target.traits.thinking_off);
     let (said, is_other) = match target.traits.thinking {
         Thinking::None | Thinking::Unknown => {
-            losses.add_if(effort != Effort::None || target.traits.thinking == Thinking::Unknown, Field::Effort);
+            losses.add_if(
+                effort != Effort::None || target.traits.thinking == Thinking::Unknown,
+                Field::Effort,
+            );
             return;
         }
         Thinking::Budget => {
             let (wanted, is_other) = model.budget(effort, can_stop);
             // The answer needs tokens too. It gets a quarter of those that the caller allows.
-            let most = request.max_tokens.map(|limit| limit.min(target.traits.max_output.unwrap_or(u64::MAX)) / 4 * 3);
+            let most = request
+                .max_tokens
+                .map(|limit| limit.min(target.traits.max_output.unwrap_or(u64::MAX)) / 4 * 3);
             let tokens = wanted.min(most.unwrap_or(u64::MAX));
             match wanted > 0 && tokens < model.least_budget() {
                 true => (ThinkingOrder::Nothing, true),
@@ -186,7 +279,9 @@ enum ThinkingOrder {
 fn labels(metadata: Raw<'_>) -> Option<&str> {
     let is_plain = |word: &str| {
         word.len() <= 63
-            && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'))
+            && word
+                .bytes()
+                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'))
     };
     let labels = members(metadata.0)?;
     let fits = |(name, value): &(Cow<'_, str>, &str)| {
@@ -198,7 +293,10 @@ fn labels(metadata: Raw<'_>) -> Option<&str> {
 }
 
 fn is_empty(object: Raw<'_>) -> bool {
-    object.0.bytes().all(|byte| matches!(byte, b'{' | b'}') || byte.is_ascii_whitespace())
+    object
+        .0
+        .bytes()
+        .all(|byte| matches!(byte, b'{' | b'}') || byte.is_ascii_whitespace())
 }
 
 #[cfg(test)]

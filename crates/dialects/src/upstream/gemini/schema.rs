@@ -36,7 +36,10 @@ impl<'a> Schema<'a> {
     /// Reads a schema. The text must be JSON.
     pub(super) fn read(json: &'a str) -> Self {
         // What cannot be read is lost, as `false` is.
-        Self(Node::read(json).unwrap_or(Node { text: "false", parts: Vec::new() }))
+        Self(Node::read(json).unwrap_or(Node {
+            text: "false",
+            parts: Vec::new(),
+        }))
     }
 
     /// Returns whether the schema allows only objects.
@@ -98,7 +101,13 @@ impl SchemaWriter {
         let stands_beside = |name: &str| {
             let is_read = matches!(
                 name,
-                "type" | "enum" | "const" | "items" | "additionalProperties" | "prefixItems" | "properties"
+                "type"
+                    | "enum"
+                    | "const"
+                    | "items"
+                    | "additionalProperties"
+                    | "prefixItems"
+                    | "properties"
             );
             is_read || is_choice(name) || (is_plain(name) && !name.starts_with('$'))
         };
@@ -113,13 +122,16 @@ impl SchemaWriter {
             return write_reference(reference.text, w);
         }
         self.keywords(schema, false, w);
-        w.key("anyOf").array(|w| w.object(|w| write_reference(reference.text, w)));
+        w.key("anyOf")
+            .array(|w| w.object(|w| write_reference(reference.text, w)));
     }
 
     fn keywords(&mut self, schema: &Node<'_>, with_reference: bool, w: &mut Writer) {
         let has = |name: &str| schema.get(name).is_some();
         let (has_const, has_any_of, has_defs) = (has("const"), has("anyOf"), has("$defs"));
-        let is_null = schema.get("const").is_some_and(|value| value.text == "null");
+        let is_null = schema
+            .get("const")
+            .is_some_and(|value| value.text == "null");
         let nullable = nullable(schema);
         let older = schema.get("definitions").filter(|older| older.is_object());
         for (name, value) in &schema.parts {
@@ -143,14 +155,30 @@ impl SchemaWriter {
                 }
                 "definitions" if has_defs => {}
                 "$defs" if value.is_object() => self.named([Some(value), older], w.key("$defs")),
-                "definitions" if value.is_object() => self.named([Some(value), None], w.key("$defs")),
-                "items" | "additionalProperties" if value.is_object() => self.schema(value, w.name(name)),
+                "definitions" if value.is_object() => {
+                    self.named([Some(value), None], w.key("$defs"))
+                }
+                "items" | "additionalProperties" if value.is_object() => {
+                    self.schema(value, w.name(name))
+                }
                 "items" if value.is_bool() => self.schema(value, w.key("items")),
-                "anyOf" | "oneOf" | "prefixItems" if value.is_array() => self.list(value, w.name(name)),
-                "properties" if value.is_object() => self.named([Some(value), None], w.key("properties")),
-                "type" if value.is_array() => w.key("type").each(value.elements(), |w, kind| w.raw(kind.text)),
+                "anyOf" | "oneOf" | "prefixItems" if value.is_array() => {
+                    self.list(value, w.name(name))
+                }
+                "properties" if value.is_object() => {
+                    self.named([Some(value), None], w.key("properties"))
+                }
+                "type" if value.is_array() => w
+                    .key("type")
+                    .each(value.elements(), |w, kind| w.raw(kind.text)),
                 // A keyword with a value of the wrong kind stays as it is. Google may judge it.
-                "type" | "items" | "additionalProperties" | "anyOf" | "oneOf" | "prefixItems" | "properties" => {
+                "type"
+                | "items"
+                | "additionalProperties"
+                | "anyOf"
+                | "oneOf"
+                | "prefixItems"
+                | "properties" => {
                     w.name(name).raw(value.text);
                 }
                 name if is_plain(name) => w.name(name).raw(value.text),
@@ -185,7 +213,11 @@ impl SchemaWriter {
                     [kind] => w.key("type").raw(kind),
                     several => w.key("type").each(several, |w, kind| w.raw(kind)),
                 }
-                let others: Vec<&str> = values.iter().copied().filter(|value| *value != "null").collect();
+                let others: Vec<&str> = values
+                    .iter()
+                    .copied()
+                    .filter(|value| *value != "null")
+                    .collect();
                 self.values(&others, w);
             });
             w.object(|w| w.key("type").text("null"));
@@ -197,13 +229,17 @@ impl SchemaWriter {
 /// numbers there.
 fn nullable<'a>(schema: &Node<'a>) -> Option<Vec<&'a str>> {
     let values = schema.get("enum").filter(|values| values.is_array())?;
-    let has_null =
-        values.elements().any(|value| value.text == "null") && values.elements().any(|value| is_constant(value.text));
-    let is_free = ["const", "$ref", "anyOf", "oneOf", "allOf"].iter().all(|name| schema.get(name).is_none());
+    let has_null = values.elements().any(|value| value.text == "null")
+        && values.elements().any(|value| is_constant(value.text));
+    let is_free = ["const", "$ref", "anyOf", "oneOf", "allOf"]
+        .iter()
+        .all(|name| schema.get(name).is_none());
     if !has_null || !is_free {
         return None;
     }
-    let Some(kinds) = schema.get("type") else { return Some(Vec::new()) };
+    let Some(kinds) = schema.get("type") else {
+        return Some(Vec::new());
+    };
     (kinds.is_array() && kinds.elements().any(|kind| kind.text == NULL))
         .then(|| kinds.elements().map(|kind| kind.text).collect())
 }

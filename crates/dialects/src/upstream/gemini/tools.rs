@@ -6,7 +6,9 @@ use super::open_api;
 use super::schema::Schema;
 use crate::neutral::offer::{AnswerTool, Choice, Form, Naming, Offer, Ways};
 use crate::neutral::traits::Traits;
-use crate::neutral::{Field, FieldRefused, Format, LostFields, Raw, Request, Target, Tool, ToolChoice, ToolKind};
+use crate::neutral::{
+    Field, FieldRefused, Format, LostFields, Raw, Request, Target, Tool, ToolChoice, ToolKind,
+};
 use crate::wire::json::Writer;
 
 /// The decisions about the tools and the format of a request.
@@ -36,7 +38,8 @@ impl<'r, 'a> Plan<'r, 'a> {
         let mut offer = Offer::of(request, traits, Naming::Several, refusal)?;
         let format = request.format.as_ref();
         let goes_with_tools = traits.structured && traits.structured_with_tools;
-        let stands_in_the_way = format.is_some() && !goes_with_tools && offer.choice == Choice::Never;
+        let stands_in_the_way =
+            format.is_some() && !goes_with_tools && offer.choice == Choice::Never;
         if !offer.tools.is_empty() && (!traits.tools || stands_in_the_way) {
             losses.add(Field::Tools);
             offer.tools.clear();
@@ -55,19 +58,40 @@ impl<'r, 'a> Plan<'r, 'a> {
         let form = offer.form(format, ways, losses)?;
         let mut names = FunctionNames::of(request);
         let answer = if let Form::Tool(tool) = form {
-            let name = names::fitting(if tool.name.is_empty() { "answer" } else { tool.name });
+            let name = names::fitting(if tool.name.is_empty() {
+                "answer"
+            } else {
+                tool.name
+            });
             Some((names.free(request, name), tool))
         } else {
             None
         };
-        losses.add_if(request.parallel_tool_calls == Some(false) && !offer.tools.is_empty(), Field::ParallelCalls);
-        let native = if let Form::Native(format) = form { Some(format) } else { None };
-        Ok(Self { names, offer, native, answer, in_json_schema: traits.server.parameters_json_schema })
+        losses.add_if(
+            request.parallel_tool_calls == Some(false) && !offer.tools.is_empty(),
+            Field::ParallelCalls,
+        );
+        let native = if let Form::Native(format) = form {
+            Some(format)
+        } else {
+            None
+        };
+        Ok(Self {
+            names,
+            offer,
+            native,
+            answer,
+            in_json_schema: traits.server.parameters_json_schema,
+        })
     }
 
     /// Writes `tools` and `toolConfig`.
     pub(super) fn write(&self, losses: &mut LostFields, w: &mut Writer) {
-        let Offer { tools, choice, named } = &self.offer;
+        let Offer {
+            tools,
+            choice,
+            named,
+        } = &self.offer;
         if tools.is_empty() && self.answer.is_none() {
             return;
         }
@@ -101,7 +125,9 @@ impl<'r, 'a> Plan<'r, 'a> {
                 w.key("mode").text(mode);
                 if !named.is_empty() {
                     w.key("allowedFunctionNames").array(|w| {
-                        named.iter().for_each(|name| w.text(&self.names.theirs(name)));
+                        named
+                            .iter()
+                            .for_each(|name| w.text(&self.names.theirs(name)));
                         self.answer.iter().for_each(|(name, _)| w.text(name));
                     });
                 }
@@ -111,8 +137,12 @@ impl<'r, 'a> Plan<'r, 'a> {
 
     fn declaration(&self, tool: &Tool<'_>, losses: &mut LostFields, w: &mut Writer) {
         w.key("name").text(&self.names.theirs(&tool.name));
-        w.optional("description", tool.description.as_ref(), |w, text| text.write(w));
-        let ToolKind::Function(Some(parameters), _) = &tool.kind else { return };
+        w.optional("description", tool.description.as_ref(), |w, text| {
+            text.write(w)
+        });
+        let ToolKind::Function(Some(parameters), _) = &tool.kind else {
+            return;
+        };
         let schema = Schema::read(parameters);
         losses.add_if(
             !schema.has_no_properties() && write_parameters(&schema, self.in_json_schema, w),
@@ -120,22 +150,38 @@ impl<'r, 'a> Plan<'r, 'a> {
         );
     }
 
-    fn answer_declaration(&self, name: &str, tool: &AnswerTool<'_>, losses: &mut LostFields, w: &mut Writer) {
+    fn answer_declaration(
+        &self,
+        name: &str,
+        tool: &AnswerTool<'_>,
+        losses: &mut LostFields,
+        w: &mut Writer,
+    ) {
         const WHAT: &str = "Gives the final answer. When no other function needs to be called any more, call this one; its arguments are the answer.";
         w.key("name").text(name);
         match tool.description {
             Some(description) => w.key("description").text(&format!("{WHAT} {description}")),
             None => w.key("description").text(WHAT),
         }
-        losses.add_if(write_parameters(&Schema::read(tool.schema.0), self.in_json_schema, w), Field::FormatSchema);
+        losses.add_if(
+            write_parameters(&Schema::read(tool.schema.0), self.in_json_schema, w),
+            Field::FormatSchema,
+        );
     }
 }
 
 /// Refuses tools that cannot be declared.
-fn check(request: &Request<'_>, traits: &Traits, losses: &mut LostFields) -> Result<(), FieldRefused> {
+fn check(
+    request: &Request<'_>,
+    traits: &Traits,
+    losses: &mut LostFields,
+) -> Result<(), FieldRefused> {
     if !traits.tools {
         if !request.tools.is_empty() && request.tool_choice != Some(ToolChoice::None) {
-            return Err(FieldRefused::unsupported(Field::Tools, "This model does not support tools."));
+            return Err(FieldRefused::unsupported(
+                Field::Tools,
+                "This model does not support tools.",
+            ));
         }
         return Ok(());
     }
@@ -145,7 +191,9 @@ fn check(request: &Request<'_>, traits: &Traits, losses: &mut LostFields) -> Res
                 losses.add_if(tool.cache.is_some(), Field::CacheHint);
                 continue;
             }
-            ToolKind::Custom => "This model does not support custom tools. Declare a function instead.",
+            ToolKind::Custom => {
+                "This model does not support custom tools. Declare a function instead."
+            }
             ToolKind::Other => "This model supports tools of type `function` only.",
         };
         return Err(FieldRefused::unsupported(Field::Tool(index), why));
@@ -163,11 +211,20 @@ fn write_parameters(schema: &Schema<'_>, in_json_schema: bool, w: &mut Writer) -
 }
 
 /// Writes the format into the API's own fields.
-pub(super) fn write_format(format: &Format<'_>, in_json_schema: bool, losses: &mut LostFields, w: &mut Writer) {
+pub(super) fn write_format(
+    format: &Format<'_>,
+    in_json_schema: bool,
+    losses: &mut LostFields,
+    w: &mut Writer,
+) {
     w.key("responseMimeType").text("application/json");
     match format {
         Format::JsonObject | Format::JsonSchema { schema: None, .. } => {}
-        Format::JsonSchema { description, schema: Some(json), .. } => {
+        Format::JsonSchema {
+            description,
+            schema: Some(json),
+            ..
+        } => {
             losses.add_if(description.is_some(), Field::FormatDescription);
             let schema = Schema::read(json);
             let lost = if in_json_schema {

@@ -15,9 +15,18 @@ use crate::wire::percent::segment;
 pub static VERTEX: Protocol = Protocol {
     name: "vertex",
     about: "Gemini and Claude on Vertex AI, with `project` and `location`. The credential is `service_account`, or a token in `key`. The base URL follows from `location`.",
-    base_url: BaseUrl::OfPlace { usual: GLOBAL, at: vertex_base },
+    base_url: BaseUrl::OfPlace {
+        usual: GLOBAL,
+        at: vertex_base,
+    },
     path: |settings, model, stream| googles_path(settings, model, action(stream)).into(),
-    traits: |model| if is_claude(model) { anthropic::traits(model) } else { traits(model) },
+    traits: |model| {
+        if is_claude(model) {
+            anthropic::traits(model)
+        } else {
+            traits(model)
+        }
+    },
     endpoints: Endpoints {
         others: &[(Endpoint::Embeddings, &EMBEDDINGS)],
         usual: USUAL,
@@ -25,7 +34,11 @@ pub static VERTEX: Protocol = Protocol {
         ..ENDPOINTS
     },
     error: |_, head, body| {
-        let read = if is_anthropics_error(body) { anthropic::error } else { error };
+        let read = if is_anthropics_error(body) {
+            anthropic::error
+        } else {
+            error
+        };
         read(head.status, head.content_type, body)
     },
     signs_with: SignsWith::ServiceAccount,
@@ -34,7 +47,11 @@ pub static VERTEX: Protocol = Protocol {
         Some(GLOBAL) | None => Prices::Listed,
         Some(_) => Prices::Unlisted,
     },
-    translation: Some(Translation { request: vertex_request, counting: Some(counting::VERTEX), ..TRANSLATION }),
+    translation: Some(Translation {
+        request: vertex_request,
+        counting: Some(counting::VERTEX),
+        ..TRANSLATION
+    }),
     ..COMMON
 };
 
@@ -42,13 +59,25 @@ pub static VERTEX: Protocol = Protocol {
 static CLAUDE: Protocol = Protocol {
     path: |settings, model, stream| {
         let (project, place) = (settings.project.as_deref(), settings.place.as_deref());
-        let action = if stream { ":streamRawPredict" } else { ":rawPredict" };
-        vertex_path((project.unwrap_or_default(), place.unwrap_or(GLOBAL)), ("anthropic", model), action).into()
+        let action = if stream {
+            ":streamRawPredict"
+        } else {
+            ":rawPredict"
+        };
+        vertex_path(
+            (project.unwrap_or_default(), place.unwrap_or(GLOBAL)),
+            ("anthropic", model),
+            action,
+        )
+        .into()
     },
     family: Some(Family::Claude),
     endpoints: ENDPOINTS,
     translation: Some(Translation {
-        cloud: Some(&Cloud { version: "vertex-2023-10-16", is_bare: false }),
+        cloud: Some(&Cloud {
+            version: "vertex-2023-10-16",
+            is_bare: false,
+        }),
         counting: Some(CLAUDE_COUNTING),
         ..anthropic::TRANSLATION
     }),
@@ -74,11 +103,18 @@ const CLAUDE_COUNTING: Counting = Counting {
 /// Vectors of texts on Vertex AI.
 static EMBEDDINGS: Protocol = Protocol {
     path: |settings, model, _| {
-        let method = if embed::reads_purpose(model) { ":embedContent" } else { ":predict" };
+        let method = if embed::reads_purpose(model) {
+            ":embedContent"
+        } else {
+            ":predict"
+        };
         googles_path(settings, model, method).into()
     },
     endpoints: ENDPOINTS,
-    translation: Some(Translation { vectors: Some(&embed::VERTEX_FORM), ..passing("") }),
+    translation: Some(Translation {
+        vectors: Some(&embed::VERTEX_FORM),
+        ..passing("")
+    }),
     ..VERTEX
 };
 
@@ -104,7 +140,10 @@ const GLOBAL: &str = "global";
 /// `us` and `eu`.
 fn vertex_base(location: &str) -> String {
     // Nothing that could end the host's name may go into it.
-    let location: String = location.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    let location: String = location
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+        .collect();
     match location.as_str() {
         "" | "global" => "https://aiplatform.googleapis.com".to_owned(),
         "us" | "eu" => format!("https://aiplatform.{location}.rep.googleapis.com"),
@@ -115,23 +154,45 @@ fn vertex_base(location: &str) -> String {
 /// Returns the path of a method of one of Google's models.
 fn googles_path(settings: &Settings, model: &str, method: &str) -> String {
     let (project, place) = (settings.project.as_deref(), settings.place.as_deref());
-    vertex_path((project.unwrap_or_default(), place.unwrap_or(GLOBAL)), ("google", model), method)
+    vertex_path(
+        (project.unwrap_or_default(), place.unwrap_or(GLOBAL)),
+        ("google", model),
+        method,
+    )
 }
 
 /// Returns the path after the base URL for a model. The model's name may have its publisher
 /// (`publishers/x/models/y`). A tuned model has its endpoint (`endpoints/123`).
-fn vertex_path((project, location): (&str, &str), (publisher, model): (&str, &str), action: &str) -> String {
-    let place = format!("/v1/projects/{}/locations/{}", segment(project), segment(location));
+fn vertex_path(
+    (project, location): (&str, &str),
+    (publisher, model): (&str, &str),
+    action: &str,
+) -> String {
+    let place = format!(
+        "/v1/projects/{}/locations/{}",
+        segment(project),
+        segment(location)
+    );
     if let Some(endpoint) = model.strip_prefix("endpoints/") {
         return format!("{place}/endpoints/{}{action}", segment(endpoint));
     }
-    let published = model.strip_prefix("publishers/").and_then(|rest| rest.split_once("/models/"));
-    let (publisher, model) = published.unwrap_or((publisher, model.strip_prefix("models/").unwrap_or(model)));
-    format!("{place}/publishers/{}/models/{}{action}", segment(publisher), segment(model))
+    let published = model
+        .strip_prefix("publishers/")
+        .and_then(|rest| rest.split_once("/models/"));
+    let (publisher, model) =
+        published.unwrap_or((publisher, model.strip_prefix("models/").unwrap_or(model)));
+    format!(
+        "{place}/publishers/{}/models/{}{action}",
+        segment(publisher),
+        segment(model)
+    )
 }
 
 /// Writes a request for Vertex AI.
-pub(super) fn vertex_request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, FieldRefused> {
+pub(super) fn vertex_request(
+    request: &Request<'_>,
+    target: &Target<'_>,
+) -> Result<Written, FieldRefused> {
     request::write(request, target, Service::Vertex)
 }
 
@@ -145,32 +206,69 @@ mod tests {
     #[test]
     fn every_kind_of_location_has_its_host() {
         let check = |location, base| assert_eq!(vertex_base(location), base);
-        check("us-central1", "https://us-central1-aiplatform.googleapis.com");
+        check(
+            "us-central1",
+            "https://us-central1-aiplatform.googleapis.com",
+        );
         check("global", "https://aiplatform.googleapis.com");
         check("us", "https://aiplatform.us.rep.googleapis.com");
         check("eu", "https://aiplatform.eu.rep.googleapis.com");
-        check("evil.example/?#@", "https://evilexample-aiplatform.googleapis.com");
+        check(
+            "evil.example/?#@",
+            "https://evilexample-aiplatform.googleapis.com",
+        );
         check("", "https://aiplatform.googleapis.com");
     }
 
     #[test]
     fn paths_name_project_location_and_model() {
         let check = |model, stream, path: &str| {
-            assert_eq!(vertex_path(("p-1", "eu"), ("google", model), action(stream)), path);
+            assert_eq!(
+                vertex_path(("p-1", "eu"), ("google", model), action(stream)),
+                path
+            );
         };
         let base = "/v1/projects/p-1/locations/eu/publishers/google/models/";
-        check("gemini-2.5-pro", false, &format!("{base}gemini-2.5-pro:generateContent"));
-        check("gemini-2.5-pro", true, &format!("{base}gemini-2.5-pro:streamGenerateContent?alt=sse"));
-        check("models/gemini-2.5-pro", false, &format!("{base}gemini-2.5-pro:generateContent"));
-        check("publishers/google/models/g", false, &format!("{base}g:generateContent"));
+        check(
+            "gemini-2.5-pro",
+            false,
+            &format!("{base}gemini-2.5-pro:generateContent"),
+        );
+        check(
+            "gemini-2.5-pro",
+            true,
+            &format!("{base}gemini-2.5-pro:streamGenerateContent?alt=sse"),
+        );
+        check(
+            "models/gemini-2.5-pro",
+            false,
+            &format!("{base}gemini-2.5-pro:generateContent"),
+        );
+        check(
+            "publishers/google/models/g",
+            false,
+            &format!("{base}g:generateContent"),
+        );
         check(
             "publishers/meta/models/l@1",
             false,
             "/v1/projects/p-1/locations/eu/publishers/meta/models/l%401:generateContent",
         );
-        check("endpoints/123", false, "/v1/projects/p-1/locations/eu/endpoints/123:generateContent");
-        check("../../x", false, &format!("{base}..%2F..%2Fx:generateContent"));
-        check("publishers/../models/x", false, "/v1/projects/p-1/locations/eu/publishers/__/models/x:generateContent");
+        check(
+            "endpoints/123",
+            false,
+            "/v1/projects/p-1/locations/eu/endpoints/123:generateContent",
+        );
+        check(
+            "../../x",
+            false,
+            &format!("{base}..%2F..%2Fx:generateContent"),
+        );
+        check(
+            "publishers/../models/x",
+            false,
+            "/v1/projects/p-1/locations/eu/publishers/__/models/x:generateContent",
+        );
         assert_eq!(
             vertex_path(("..", "a/b?c"), ("google", "m"), action(false)),
             "/v1/projects/__/locations/a%2Fb%3Fc/publishers/google/models/m:generateContent"
@@ -184,72 +282,133 @@ mod tests {
                 r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"hi"}}],"stream":{stream}}}"#
             );
             let body = bytes::Bytes::from(body);
-            let settings = Settings { project: Some("p".into()), place: Some("eu".into()), ..Settings::NONE };
+            let settings = Settings {
+                project: Some("p".into()),
+                place: Some("eu".into()),
+                ..Settings::NONE
+            };
             let outbound = Dialect::new(&VERTEX, settings).write(&Translate {
                 traits: (VERTEX.traits)(model),
                 ..Translate::new(&body, &(front.envelope)(&body).unwrap(), model)
             });
             let outbound = outbound.unwrap();
-            (outbound.path.into_owned(), String::from_utf8(outbound.body.concat()).unwrap())
+            (
+                outbound.path.into_owned(),
+                String::from_utf8(outbound.body.concat()).unwrap(),
+            )
         };
-        let base = "/v1/projects/p/locations/eu/publishers/anthropic/models/claude-sonnet-4-5%4020250929";
-        for model in ["claude-sonnet-4-5@20250929", "publishers/anthropic/models/claude-sonnet-4-5@20250929"] {
+        let base =
+            "/v1/projects/p/locations/eu/publishers/anthropic/models/claude-sonnet-4-5%4020250929";
+        for model in [
+            "claude-sonnet-4-5@20250929",
+            "publishers/anthropic/models/claude-sonnet-4-5@20250929",
+        ] {
             let (path, body) = write(&CHAT, model, true);
             assert_eq!(path, format!("{base}:streamRawPredict"));
             let start = r#"{"anthropic_version":"vertex-2023-10-16","max_tokens":9,"stream":true,"#;
             assert!(body.starts_with(start) && !body.contains("model"), "{body}");
-            assert_eq!(write(&MESSAGES, model, false).0, format!("{base}:rawPredict"));
+            assert_eq!(
+                write(&MESSAGES, model, false).0,
+                format!("{base}:rawPredict")
+            );
         }
         assert!(
             write(&CHAT, "gemini-2.5-pro", false)
                 .0
                 .ends_with("/publishers/google/models/gemini-2.5-pro:generateContent")
         );
-        assert_eq!(VERTEX.for_model("claude-sonnet-4-5").family, Some(Family::Claude));
-        assert_eq!(VERTEX.for_model("gemini-2.5-pro").family, Some(Family::Gemini));
+        assert_eq!(
+            VERTEX.for_model("claude-sonnet-4-5").family,
+            Some(Family::Claude)
+        );
+        assert_eq!(
+            VERTEX.for_model("gemini-2.5-pro").family,
+            Some(Family::Gemini)
+        );
     }
 
     #[test]
     fn anthropics_part_counts_for_its_own_models() {
-        let vertex = Dialect::new(&VERTEX, Settings { project: Some("p".into()), ..Settings::NONE });
+        let vertex = Dialect::new(
+            &VERTEX,
+            Settings {
+                project: Some("p".into()),
+                ..Settings::NONE
+            },
+        );
         let count = |front: &'static Front, body: &str, model: &str| {
             let body = bytes::Bytes::from(body.to_owned());
             let envelope = (front.envelope)(&body).unwrap();
-            let said =
-                vertex.write(&Translate { traits: (VERTEX.traits)(model), ..Translate::new(&body, &envelope, model) });
+            let said = vertex.write(&Translate {
+                traits: (VERTEX.traits)(model),
+                ..Translate::new(&body, &envelope, model)
+            });
             let said = vertex.to_count(model, said.unwrap())?;
-            Some((said.path.into_owned(), String::from_utf8(said.body.concat()).unwrap()))
+            Some((
+                said.path.into_owned(),
+                String::from_utf8(said.body.concat()).unwrap(),
+            ))
         };
         let claude = "claude-sonnet-4-5@20250929";
-        let path = "/v1/projects/p/locations/global/publishers/anthropic/models/count-tokens:rawPredict";
+        let path =
+            "/v1/projects/p/locations/global/publishers/anthropic/models/count-tokens:rawPredict";
         let body = r#"{"model":"m","max_tokens":9,"new":1,"top_k":5,"messages":[{"role":"user","content":"é"}]}"#;
         let expected = r#"{"model":"claude-sonnet-4-5@20250929","anthropic_version":"vertex-2023-10-16","new":1,"messages":[{"role":"user","content":"é"}]}"#;
-        for model in [claude, "publishers/anthropic/models/claude-sonnet-4-5@20250929"] {
-            assert_eq!(count(&MESSAGES, body, model), Some((path.to_owned(), expected.to_owned())));
+        for model in [
+            claude,
+            "publishers/anthropic/models/claude-sonnet-4-5@20250929",
+        ] {
+            assert_eq!(
+                count(&MESSAGES, body, model),
+                Some((path.to_owned(), expected.to_owned()))
+            );
         }
         let chat = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
         let (_, written) = count(&CHAT, chat, claude).unwrap();
-        assert!(written.contains(r#""text":"x""#) && !written.contains("max_tokens"), "{written}");
+        assert!(
+            written.contains(r#""text":"x""#) && !written.contains("max_tokens"),
+            "{written}"
+        );
         let (path, _) = count(&CHAT, chat, "gemini-2.5-pro").unwrap();
         assert!(path.ends_with("/gemini-2.5-pro:countTokens"), "{path}");
-        for (model, answer) in [(claude, r#"{"input_tokens":7}"#), ("gemini-2.5-pro", r#"{"totalTokens":7}"#)] {
+        for (model, answer) in [
+            (claude, r#"{"input_tokens":7}"#),
+            ("gemini-2.5-pro", r#"{"totalTokens":7}"#),
+        ] {
             let counted = vertex.counted(model, &MESSAGES, answer.as_bytes()).unwrap();
             assert_eq!(counted, br#"{"input_tokens":7}"#, "{model}");
         }
-        assert_eq!(vertex.counted(claude, &MESSAGES, br#"{"totalTokens":7}"#), None);
+        assert_eq!(
+            vertex.counted(claude, &MESSAGES, br#"{"totalTokens":7}"#),
+            None
+        );
     }
 
     #[test]
     fn an_error_is_googles_or_anthropics() {
         let error = |status, body: &str| {
-            let head = ErrorHead { status, content_type: None, error_type: None };
+            let head = ErrorHead {
+                status,
+                content_type: None,
+                error_type: None,
+            };
             let error = (VERTEX.error)(&Settings::NONE, &head, body.as_bytes());
             (error.status, error.code, error.message)
         };
         let googles = r#"{"error":{"code":429,"message":"Quota","status":"RESOURCE_EXHAUSTED"}}"#;
-        assert_eq!(error(429, googles), (Some(429), Some("rate_limit_exceeded".to_owned()), "Quota".to_owned()));
+        assert_eq!(
+            error(429, googles),
+            (
+                Some(429),
+                Some("rate_limit_exceeded".to_owned()),
+                "Quota".to_owned()
+            )
+        );
         let anthropics = r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 tokens > 8 maximum"}}"#;
         let (status, code, _) = error(400, anthropics);
-        assert_eq!((status, code.as_deref()), (Some(400), Some("context_length_exceeded")));
+        assert_eq!(
+            (status, code.as_deref()),
+            (Some(400), Some("context_length_exceeded"))
+        );
     }
 }

@@ -15,7 +15,9 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     let line = read(body)?;
     if line.message.is_none() || line.done != Some(true) {
-        return Err(AnswerFault::Nonsense("the answer has no message, or is not complete"));
+        return Err(AnswerFault::Nonsense(
+            "the answer has no message, or is not complete",
+        ));
     }
     line.emit(emit);
     Ok(())
@@ -24,7 +26,8 @@ pub fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
 /// Emits the counts of a whole answer, whatever else it is.
 pub fn count(body: &[u8], emit: Emit<'_>) {
     let counted = |name| Some(Count::read(std::str::from_utf8(member(body, name)?).ok()?));
-    let [prompt, completion] = ["prompt_eval_count", "eval_count"].map(|name| counted(name).unwrap_or_default());
+    let [prompt, completion] =
+        ["prompt_eval_count", "eval_count"].map(|name| counted(name).unwrap_or_default());
     emit_counts(prompt, completion, emit);
 }
 
@@ -46,13 +49,19 @@ impl neutral::Reader for OllamaReader {
 fn read(json: &[u8]) -> Result<Line<'_>, AnswerFault> {
     let nonsense = AnswerFault::Nonsense("the answer is not a JSON object as Ollama sends it");
     let line: Line<'_> = object(json).ok_or(nonsense)?;
-    if line.error.is_some_and(|error| !matches!(error.get(), "\"\"" | "false")) {
+    if line
+        .error
+        .is_some_and(|error| !matches!(error.get(), "\"\"" | "false"))
+    {
         return Err(AnswerFault::Upstream(hidden(json)));
     }
     if let reason @ ("load" | "unload") = line.done_reason.as_str() {
         return Err(AnswerFault::Upstream(unanswered(reason)));
     }
-    let calls = line.message.as_ref().map_or(&[][..], |message| message.tool_calls.list());
+    let calls = line
+        .message
+        .as_ref()
+        .map_or(&[][..], |message| message.tool_calls.list());
     if !calls.iter().all(ToolCall::is_named) {
         return Err(AnswerFault::Nonsense("a tool call without a name"));
     }
@@ -89,14 +98,25 @@ impl Line<'_> {
             return;
         }
         emit_counts(self.prompt_eval_count, self.eval_count, emit);
-        emit(Event::Finish(0, if self.done_reason.as_str() == "length" { Finish::Length } else { Finish::Stop }));
+        emit(Event::Finish(
+            0,
+            if self.done_reason.as_str() == "length" {
+                Finish::Length
+            } else {
+                Finish::Stop
+            },
+        ));
     }
 }
 
 fn emit_counts(prompt: Count, completion: Count, emit: Emit<'_>) {
     // A missing count is zero, and cached tokens are not counted. So a zero is no real count.
     let counted = |count: Count| count.0.filter(|count| *count > 0);
-    let tokens = Tokens { prompt: counted(prompt), completion: counted(completion), ..Tokens::default() };
+    let tokens = Tokens {
+        prompt: counted(prompt),
+        completion: counted(completion),
+        ..Tokens::default()
+    };
     if tokens != Tokens::default() {
         emit(Event::Usage(tokens));
     }
@@ -104,11 +124,17 @@ fn emit_counts(prompt: Count, completion: Count, emit: Emit<'_>) {
 
 impl LineMessage<'_> {
     fn emit(&self, emit: Emit<'_>) {
-        self.thinking.emit(|thinking| Event::Reasoning(0, thinking), emit);
+        self.thinking
+            .emit(|thinking| Event::Reasoning(0, thinking), emit);
         self.content.emit(|text| Event::Text(0, text), emit);
         for call in self.tool_calls.list() {
             call.begin(emit);
-            let arguments = call.arguments().copied().flatten().map(unquoted).unwrap_or_default();
+            let arguments = call
+                .arguments()
+                .copied()
+                .flatten()
+                .map(unquoted)
+                .unwrap_or_default();
             if !matches!(&*arguments, "" | "{}" | "null") {
                 emit(Event::Arguments(0, &arguments));
             }

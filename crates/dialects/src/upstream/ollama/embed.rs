@@ -13,14 +13,20 @@ use crate::wire::json::Writer;
 pub(super) static EMBEDDINGS: Protocol = Protocol {
     path: |_, _, _| "/api/embed".into(),
     endpoints: ENDPOINTS,
-    translation: Some(Translation { vectors: Some(&FORM), ..passing("") }),
+    translation: Some(Translation {
+        vectors: Some(&FORM),
+        ..passing("")
+    }),
     ..PROTOCOL
 };
 
 static FORM: VectorForm = VectorForm {
     write: |embedding, model| Ok(write(embedding, model)),
     most: |_| ANY_NUMBER,
-    places: &[(Found::Vector, &["embeddings", "*"]), (Found::Tokens, &["prompt_eval_count"])],
+    places: &[
+        (Found::Vector, &["embeddings", "*"]),
+        (Found::Tokens, &["prompt_eval_count"]),
+    ],
 };
 
 /// Writes a request. A text that is too long is refused and not cut, as at other servers.
@@ -28,7 +34,8 @@ fn write(embedding: &Embedding<'_>, model: &str) -> Written {
     let mut w = Writer::default();
     w.object(|w| {
         w.key("model").text(model);
-        w.key("input").each(&embedding.inputs, |w, input| w.text(&input.text));
+        w.key("input")
+            .each(&embedding.inputs, |w, input| w.text(&input.text));
         w.key("truncate").bool(false);
         w.optional("dimensions", embedding.dimensions, Writer::number);
     });

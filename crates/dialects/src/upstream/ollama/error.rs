@@ -32,9 +32,15 @@ fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     let words = error.message.to_ascii_lowercase();
     let begins = |sentences: &[&str]| sentences.iter().any(|sentence| words.starts_with(sentence));
     // The text after the model's name, which may be in quotes.
-    let after_first = words.split_once(' ').map(|(_, rest)| rest).unwrap_or_default();
-    let after_model =
-        words.strip_prefix("model ").and_then(|rest| rest.split_once(' ')).map(|(_, rest)| rest).unwrap_or_default();
+    let after_first = words
+        .split_once(' ')
+        .map(|(_, rest)| rest)
+        .unwrap_or_default();
+    let after_model = words
+        .strip_prefix("model ")
+        .and_then(|rest| rest.split_once(' '))
+        .map(|(_, rest)| rest)
+        .unwrap_or_default();
     let is_refused = matches!(status, 400 | 413);
     if begins(&TOO_LONG) || (is_refused && is_overflow(&words)) {
         // "the input length exceeds the context length"
@@ -54,8 +60,12 @@ fn corrected(mut error: UpstreamError, status: u16) -> UpstreamError {
     error
 }
 
-const TOO_LONG: [&str; 4] =
-    ["the input length exceeds the context length", "input length exceeds", "prompt too long", "prompt is too long"];
+const TOO_LONG: [&str; 4] = [
+    "the input length exceeds the context length",
+    "input length exceeds",
+    "prompt too long",
+    "prompt is too long",
+];
 
 #[cfg(test)]
 mod tests {
@@ -64,29 +74,70 @@ mod tests {
     #[track_caller]
     fn check(message: &str, expected: Option<(u16, &str)>) {
         let body = format!(r#"{{"error":{}}}"#, crate::wire::json::quote(message));
-        for found in [error(500, Some("application/json; charset=utf-8"), body.as_bytes()), hidden(body.as_bytes())] {
-            assert_eq!(found.status.zip(found.code.as_deref()), expected, "{message}");
+        for found in [
+            error(
+                500,
+                Some("application/json; charset=utf-8"),
+                body.as_bytes(),
+            ),
+            hidden(body.as_bytes()),
+        ] {
+            assert_eq!(
+                found.status.zip(found.code.as_deref()),
+                expected,
+                "{message}"
+            );
             assert_eq!(found.message, message);
         }
     }
 
     #[test]
     fn the_words_say_what_kind_it_is() {
-        check("the input length exceeds the context length", Some((400, "context_length_exceeded")));
-        check("prompt too long; exceeded max context length by 12 tokens", Some((400, "context_length_exceeded")));
+        check(
+            "the input length exceeds the context length",
+            Some((400, "context_length_exceeded")),
+        );
+        check(
+            "prompt too long; exceeded max context length by 12 tokens",
+            Some((400, "context_length_exceeded")),
+        );
         check(
             "request (5000 tokens) exceeds the available context size (4096 tokens)",
             Some((400, "context_length_exceeded")),
         );
-        check("model 'llama9' not found, try pulling it first", Some((404, "model_not_found")));
+        check(
+            "model 'llama9' not found, try pulling it first",
+            Some((404, "model_not_found")),
+        );
         check("model \"llama9\" not found", Some((404, "model_not_found")));
-        check("registry.ollama.ai/library/gemma:2b does not support tools", Some((400, "unsupported_parameter")));
-        check("\"gemma:2b\" does not support thinking", Some((400, "unsupported_parameter")));
-        check("this model is missing data required for image input", Some((400, "unsupported_parameter")));
-        check("server busy, please try again.  maximum pending requests exceeded", Some((503, "overloaded")));
-        check("model requires more system memory (9.0 GiB) than is available (4.0 GiB)", Some((503, "overloaded")));
-        check("json: cannot unmarshal string into Go struct field ChatRequest.messages", None);
-        check("an error was encountered while running the model: CUDA error", None);
+        check(
+            "registry.ollama.ai/library/gemma:2b does not support tools",
+            Some((400, "unsupported_parameter")),
+        );
+        check(
+            "\"gemma:2b\" does not support thinking",
+            Some((400, "unsupported_parameter")),
+        );
+        check(
+            "this model is missing data required for image input",
+            Some((400, "unsupported_parameter")),
+        );
+        check(
+            "server busy, please try again.  maximum pending requests exceeded",
+            Some((503, "overloaded")),
+        );
+        check(
+            "model requires more system memory (9.0 GiB) than is available (4.0 GiB)",
+            Some((503, "overloaded")),
+        );
+        check(
+            "json: cannot unmarshal string into Go struct field ChatRequest.messages",
+            None,
+        );
+        check(
+            "an error was encountered while running the model: CUDA error",
+            None,
+        );
         check("unauthorized", None);
     }
 
@@ -114,7 +165,13 @@ mod tests {
         );
         assert_eq!(error(502, None, b"").message, "the upstream gave no reason");
         assert_eq!(
-            error(500, None, br#"{"error":{"message":"m","type":"api_error"}}"#).kind.as_deref(),
+            error(
+                500,
+                None,
+                br#"{"error":{"message":"m","type":"api_error"}}"#
+            )
+            .kind
+            .as_deref(),
             Some("api_error")
         );
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Effort, Field, FieldRefused, Format, LostFields, Media, Message, PartKind, Request, Role, Target, Tool, Undo,
-    Written,
+    Effort, Field, FieldRefused, Format, LostFields, Media, Message, PartKind, Request, Role,
+    Target, Tool, Undo, Written,
 };
 use crate::upstream::shared::text::joined;
 use crate::upstream::shared::{flat, options};
@@ -16,7 +16,13 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
     let traits = &target.traits;
     flat::refuse(request, traits, false)?;
     // No field can make a model call a tool, whatever the catalog says about the model.
-    let offer = flat::offer(request, &Traits { forced_tools: false, ..*traits })?;
+    let offer = flat::offer(
+        request,
+        &Traits {
+            forced_tools: false,
+            ..*traits
+        },
+    )?;
     let has_tools = offer.may_call();
     if request.format.is_some() && has_tools && !traits.structured_with_tools {
         return Err(FieldRefused::unsupported(
@@ -25,7 +31,10 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         ));
     }
     if request.format.is_some() && !traits.structured {
-        return Err(FieldRefused::unsupported(Field::Format, "This model does not support a format for its answer."));
+        return Err(FieldRefused::unsupported(
+            Field::Format,
+            "This model does not support a format for its answer.",
+        ));
     }
     let mut losses = LostFields::default();
     flat::lost(request, &mut losses);
@@ -36,8 +45,13 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
         // Without this field the server would stream.
         w.key("stream").bool(target.stream);
         let mut names = HashMap::new();
-        let spoken = request.messages.iter().filter(|message| flat::speaks(message));
-        w.key("messages").each(spoken, |w, message| write_message(w, message, &mut names, &mut losses));
+        let spoken = request
+            .messages
+            .iter()
+            .filter(|message| flat::speaks(message));
+        w.key("messages").each(spoken, |w, message| {
+            write_message(w, message, &mut names, &mut losses)
+        });
         if has_tools {
             write_tools(w, &offer.tools, &mut losses);
         }
@@ -47,7 +61,12 @@ pub fn request(request: &Request<'_>, target: &Target<'_>) -> Result<Written, Fi
             write_thinking(w, effort, traits, &mut losses);
         }
     });
-    Ok(Written { body: w.into_bytes(), headers: Vec::new(), losses, undo: Undo::default() })
+    Ok(Written {
+        body: w.into_bytes(),
+        headers: Vec::new(),
+        losses,
+        undo: Undo::default(),
+    })
 }
 
 /// Writes a message. `names` has the functions of the calls so far, by the calls' ids, because a
@@ -68,7 +87,11 @@ fn write_message<'r>(
         w.key("role").text(role);
         w.key("content").text(&joined(&message.content));
         write_images(w, message, losses);
-        w.optional("thinking", message.reasoning.as_deref().filter(|text| !text.is_empty()), Writer::text);
+        w.optional(
+            "thinking",
+            message.reasoning.as_deref().filter(|text| !text.is_empty()),
+            Writer::text,
+        );
         w.list("tool_calls", &message.calls, |w, call| {
             names.insert(&call.id, &call.name);
             w.object(|w| {
@@ -80,7 +103,11 @@ fn write_message<'r>(
             });
         });
         if let Some(id) = &message.tool_call_id {
-            w.optional("tool_name", names.get(&**id).copied().or(message.name.as_deref()), Writer::text);
+            w.optional(
+                "tool_name",
+                names.get(&**id).copied().or(message.name.as_deref()),
+                Writer::text,
+            );
             w.key("tool_call_id").text(id);
         }
     });
@@ -90,32 +117,54 @@ fn write_message<'r>(
 fn write_images(w: &mut Writer, message: &Message<'_>, losses: &mut LostFields) {
     w.list("images", &message.content, |w, part| {
         // Pictures at other places were refused before.
-        let PartKind::Image(Media::Inline(_, bytes), detail) = &part.kind else { return };
+        let PartKind::Image(Media::Inline(_, bytes), detail) = &part.kind else {
+            return;
+        };
         w.text(bytes);
-        losses.add_if(detail.as_deref().is_some_and(|detail| detail != "auto"), Field::ImageDetail);
+        losses.add_if(
+            detail.as_deref().is_some_and(|detail| detail != "auto"),
+            Field::ImageDetail,
+        );
     });
 }
 
 fn write_tools(w: &mut Writer, tools: &[&Tool<'_>], losses: &mut LostFields) {
     w.key("tools").each(tools, |w, tool| {
         losses.add_if(flat::is_strict(tool), Field::ToolStrict);
-        flat::write_tool(w, &tool.name, tool.description.as_ref(), flat::parameters(tool));
+        flat::write_tool(
+            w,
+            &tool.name,
+            tool.description.as_ref(),
+            flat::parameters(tool),
+        );
     });
 }
 
 fn write_format(w: &mut Writer, format: Option<&Format<'_>>, losses: &mut LostFields) {
     match format {
         None => {}
-        Some(Format::JsonSchema { schema: Some(schema), description, .. }) => {
+        Some(Format::JsonSchema {
+            schema: Some(schema),
+            description,
+            ..
+        }) => {
             losses.add_if(description.is_some(), Field::FormatDescription);
             w.key("format").raw(schema);
         }
-        Some(Format::JsonSchema { schema: None, .. } | Format::JsonObject) => w.key("format").text("json"),
+        Some(Format::JsonSchema { schema: None, .. } | Format::JsonObject) => {
+            w.key("format").text("json")
+        }
     }
 }
 
-fn write_options(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) {
-    let max_tokens = options::max_tokens(request, target.default_max_tokens, &target.traits, losses);
+fn write_options(
+    w: &mut Writer,
+    request: &Request<'_>,
+    target: &Target<'_>,
+    losses: &mut LostFields,
+) {
+    let max_tokens =
+        options::max_tokens(request, target.default_max_tokens, &target.traits, losses);
     let (temperature, top_p) = options::sampling(request, &target.traits, losses);
     let numbers = [
         ("temperature", temperature),
@@ -140,7 +189,8 @@ fn write_thinking(w: &mut Writer, effort: Effort, traits: &Traits, losses: &mut 
         // The model decides how hard it thinks. Any effort other than off and medium is weakened.
         Thinking::Budget => {
             losses.add_if(
-                asks_none && !traits.thinking_off || !matches!(effort, Effort::None | Effort::Medium),
+                asks_none && !traits.thinking_off
+                    || !matches!(effort, Effort::None | Effort::Medium),
                 Field::Effort,
             );
             w.key("think").bool(!asks_none || !traits.thinking_off);

@@ -25,7 +25,10 @@ pub fn answer(
     show_reasoning: bool,
     body: &[u8],
 ) -> Result<Answer, AnswerFault> {
-    let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body).trim_ascii();
+    let body = body
+        .strip_prefix(b"\xEF\xBB\xBF")
+        .unwrap_or(body)
+        .trim_ascii();
     let plain = plain::answer(header, quirks, show_reasoning, body);
     plain.map_or_else(|| of_any_form(header, quirks, show_reasoning, body), Ok)
 }
@@ -37,7 +40,9 @@ pub(super) fn of_any_form(
     show_reasoning: bool,
     body: &[u8],
 ) -> Result<Answer, AnswerFault> {
-    Chunks::new(header, quirks, show_reasoning).whole_answer(body).map_err(fault)
+    Chunks::new(header, quirks, show_reasoning)
+        .whole_answer(body)
+        .map_err(fault)
 }
 
 /// Reads a buffered answer in place of a stream that was asked for, and writes it as a stream.
@@ -47,19 +52,37 @@ pub fn converted(
     show_reasoning: bool,
     body: &[u8],
 ) -> Result<Answer, AnswerFault> {
-    let Answer { body, usage, declined, flaws, reasons, labels } = answer(header, quirks, show_reasoning, body)?;
+    let Answer {
+        body,
+        usage,
+        declined,
+        flaws,
+        reasons,
+        labels,
+    } = answer(header, quirks, show_reasoning, body)?;
     let mut chunks = Chunks::new(header, &Quirks::NONE, show_reasoning);
     let mut events = Vec::new();
     chunks.event(b"", &body, &mut events).map_err(fault)?;
     chunks.asked = 0;
     chunks.reported.is_estimate = usage.source == Source::Estimated;
     chunks.finish(&mut events, None).map_err(fault)?;
-    Ok(Answer { body: events, usage, declined, flaws, reasons, labels })
+    Ok(Answer {
+        body: events,
+        usage,
+        declined,
+        flaws,
+        reasons,
+        labels,
+    })
 }
 
 /// Returns the usage that stands in a whole answer, also if it is none. Returns `None` if it has
 /// none.
-pub fn reported_usage(header: &AnswerHeader, quirks: &'static Quirks, body: &[u8]) -> Option<Usage> {
+pub fn reported_usage(
+    header: &AnswerHeader,
+    quirks: &'static Quirks,
+    body: &[u8],
+) -> Option<Usage> {
     let usage = member(body, "usage")?;
     let counts = Counts::read(usage, &(0..usage.len()))?;
     Some(counts.settle(quirks, header.prompt_bytes, 0))
@@ -77,25 +100,48 @@ impl Chunks {
         let mut edits = Edits::new(text);
         for (entry, index) in shape.list.iter().zip(indices(text, &shape.list)) {
             let mut choice = Choice::new(0, index);
-            self.said += edit_choice(&mut choice, entry, &shape.calls, &self.common, &mut edits)? as u64;
+            self.said +=
+                edit_choice(&mut choice, entry, &shape.calls, &self.common, &mut edits)? as u64;
             self.choices.push(choice);
         }
-        let counts = shape.usage.as_ref().and_then(|usage| Counts::read(text, &usage.value));
+        let counts = shape
+            .usage
+            .as_ref()
+            .and_then(|usage| Counts::read(text, &usage.value));
         self.reported.counts = counts;
         let usage = self.usage();
-        self.head.edit(&self.shape, br#""chat.completion""#, &mut edits);
-        let old = self.shape.usage.as_ref().filter(|_| counts.is_some_and(|counts| counts.are_believed()));
+        self.head
+            .edit(&self.shape, br#""chat.completion""#, &mut edits);
+        let old = self
+            .shape
+            .usage
+            .as_ref()
+            .filter(|_| counts.is_some_and(|counts| counts.are_believed()));
         let old = old.map(|old| slice(text, &old.value));
-        let object = match old.filter(|_| self.cost == ShowCost::No && counts.is_some_and(|counts| counts.say(&usage)))
-        {
+        let object = match old.filter(|_| {
+            self.cost == ShowCost::No && counts.is_some_and(|counts| counts.say(&usage))
+        }) {
             Some(right) => Cow::Borrowed(right),
             None => meter::write(old, &usage, self.cost),
         };
-        set(&mut edits, self.shape.open, br#""usage""#, &self.shape.usage, object);
+        set(
+            &mut edits,
+            self.shape.open,
+            br#""usage""#,
+            &self.shape.usage,
+            object,
+        );
         let mut body = Vec::new();
         edits.apply_into(&mut body);
         let (flaws, reasons) = (self.flaws(), self.reasons());
-        Ok(Answer { body, usage, declined: self.declined(), flaws, reasons, labels: None })
+        Ok(Answer {
+            body,
+            usage,
+            declined: self.declined(),
+            flaws,
+            reasons,
+            labels: None,
+        })
     }
 }
 
@@ -107,7 +153,8 @@ fn indices(text: &[u8], choices: &[ChoiceShape]) -> Vec<usize> {
         let is_new = !std::mem::replace(seen.get_mut(index)?, true);
         is_new.then_some(index)
     });
-    own.collect::<Option<Vec<_>>>().unwrap_or_else(|| (0..choices.len()).collect())
+    own.collect::<Option<Vec<_>>>()
+        .unwrap_or_else(|| (0..choices.len()).collect())
 }
 
 /// Corrects an entry of `choices`. Returns the number of bytes of its text.
@@ -142,14 +189,25 @@ fn edit_choice(
     };
     let mut said = choice.edit_body(body, common, edits)?;
     if body.content.is_none() {
-        let content =
-            if body.is_special || !body.call_range.is_empty() { &br#""content":null"#[..] } else { br#""content":"""# };
+        let content = if body.is_special || !body.call_range.is_empty() {
+            &br#""content":null"#[..]
+        } else {
+            br#""content":"""#
+        };
         edits.insert_member(body.open, content);
     }
-    let ended = Ended::read(text, entry)?.unwrap_or(Ended { reason: finish::STOP, native: None });
+    let ended = Ended::read(text, entry)?.unwrap_or(Ended {
+        reason: finish::STOP,
+        native: None,
+    });
     let ended = choice.ended.insert(ended);
     let calls = calls.get(body.call_range.clone()).unwrap_or_default();
-    said += choice.calls.edit_whole(calls, finish::is_cut(ended.reason), &common.answer_id, edits)?;
+    said += choice.calls.edit_whole(
+        calls,
+        finish::is_cut(ended.reason),
+        &common.answer_id,
+        edits,
+    )?;
     choice.edit_finish(entry, Finishes::Shown, edits);
     Ok(said)
 }

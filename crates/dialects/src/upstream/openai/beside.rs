@@ -10,7 +10,9 @@ use serde_json::value::RawValue;
 
 use super::error::hidden;
 use crate::neutral::usage::{MOST, Source, Units, Usage};
-use crate::neutral::{AnswerFault, Emit, Event, Field, FieldRefused, Finish, Reader, StreamFault, Tokens};
+use crate::neutral::{
+    AnswerFault, Emit, Event, Field, FieldRefused, Finish, Reader, StreamFault, Tokens,
+};
 use crate::upstream::shared::lenient::{Count, Object, counts, counts_in};
 use crate::upstream::shared::text::Text;
 use crate::upstream::{Protocol, Translation};
@@ -64,7 +66,10 @@ pub(crate) static IMAGES: Protocol = Protocol {
 pub(crate) static EDITS: Protocol = Protocol {
     name: "image_edits",
     path: |_, _, _| Cow::Borrowed("/images/edits"),
-    translation: Some(Translation { answer: IMAGES_ANSWER, ..passing("image_edits") }),
+    translation: Some(Translation {
+        answer: IMAGES_ANSWER,
+        ..passing("image_edits")
+    }),
     ..super::PROTOCOL
 };
 
@@ -72,7 +77,10 @@ pub(crate) static EDITS: Protocol = Protocol {
 pub(crate) static SPEECH: Protocol = Protocol {
     name: "speech",
     path: |_, _, _| Cow::Borrowed("/audio/speech"),
-    translation: Some(Translation { answer: |_, body, emit| Answer::read(body, |_| false, emit), ..passing("speech") }),
+    translation: Some(Translation {
+        answer: |_, body, emit| Answer::read(body, |_| false, emit),
+        ..passing("speech")
+    }),
     ..super::PROTOCOL
 };
 
@@ -80,7 +88,10 @@ pub(crate) static SPEECH: Protocol = Protocol {
 pub(crate) static TRANSCRIPTIONS: Protocol = Protocol {
     name: "transcriptions",
     path: |_, _, _| Cow::Borrowed("/audio/transcriptions"),
-    translation: Some(Translation { answer: TEXT_ANSWER, ..passing("transcriptions") }),
+    translation: Some(Translation {
+        answer: TEXT_ANSWER,
+        ..passing("transcriptions")
+    }),
     ..super::PROTOCOL
 };
 
@@ -88,13 +99,18 @@ pub(crate) static TRANSCRIPTIONS: Protocol = Protocol {
 pub(crate) static TRANSLATIONS: Protocol = Protocol {
     name: "translations",
     path: |_, _, _| Cow::Borrowed("/audio/translations"),
-    translation: Some(Translation { answer: TEXT_ANSWER, ..passing("translations") }),
+    translation: Some(Translation {
+        answer: TEXT_ANSWER,
+        ..passing("translations")
+    }),
     ..super::PROTOCOL
 };
 
 type ReadAnswer = fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>;
-const IMAGES_ANSWER: ReadAnswer = |_, body, emit| Answer::read(body, |answer| begins(answer.data, '['), emit);
-const TEXT_ANSWER: ReadAnswer = |_, body, emit| Answer::read(body, |answer| begins(answer.text, '"'), emit);
+const IMAGES_ANSWER: ReadAnswer =
+    |_, body, emit| Answer::read(body, |answer| begins(answer.data, '['), emit);
+const TEXT_ANSWER: ReadAnswer =
+    |_, body, emit| Answer::read(body, |answer| begins(answer.text, '"'), emit);
 
 /// Reads an event of an answer that passes: an error, or what was used. Returns whether the answer
 /// goes on after it.
@@ -104,9 +120,15 @@ pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<bool, Stre
     {
         return Err(StreamFault::Upstream(error));
     }
-    let Ok(Object(answer)) = serde_json::from_slice::<Object<Answer<'_>>>(data) else { return Ok(false) };
-    let goes_on = [".delta", ".segment", ".partial_image"].iter().any(|part| answer.kind.as_str().ends_with(part));
-    let Some(counts) = answer.usage else { return Ok(goes_on) };
+    let Ok(Object(answer)) = serde_json::from_slice::<Object<Answer<'_>>>(data) else {
+        return Ok(false);
+    };
+    let goes_on = [".delta", ".segment", ".partial_image"]
+        .iter()
+        .any(|part| answer.kind.as_str().ends_with(part));
+    let Some(counts) = answer.usage else {
+        return Ok(goes_on);
+    };
     if counts.seconds > 0 {
         usage.units.millis = counts.seconds;
     }
@@ -114,7 +136,12 @@ pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<bool, Stre
     let most = tokens.prompt.max(tokens.completion);
     if most.is_some_and(|most| most <= MOST) {
         let (prompt, completion) = (tokens.prompt.unwrap_or(0), tokens.completion.unwrap_or(0));
-        *usage = Usage { prompt, completion, source: Source::Reported, ..*usage };
+        *usage = Usage {
+            prompt,
+            completion,
+            source: Source::Reported,
+            ..*usage
+        };
     }
     Ok(goes_on)
 }
@@ -122,7 +149,12 @@ pub(crate) fn passing_event(data: &[u8], usage: &mut Usage) -> Result<bool, Stre
 /// Returns the translation of an endpoint whose requests only pass.
 pub(crate) const fn passing(format: &'static str) -> Translation {
     Translation {
-        request: |_, _| Err(FieldRefused::unsupported(Field::Messages, "the endpoint holds no conversation")),
+        request: |_, _| {
+            Err(FieldRefused::unsupported(
+                Field::Messages,
+                "the endpoint holds no conversation",
+            ))
+        },
         answer: |_, _, _| Err(AnswerFault::Nonsense("an answer of another endpoint")),
         count: |_, body, emit| count(body, emit),
         reader: |_| Box::new(NoStream),
@@ -140,7 +172,10 @@ fn count(body: &[u8], emit: Emit<'_>) {
     let of_meta = || counts_in::<Meta>(body, "meta").and_then(|meta| meta.tokens);
     if let Some(counts) = counts_in::<Counts>(body, "usage").or_else(of_meta) {
         let tokens = counts.tokens();
-        emit(Event::Usage(Tokens { completion: tokens.completion.or(tokens.prompt.map(|_| 0)), ..tokens }));
+        emit(Event::Usage(Tokens {
+            completion: tokens.completion.or(tokens.prompt.map(|_| 0)),
+            ..tokens
+        }));
     }
 }
 
@@ -210,7 +245,10 @@ struct Counts {
 /// Reads seconds, as a number or a text. What is none is 0.
 fn millis<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let value = serde_json::Value::deserialize(from)?;
-    let seconds = value.as_f64().or_else(|| value.as_str()?.trim().parse().ok()).unwrap_or(0.0);
+    let seconds = value
+        .as_f64()
+        .or_else(|| value.as_str()?.trim().parse().ok())
+        .unwrap_or(0.0);
     let length = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     Ok(u32::try_from(length.as_millis()).unwrap_or(0))
 }
@@ -218,44 +256,86 @@ fn millis<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
 impl Counts {
     fn tokens(&self) -> Tokens {
         let completion = self.completion_tokens.or(self.output_tokens).0;
-        let total = self.total_tokens.0.map(|total| total.saturating_sub(completion.unwrap_or(0)));
+        let total = self
+            .total_tokens
+            .0
+            .map(|total| total.saturating_sub(completion.unwrap_or(0)));
         let prompt = self.prompt_tokens.or(self.input_tokens).0.or(total);
-        Tokens { prompt, completion, ..Tokens::default() }
+        Tokens {
+            prompt,
+            completion,
+            ..Tokens::default()
+        }
     }
 }
 
 impl<'a> Answer<'a> {
     /// Reads a whole answer. `is_one` returns whether it has what makes it one.
-    fn read(body: &'a [u8], is_one: impl FnOnce(&Answer<'a>) -> bool, emit: Emit<'_>) -> Result<(), AnswerFault> {
+    fn read(
+        body: &'a [u8],
+        is_one: impl FnOnce(&Answer<'a>) -> bool,
+        emit: Emit<'_>,
+    ) -> Result<(), AnswerFault> {
         let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-        let answer: Object<Answer<'a>> =
-            serde_json::from_slice(body).map_err(|_| AnswerFault::Nonsense("the answer is no object of JSON"))?;
+        let answer: Object<Answer<'a>> = serde_json::from_slice(body)
+            .map_err(|_| AnswerFault::Nonsense("the answer is no object of JSON"))?;
         if !is_one(&answer) {
             let nonsense = AnswerFault::Nonsense("the answer has no list of results, and no text");
             return Err(hidden(body).map_or(nonsense, AnswerFault::Upstream));
         }
         // What is not written token by token has no completion.
         let meta = || answer.meta.as_ref()?.tokens.as_ref();
-        let tokens = answer.usage.as_ref().or_else(meta).map(Counts::tokens).unwrap_or_default();
-        emit(Event::Usage(Tokens { completion: tokens.completion.or(tokens.prompt.map(|_| 0)), ..tokens }));
-        let billed = answer.meta.as_ref().and_then(|meta| meta.billed_units.as_ref());
-        let searches = billed.and_then(|billed| billed.search_units.0).filter(|count| *count <= MOST_SEARCHES);
+        let tokens = answer
+            .usage
+            .as_ref()
+            .or_else(meta)
+            .map(Counts::tokens)
+            .unwrap_or_default();
+        emit(Event::Usage(Tokens {
+            completion: tokens.completion.or(tokens.prompt.map(|_| 0)),
+            ..tokens
+        }));
+        let billed = answer
+            .meta
+            .as_ref()
+            .and_then(|meta| meta.billed_units.as_ref());
+        let searches = billed
+            .and_then(|billed| billed.search_units.0)
+            .filter(|count| *count <= MOST_SEARCHES);
         if let Some(requests) = searches.and_then(|count| u32::try_from(count).ok()) {
-            emit(Event::Units(Units { requests, ..Units::NONE }));
+            emit(Event::Units(Units {
+                requests,
+                ..Units::NONE
+            }));
         }
-        if let Some(images) = answer.data.and_then(|data| serde_json::from_str::<Vec<IgnoredAny>>(data.get()).ok()) {
+        if let Some(images) = answer
+            .data
+            .and_then(|data| serde_json::from_str::<Vec<IgnoredAny>>(data.get()).ok())
+        {
             let images = u32::try_from(images.len()).unwrap_or(u32::MAX);
-            emit(Event::Units(Units { images, ..Units::NONE }));
+            emit(Event::Units(Units {
+                images,
+                ..Units::NONE
+            }));
         }
         let charged = answer.usage.as_ref().map_or(0, |usage| usage.seconds);
-        let millis = if charged > 0 { charged } else { answer.duration };
+        let millis = if charged > 0 {
+            charged
+        } else {
+            answer.duration
+        };
         if millis > 0 {
-            emit(Event::Units(Units { millis, ..Units::NONE }));
+            emit(Event::Units(Units {
+                millis,
+                ..Units::NONE
+            }));
         }
         if let Some(choices) = answer.choices {
             let choices: Vec<Object<Choice<'_>>> = serde_json::from_str(choices.get())
                 .map_err(|_| AnswerFault::Nonsense("the answer has a choice that is none"))?;
-            choices.iter().for_each(|choice| choice.text.emit(|text| Event::Text(0, text), emit));
+            choices
+                .iter()
+                .for_each(|choice| choice.text.emit(|text| Event::Text(0, text), emit));
         }
         emit(Event::Finish(0, Finish::Stop));
         emit(Event::End);
@@ -295,7 +375,9 @@ impl Continuation {
     }
 
     fn has_ended(&self) -> bool {
-        !self.ended.is_empty() && self.ended.len() >= self.asked && self.ended.iter().all(|ended| *ended)
+        !self.ended.is_empty()
+            && self.ended.len() >= self.asked
+            && self.ended.iter().all(|ended| *ended)
     }
 }
 
@@ -321,7 +403,11 @@ impl Reader for Continuation {
         let choices = piece.choices.map_or("[]", RawValue::get);
         let choices: Vec<Object<Choice<'_>>> = serde_json::from_str(choices).map_err(nonsense)?;
         for choice in &choices {
-            let index = choice.index.0.and_then(|index| usize::try_from(index).ok()).unwrap_or(0);
+            let index = choice
+                .index
+                .0
+                .and_then(|index| usize::try_from(index).ok())
+                .unwrap_or(0);
             if index >= Self::MOST {
                 return Err(StreamFault::Broken("an answer with too many choices"));
             }

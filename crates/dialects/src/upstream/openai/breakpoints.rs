@@ -13,7 +13,9 @@ const SHORT: [&str; 2] = ["5m", "30m"];
 /// Returns whether a model of this name knows breakpoints: GPT-5.6, and what is newer.
 pub(crate) fn knows_breakpoints(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
-    let Some(version) = name.strip_prefix("gpt-") else { return false };
+    let Some(version) = name.strip_prefix("gpt-") else {
+        return false;
+    };
     let version = version.split('-').next().unwrap_or(version);
     let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
     match (major.parse::<u32>(), minor.parse::<u32>()) {
@@ -32,13 +34,20 @@ pub(super) fn lose_hints(request: &Request<'_>, traits: &Traits, losses: &mut Lo
         let is_result = matches!(message.role, Role::Tool | Role::Function);
         message.content.iter().any(of_part) || message.cache.is_some() && !is_result
     };
-    let is_lost = request.messages.iter().any(is_lost) || request.tools.iter().any(|tool| tool.cache.is_some());
+    let is_lost = request.messages.iter().any(is_lost)
+        || request.tools.iter().any(|tool| tool.cache.is_some());
     losses.add_if(is_lost, Field::CacheHint);
 }
 
 /// Returns the hint of a part, if it is said to this model.
-pub(super) fn hint_of<'p>(part: &'p Part<'_>, role: Role, traits: &Traits) -> Option<&'p Cache<'p>> {
-    part.cache.as_ref().filter(|_| traits.cache_breakpoints && can_have_hint(role, part))
+pub(super) fn hint_of<'p>(
+    part: &'p Part<'_>,
+    role: Role,
+    traits: &Traits,
+) -> Option<&'p Cache<'p>> {
+    part.cache
+        .as_ref()
+        .filter(|_| traits.cache_breakpoints && can_have_hint(role, part))
 }
 
 fn can_have_hint(role: Role, part: &Part<'_>) -> bool {
@@ -50,7 +59,8 @@ pub(super) fn write(w: &mut Writer, hint: Option<&Cache<'_>>, losses: &mut LostF
     let Some(hint) = hint else { return };
     let is_longer = hint.ttl.as_deref().is_some_and(|ttl| !SHORT.contains(&ttl));
     losses.add_if(is_longer, Field::CacheHint);
-    w.key("prompt_cache_breakpoint").object(|w| w.texts([("mode", "explicit")]));
+    w.key("prompt_cache_breakpoint")
+        .object(|w| w.texts([("mode", "explicit")]));
 }
 
 /// Writes the texts of a content: as one, or as parts of this type if one of them has a hint. A
@@ -64,7 +74,8 @@ pub(super) fn write_content(
 ) {
     let texts = || message.content.iter().filter(|part| !is_medium(part));
     let of_whole = message.cache.as_ref().filter(|_| traits.cache_breakpoints);
-    let has_hint = of_whole.is_some() || texts().any(|part| hint_of(part, message.role, traits).is_some());
+    let has_hint =
+        of_whole.is_some() || texts().any(|part| hint_of(part, message.role, traits).is_some());
     let count = texts().count();
     if !has_hint || count == 0 {
         return write_texts(w, &message.content);
@@ -72,7 +83,9 @@ pub(super) fn write_content(
     w.array(|w| {
         for (index, part) in texts().enumerate() {
             let of_whole = of_whole.filter(|_| index + 1 == count);
-            let PartKind::Text(text) = &part.kind else { continue };
+            let PartKind::Text(text) = &part.kind else {
+                continue;
+            };
             w.object(|w| {
                 w.texts([("type", kind)]);
                 text.write(w.key("text"));
@@ -115,11 +128,21 @@ mod tests {
     }
 
     /// Writes a request for a model with the traits of its name; returns it, and what is lost.
-    fn written(dialect: Dialect, model: &str, front: &'static Front, body: &Value) -> (Value, String) {
+    fn written(
+        dialect: Dialect,
+        model: &str,
+        front: &'static Front,
+        body: &Value,
+    ) -> (Value, String) {
         let body = Bytes::from(body.to_string());
         let envelope = (front.envelope)(&body).expect("a request");
         let traits = (dialect.protocol.traits)(model);
-        let said = dialect.write(&Translate { traits, ..Translate::new(&body, &envelope, model) }).expect("written");
+        let said = dialect
+            .write(&Translate {
+                traits,
+                ..Translate::new(&body, &envelope, model)
+            })
+            .expect("written");
         let sent: Value = serde_json::from_slice(&said.body.concat()).expect("JSON");
         (sent, said.losses.names().join(" "))
     }
@@ -167,17 +190,33 @@ mod tests {
         });
         let (body, losses) = written(chat(), "gpt-5.6", &MESSAGES, &members);
         let messages = &body["messages"];
-        let text = |text: &str| json!({"type": "text", "text": text, "prompt_cache_breakpoint": point});
-        assert_eq!(messages[0]["content"], json!([text("One."), {"type": "text", "text": "Two."}]));
-        assert_eq!(messages[1]["content"][0], json!({"type": "text", "text": "see"}));
+        let text =
+            |text: &str| json!({"type": "text", "text": text, "prompt_cache_breakpoint": point});
+        assert_eq!(
+            messages[0]["content"],
+            json!([text("One."), {"type": "text", "text": "Two."}])
+        );
+        assert_eq!(
+            messages[1]["content"][0],
+            json!({"type": "text", "text": "see"})
+        );
         assert_eq!(messages[1]["content"][1]["prompt_cache_breakpoint"], point);
         assert_eq!(messages[3]["content"], json!([text("four")]));
         assert_eq!(messages[5]["content"], json!([text("more")]));
-        assert_eq!(losses, "cache_control", "an hour is longer than OpenAI promises");
+        assert_eq!(
+            losses, "cache_control",
+            "an hour is longer than OpenAI promises"
+        );
         // Others get texts as before, and the loss is named.
         let (body, losses) = written(chat(), "gpt-5", &MESSAGES, &members);
-        assert!(!body.to_string().contains("prompt_cache_breakpoint"), "{body}");
-        assert_eq!((&body["messages"][0]["content"], &*losses), (&json!("One.\n\nTwo."), "cache_control"));
+        assert!(
+            !body.to_string().contains("prompt_cache_breakpoint"),
+            "{body}"
+        );
+        assert_eq!(
+            (&body["messages"][0]["content"], &*losses),
+            (&json!("One.\n\nTwo."), "cache_control")
+        );
         // The assistant's words and tools have no place for one.
         for members in [
             json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "x"},
@@ -187,7 +226,10 @@ mod tests {
                 "tools": [{"name": "f", "input_schema": {"type": "object"}, "cache_control": hint}]}),
         ] {
             let (body, losses) = written(chat(), "gpt-5.6", &MESSAGES, &members);
-            assert!(!body.to_string().contains("prompt_cache_breakpoint"), "{body}");
+            assert!(
+                !body.to_string().contains("prompt_cache_breakpoint"),
+                "{body}"
+            );
             assert_eq!(losses, "cache_control");
         }
     }
@@ -203,16 +245,25 @@ mod tests {
         let (sent, lost) = written(responses(), "gpt-5.6", &MESSAGES, &asked);
         let text = |text: &str| json!([{"type": "input_text", "text": text, "prompt_cache_breakpoint": point}]);
         assert_eq!(sent["input"][0]["content"], text("Be brief."), "{sent}");
-        assert_eq!((&sent["input"][1]["content"], &sent["input"][3]["output"]), (&json!("x"), &text("four")));
+        assert_eq!(
+            (&sent["input"][1]["content"], &sent["input"][3]["output"]),
+            (&json!("x"), &text("four"))
+        );
         assert!(!lost.contains("cache"), "{lost}");
         let (sent, lost) = written(responses(), "gpt-5", &MESSAGES, &asked);
-        assert!(sent["input"][0]["content"] == "Be brief." && lost.contains("cache_control"), "{lost}");
+        assert!(
+            sent["input"][0]["content"] == "Be brief." && lost.contains("cache_control"),
+            "{lost}"
+        );
 
         let part = json!({"type": "input_text", "text": "x", "prompt_cache_breakpoint": point});
         let asked = json!({"model": "m", "input": [{"role": "user", "content": [part]}]});
         let claude = Dialect::from(&anthropic::PROTOCOL);
         let (sent, lost) = written(claude, "claude-sonnet-4-5", &RESPONSES, &asked);
-        assert_eq!(sent["messages"][0]["content"][0]["cache_control"], hint, "{sent}");
+        assert_eq!(
+            sent["messages"][0]["content"][0]["cache_control"], hint,
+            "{sent}"
+        );
         assert_eq!(lost, "");
     }
 }

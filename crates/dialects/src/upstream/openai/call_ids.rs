@@ -17,20 +17,26 @@ type Short = [u8; 9];
 /// Gives the ids at these places the server's form. An id that already has this form stays.
 pub(super) fn shorten(places: &[Span], edits: &mut Edits<'_>) {
     let text = edits.text();
-    let ids: Vec<(&Span, Cow<'_, str>)> =
-        places.iter().filter_map(|place| Some((place, text_of(text, place).filter(|id| !id.is_empty())?))).collect();
+    let ids: Vec<(&Span, Cow<'_, str>)> = places
+        .iter()
+        .filter_map(|place| Some((place, text_of(text, place).filter(|id| !id.is_empty())?)))
+        .collect();
     let mut taken: BTreeSet<Short> = ids.iter().filter_map(|(_, id)| as_short(id)).collect();
     let mut known: BTreeMap<&str, Short> = BTreeMap::new();
     for (place, id) in ids.iter().filter(|(_, id)| as_short(id).is_none()) {
         let count = known.len();
-        let short = *known.entry(id).or_insert_with(|| free(id, count, &mut taken));
+        let short = *known
+            .entry(id)
+            .or_insert_with(|| free(id, count, &mut taken));
         edits.replace((*place).clone(), [&b"\""[..], &short, b"\""].concat());
     }
 }
 
 /// Returns the id, if it already has the server's form.
 fn as_short(id: &str) -> Option<Short> {
-    Short::try_from(id.as_bytes()).ok().filter(|id| id.iter().all(u8::is_ascii_alphanumeric))
+    Short::try_from(id.as_bytes())
+        .ok()
+        .filter(|id| id.iter().all(u8::is_ascii_alphanumeric))
 }
 
 /// Returns a short id that is not taken, and notes it as taken. `count` is the number of ids that
@@ -42,7 +48,9 @@ fn free(id: &str, count: usize, taken: &mut BTreeSet<Short>) -> Short {
     let salts = std::iter::once(0).chain(count as u64 + 1..);
     let mut short = [0; 9];
     for salt in salts {
-        short = letters(mixed(hash.wrapping_add(salt.wrapping_mul(0x9E37_79B9_7F4A_7C15))));
+        short = letters(mixed(
+            hash.wrapping_add(salt.wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+        ));
         if taken.insert(short) {
             break;
         }
@@ -52,7 +60,9 @@ fn free(id: &str, count: usize, taken: &mut BTreeSet<Short>) -> Short {
 
 /// Hashes bytes with FNV-1a.
 fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
+    })
 }
 
 /// Mixes bits with the last step of SplitMix64. Every bit then depends on every other.
@@ -65,7 +75,10 @@ fn mixed(mut x: u64) -> u64 {
 fn letters(mut x: u64) -> Short {
     const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     std::array::from_fn(|_| {
-        let letter = usize::try_from(x % 62).ok().and_then(|at| LETTERS.get(at).copied()).unwrap_or(b'0');
+        let letter = usize::try_from(x % 62)
+            .ok()
+            .and_then(|at| LETTERS.get(at).copied())
+            .unwrap_or(b'0');
         x /= 62;
         letter
     })
@@ -94,9 +107,28 @@ mod tests {
 
     #[test]
     fn ids_get_nine_letters_and_keep_apart() {
-        let ids = ["call_1", "toolu_01abc", "call_1", "abcdefghi", "é", "", "abcdefgh_"];
+        let ids = [
+            "call_1",
+            "toolu_01abc",
+            "call_1",
+            "abcdefghi",
+            "é",
+            "",
+            "abcdefgh_",
+        ];
         let short = shortened(&ids);
-        assert_eq!(short, ["6cVnL8Rc5", "ead8F5vmb", "6cVnL8Rc5", "abcdefghi", "OZJgP2ZuN", "", "NeRjpQdZp"]);
+        assert_eq!(
+            short,
+            [
+                "6cVnL8Rc5",
+                "ead8F5vmb",
+                "6cVnL8Rc5",
+                "abcdefghi",
+                "OZJgP2ZuN",
+                "",
+                "NeRjpQdZp"
+            ]
+        );
     }
 
     #[test]

@@ -72,7 +72,10 @@ impl OpenCall {
 impl Calls {
     /// Returns the calls of a choice that has made none yet.
     pub(super) fn of_choice(choice: usize) -> Self {
-        Self { choice, ..Self::default() }
+        Self {
+            choice,
+            ..Self::default()
+        }
     }
 
     /// Returns whether the caller has seen a call.
@@ -87,7 +90,10 @@ impl Calls {
 
     /// Returns the number of calls whose arguments are no object. All arguments must have come.
     pub(super) fn broken(&self) -> u32 {
-        let broken = self.list.iter().filter(|open| flaws::is_broken(&open.arguments));
+        let broken = self
+            .list
+            .iter()
+            .filter(|open| flaws::is_broken(&open.arguments));
         u32::try_from(broken.count()).unwrap_or(u32::MAX)
     }
 
@@ -99,8 +105,13 @@ impl Calls {
     /// Writes the fragments that complete the calls without arguments. Such a call belongs to a
     /// function without parameters.
     pub(super) fn empty(&self) -> String {
-        let empty = self.list.iter().filter(|open| open.is_empty).filter_map(|open| open.index);
-        let fragments = empty.map(|index| format!(r#"{{"index":{index},"function":{{"arguments":"{{}}"}}}}"#));
+        let empty = self
+            .list
+            .iter()
+            .filter(|open| open.is_empty)
+            .filter_map(|open| open.index);
+        let fragments =
+            empty.map(|index| format!(r#"{{"index":{index},"function":{{"arguments":"{{}}"}}}}"#));
         fragments.collect::<Vec<_>>().join(",")
     }
 
@@ -139,13 +150,19 @@ impl Calls {
     ) -> Result<bool, StreamFault> {
         let slot = self.place(text, call)?;
         let introduced = self.introduced;
-        let Some(open) = self.list.get_mut(slot) else { return Ok(false) };
+        let Some(open) = self.list.get_mut(slot) else {
+            return Ok(false);
+        };
         if open.id.is_empty() {
-            open.id.extend_from_slice(id_of(text, call).unwrap_or_default());
+            open.id
+                .extend_from_slice(id_of(text, call).unwrap_or_default());
         }
         let arguments = arguments(text, call);
         open.arguments.take_literal(&arguments);
-        let was_text = call.arguments.as_ref().is_some_and(|member| member.kind(text) == Kind::String);
+        let was_text = call
+            .arguments
+            .as_ref()
+            .is_some_and(|member| member.kind(text) == Kind::String);
 
         if let Some(index) = open.index {
             if call.function.is_none() && !call.is_custom {
@@ -153,18 +170,34 @@ impl Calls {
             }
             let piece = name_of(text, call).filter(|name| open.goes_on(name));
             open.is_empty &= arguments.is_empty();
-            Fragment { text, call, index, id: None, name: piece, arguments: &arguments }.write(out);
-            let is_bare = call.id.is_none() && call.kind.is_none() && (call.name.is_none() || piece.is_some());
+            Fragment {
+                text,
+                call,
+                index,
+                id: None,
+                name: piece,
+                arguments: &arguments,
+            }
+            .write(out);
+            let is_bare = call.id.is_none()
+                && call.kind.is_none()
+                && (call.name.is_none() || piece.is_some());
             if let Some(piece) = piece {
                 open.name.pop();
-                open.name.extend_from_slice(piece.get(1..).unwrap_or_default());
+                open.name
+                    .extend_from_slice(piece.get(1..).unwrap_or_default());
             }
             return Ok(is_bare && was_text && is_number(text, call, index));
         }
-        open.name.extend_from_slice(name_of(text, call).unwrap_or_default());
+        open.name
+            .extend_from_slice(name_of(text, call).unwrap_or_default());
         if open.name.is_empty() && !call.is_custom {
             open.held.extend_from_slice(&arguments);
-            return if open.held.len() > MAX_HELD { Err(UNNAMED) } else { Ok(false) };
+            return if open.held.len() > MAX_HELD {
+                Err(UNNAMED)
+            } else {
+                Ok(false)
+            };
         }
         let has_id = id_of(text, call) == Some(&open.id);
         if open.id.is_empty() {
@@ -172,12 +205,27 @@ impl Calls {
         }
         open.index = Some(introduced);
         let held = std::mem::take(&mut open.held);
-        let all = if held.is_empty() { arguments } else { Cow::Owned([&held, &*arguments].concat()) };
+        let all = if held.is_empty() {
+            arguments
+        } else {
+            Cow::Owned([&held, &*arguments].concat())
+        };
         open.is_empty = !open.name.is_empty() && all.is_empty();
         let (id, name) = (Some(open.id.as_slice()), Some(open.name.as_slice()));
-        Fragment { text, call, index: introduced, id, name, arguments: &all }.write(out);
+        Fragment {
+            text,
+            call,
+            index: introduced,
+            id,
+            name,
+            arguments: &all,
+        }
+        .write(out);
         self.introduced += 1;
-        let has_kind = call.kind.as_ref().is_some_and(|kind| filled(text, &kind.value).is_some());
+        let has_kind = call
+            .kind
+            .as_ref()
+            .is_some_and(|kind| filled(text, &kind.value).is_some());
         Ok(has_id && has_kind && was_text && held.is_empty() && is_number(text, call, introduced))
     }
 
@@ -185,19 +233,26 @@ impl Calls {
     /// a new place.
     pub(super) fn place(&mut self, text: &[u8], call: &CallShape) -> Result<usize, StreamFault> {
         let (id, name) = (id_of(text, call), name_of(text, call));
-        let number = call.index.as_ref().and_then(|index| integer_of(text, &index.value));
+        let number = call
+            .index
+            .as_ref()
+            .and_then(|index| integer_of(text, &index.value));
         let known = match (number, id, name) {
             // Some servers send parallel calls under one number, so a new id or name means a new
             // call. A new id without a name is only an id that changes with every fragment. A new
             // name without an id may be the rest of the name.
-            (Some(number), ..) => self.list.iter().rposition(|open| open.number == Some(number)).filter(|slot| {
-                let Some(name) = name else { return true };
-                self.list.get(*slot).is_none_or(|open| match id {
-                    Some(id) if !open.id.is_empty() => open.id == id,
-                    Some(_) => open.name.is_empty() || open.name == name,
-                    None => open.name.is_empty() || open.name == name || open.goes_on(name),
-                })
-            }),
+            (Some(number), ..) => self
+                .list
+                .iter()
+                .rposition(|open| open.number == Some(number))
+                .filter(|slot| {
+                    let Some(name) = name else { return true };
+                    self.list.get(*slot).is_none_or(|open| match id {
+                        Some(id) if !open.id.is_empty() => open.id == id,
+                        Some(_) => open.name.is_empty() || open.name == name,
+                        None => open.name.is_empty() || open.name == name || open.goes_on(name),
+                    })
+                }),
             (None, Some(id), _) => self.list.iter().rposition(|open| open.id == id),
             // Whole calls without a number or an id.
             (None, None, Some(_)) => None,
@@ -208,7 +263,10 @@ impl Calls {
             return Err(StreamFault::Broken("more than 128 tool calls"));
         }
         if slot == self.list.len() {
-            self.list.push(OpenCall { number, ..OpenCall::default() });
+            self.list.push(OpenCall {
+                number,
+                ..OpenCall::default()
+            });
         }
         Ok(slot)
     }
@@ -227,10 +285,26 @@ impl Calls {
         self.introduced = calls.len();
         for (number, call) in calls.iter().enumerate() {
             if id_of(text, call).is_none() {
-                set(edits, call.span.start, br#""id""#, &call.id, made_id(answer_id, self.choice, number));
+                set(
+                    edits,
+                    call.span.start,
+                    br#""id""#,
+                    &call.id,
+                    made_id(answer_id, self.choice, number),
+                );
             }
-            if call.kind.as_ref().is_none_or(|kind| filled(text, &kind.value).is_none()) {
-                set(edits, call.span.start, br#""type""#, &call.kind, kind_of(text, call).to_vec());
+            if call
+                .kind
+                .as_ref()
+                .is_none_or(|kind| filled(text, &kind.value).is_none())
+            {
+                set(
+                    edits,
+                    call.span.start,
+                    br#""type""#,
+                    &call.kind,
+                    kind_of(text, call).to_vec(),
+                );
             }
             if call.is_custom {
                 continue;
@@ -245,10 +319,21 @@ impl Calls {
             self.list.push(open);
             // A whole call without arguments belongs to a function without parameters.
             let takes_none = inside.is_empty() && !is_cut;
-            if takes_none || call.arguments.as_ref().is_none_or(|arguments| arguments.kind(text) != Kind::String) {
+            if takes_none
+                || call
+                    .arguments
+                    .as_ref()
+                    .is_none_or(|arguments| arguments.kind(text) != Kind::String)
+            {
                 let inside: &[u8] = if takes_none { b"{}" } else { &inside };
                 let literal = [b"\"", inside, b"\""].concat();
-                set(edits, function.value.start, br#""arguments""#, &call.arguments, literal);
+                set(
+                    edits,
+                    function.value.start,
+                    br#""arguments""#,
+                    &call.arguments,
+                    literal,
+                );
             }
         }
         Ok(said)
@@ -265,7 +350,9 @@ pub(super) fn take_old(text: &[u8], call: &Member, to: &mut Pieces) {
 
 /// Returns the text between the quotes of a literal.
 pub(super) fn between_quotes(literal: &[u8]) -> &[u8] {
-    literal.get(1..literal.len().saturating_sub(1)).unwrap_or_default()
+    literal
+        .get(1..literal.len().saturating_sub(1))
+        .unwrap_or_default()
 }
 
 /// Returns an id's literal for a call that has none. A part of it comes from the answer's own id,
@@ -291,7 +378,11 @@ impl Fragment<'_> {
             out.extend_from_slice(br#","type":"#);
             out.extend_from_slice(kind_of(text, call));
         }
-        copy_others(slice(text, &call.span), &[br#""index""#, br#""id""#, br#""type""#, br#""function""#], out);
+        copy_others(
+            slice(text, &call.span),
+            &[br#""index""#, br#""id""#, br#""type""#, br#""function""#],
+            out,
+        );
         if let Some(function) = &call.function {
             out.extend_from_slice(br#","function":{"#);
             if let Some(name) = self.name {
@@ -302,7 +393,11 @@ impl Fragment<'_> {
             out.extend_from_slice(br#""arguments":""#);
             out.extend_from_slice(self.arguments);
             out.push(b'"');
-            copy_others(slice(text, &function.value), &[br#""name""#, br#""arguments""#], out);
+            copy_others(
+                slice(text, &function.value),
+                &[br#""name""#, br#""arguments""#],
+                out,
+            );
             out.push(b'}');
         }
         out.push(b'}');
@@ -333,32 +428,45 @@ fn name_of<'a>(text: &'a [u8], call: &CallShape) -> Option<&'a [u8]> {
 
 /// Returns the type's literal.
 fn kind_of<'a>(text: &'a [u8], call: &CallShape) -> &'a [u8] {
-    let said = call.kind.as_ref().and_then(|kind| filled(text, &kind.value));
-    said.unwrap_or(if call.is_custom { br#""custom""# } else { br#""function""# })
+    let said = call
+        .kind
+        .as_ref()
+        .and_then(|kind| filled(text, &kind.value));
+    said.unwrap_or(if call.is_custom {
+        br#""custom""#
+    } else {
+        br#""function""#
+    })
 }
 
 fn is_number(text: &[u8], call: &CallShape, index: usize) -> bool {
-    call.index.as_ref().is_some_and(|member| slice(text, &member.value) == &*digits(index))
+    call.index
+        .as_ref()
+        .is_some_and(|member| slice(text, &member.value) == &*digits(index))
 }
 
 fn arguments_len(text: &[u8], call: &CallShape) -> usize {
-    call.arguments.as_ref().map_or(0, |arguments| match arguments.kind(text) {
-        Kind::String => json::text_len(text, &arguments.value),
-        Kind::Null => 0,
-        Kind::Object | Kind::Array | Kind::Number | Kind::Bool => arguments.value.len(),
-    })
+    call.arguments
+        .as_ref()
+        .map_or(0, |arguments| match arguments.kind(text) {
+            Kind::String => json::text_len(text, &arguments.value),
+            Kind::Null => 0,
+            Kind::Object | Kind::Array | Kind::Number | Kind::Bool => arguments.value.len(),
+        })
 }
 
 /// Returns the arguments as they stand between the quotes of a literal: text as it is, any other
 /// value as JSON text.
 fn arguments<'a>(text: &'a [u8], call: &CallShape) -> Cow<'a, [u8]> {
-    let Some(member) = &call.arguments else { return Cow::Borrowed(b"") };
+    let Some(member) = &call.arguments else {
+        return Cow::Borrowed(b"");
+    };
     let value = slice(text, &member.value);
     match member.kind(text) {
         Kind::Null => Cow::Borrowed(b""),
         Kind::String => Cow::Borrowed(between_quotes(value)),
-        Kind::Object | Kind::Array | Kind::Number | Kind::Bool => {
-            Cow::Owned(between_quotes(json::quote(&String::from_utf8_lossy(value)).as_bytes()).to_vec())
-        }
+        Kind::Object | Kind::Array | Kind::Number | Kind::Bool => Cow::Owned(
+            between_quotes(json::quote(&String::from_utf8_lossy(value)).as_bytes()).to_vec(),
+        ),
     }
 }

@@ -57,7 +57,11 @@ pub(super) struct Common {
 
 impl Common {
     pub(super) fn new(header: &AnswerHeader, show_reasoning: bool) -> Self {
-        Self { answer_id: header.id.clone(), show_reasoning, wants_json: header.wants_json }
+        Self {
+            answer_id: header.id.clone(),
+            show_reasoning,
+            wants_json: header.wants_json,
+        }
     }
 }
 
@@ -72,14 +76,22 @@ pub(super) struct Ended {
 impl Ended {
     /// Reads the end of an entry's choice. Returns `None` if the entry has no end.
     pub(super) fn read(text: &[u8], entry: &ChoiceShape) -> Result<Option<Self>, StreamFault> {
-        let Some(member) = &entry.finish else { return Ok(None) };
+        let Some(member) = &entry.finish else {
+            return Ok(None);
+        };
         match finish::read(text, &member.value) {
             Finish::Unsaid => Ok(None),
-            Finish::Ended(reason) => Ok(Some(Self { reason, native: None })),
-            Finish::EndedBy(word) => Ok(Some(Self { reason: finish::STOP, native: Some(word) })),
-            Finish::Failed(word) => {
-                Err(StreamFault::Upstream(error::hidden(text).unwrap_or_else(|| error::gave_up(word))))
-            }
+            Finish::Ended(reason) => Ok(Some(Self {
+                reason,
+                native: None,
+            })),
+            Finish::EndedBy(word) => Ok(Some(Self {
+                reason: finish::STOP,
+                native: Some(word),
+            })),
+            Finish::Failed(word) => Err(StreamFault::Upstream(
+                error::hidden(text).unwrap_or_else(|| error::gave_up(word)),
+            )),
         }
     }
 }
@@ -95,7 +107,13 @@ impl Choice {
     /// Returns a choice that has shown nothing. `number` is the upstream's index, and `index` is
     /// its place in the list, and what the caller sees.
     pub(super) fn new(number: u64, index: usize) -> Self {
-        Self { number, index, shown: index, calls: Calls::of_choice(index), ..Self::default() }
+        Self {
+            number,
+            index,
+            shown: index,
+            calls: Calls::of_choice(index),
+            ..Self::default()
+        }
     }
 
     /// Returns the part of an entry to read. This is its delta, or its message while no delta had
@@ -105,7 +123,10 @@ impl Choice {
         text: &[u8],
         entry: &'s ChoiceShape,
     ) -> Result<Option<(&'s MessageShape, bool)>, StreamFault> {
-        let message = entry.message.as_ref().filter(|message| message.speaks && !self.has_delta);
+        let message = entry
+            .message
+            .as_ref()
+            .filter(|message| message.speaks && !self.has_delta);
         match (&entry.delta, message) {
             (Some(delta), _) if !matches!(delta.member.kind(text), Kind::Object | Kind::Null) => {
                 Err(StreamFault::Broken("a delta is not an object"))
@@ -118,17 +139,28 @@ impl Choice {
 
     /// Returns whether the choice says that there will be no answer, or no more of it.
     pub(super) fn declines(&self) -> bool {
-        self.refuses || self.ended.as_ref().is_some_and(|ended| ended.reason == finish::FILTERED)
+        self.refuses
+            || self
+                .ended
+                .as_ref()
+                .is_some_and(|ended| ended.reason == finish::FILTERED)
     }
 
     /// Returns the reason of the end that is shown.
     pub(super) fn shown_reason(&self) -> Option<&'static str> {
-        self.ended.as_ref().map(|ended| finish::shown(ended.reason, self.calls.any()))
+        self.ended
+            .as_ref()
+            .map(|ended| finish::shown(ended.reason, self.calls.any()))
     }
 
     /// Returns the flaws of a whole choice. A choice that says that it may be cut short has none.
     pub(super) fn flaws(&self, wants_json: bool) -> Flaws {
-        if self.refuses || self.ended.as_ref().is_none_or(|ended| finish::is_cut(ended.reason)) {
+        if self.refuses
+            || self
+                .ended
+                .as_ref()
+                .is_none_or(|ended| finish::is_cut(ended.reason))
+        {
             return Flaws::default();
         }
         let has_calls = self.calls.any() || self.old_call.is_some();
@@ -142,12 +174,23 @@ impl Choice {
 
     /// Returns the bytes of thinking in an entry, if the entry has nothing else and neither begins
     /// nor ends the choice.
-    pub(super) fn only_thinks(&mut self, text: &[u8], entry: &ChoiceShape) -> Result<Option<usize>, StreamFault> {
+    pub(super) fn only_thinks(
+        &mut self,
+        text: &[u8],
+        entry: &ChoiceShape,
+    ) -> Result<Option<usize>, StreamFault> {
         // Choices must be shown in their order, even if a part of them is hidden.
-        if !self.has_role || entry.finish.as_ref().is_some_and(|finish| finish.speaks(text)) {
+        if !self.has_role
+            || entry
+                .finish
+                .as_ref()
+                .is_some_and(|finish| finish.speaks(text))
+        {
             return Ok(None);
         }
-        let Some((body, is_message)) = self.body(text, entry)? else { return Ok(None) };
+        let Some((body, is_message)) = self.body(text, entry)? else {
+            return Ok(None);
+        };
         self.has_delta |= !is_message && body.speaks;
         Ok(reasoning::only(text, body))
     }
@@ -155,7 +198,13 @@ impl Choice {
     /// Returns whether an entry only repeats the piece of reasoning before it. A short piece may be
     /// meant twice.
     pub(super) fn repeats_reasoning(&mut self, text: &[u8], entry: &ChoiceShape) -> bool {
-        let Some(span) = entry.delta.as_ref().and_then(|body| body.only_reasoning(text)) else { return false };
+        let Some(span) = entry
+            .delta
+            .as_ref()
+            .and_then(|body| body.only_reasoning(text))
+        else {
+            return false;
+        };
         let piece = slice(text, span);
         if piece == self.last_reasoning {
             return true;
@@ -184,7 +233,11 @@ impl Choice {
             self.edit_empty(entry, edits);
             return Ok((0, false));
         };
-        let other = if is_message { &entry.delta } else { &entry.message };
+        let other = if is_message {
+            &entry.delta
+        } else {
+            &entry.message
+        };
         if let Some(other) = other {
             edits.remove_member(&other.member.key, &other.member.value);
         }
@@ -208,7 +261,13 @@ impl Choice {
 
     /// Corrects the parts of an entry beside its delta or message.
     pub(super) fn edit_entry(&self, entry: &ChoiceShape, edits: &mut Edits<'_>) {
-        set(edits, entry.open, br#""index""#, &entry.index, digits(self.shown));
+        set(
+            edits,
+            entry.open,
+            br#""index""#,
+            &entry.index,
+            digits(self.shown),
+        );
         if let Some(logprobs) = &entry.logprobs
             && !logprobs.is_logprobs(edits.text())
         {
@@ -232,7 +291,8 @@ impl Choice {
         self.refuses |= body.refuses;
         self.answers = self.answers || body.answers(text);
         self.edit_role(body, edits);
-        let bytes = body.said + content::edit(body, common.show_reasoning, edits).map_err(StreamFault::Broken)?;
+        let bytes = body.said
+            + content::edit(body, common.show_reasoning, edits).map_err(StreamFault::Broken)?;
         reasoning::edit(body, common.show_reasoning, edits);
         if common.wants_json {
             content::take(text, body, &mut self.content);
@@ -260,23 +320,50 @@ impl Choice {
     /// Shows the role in the first delta or message only.
     fn edit_role(&mut self, body: &MessageShape, edits: &mut Edits<'_>) {
         if !std::mem::replace(&mut self.has_role, true) {
-            set(edits, body.open, br#""role""#, &body.role, &br#""assistant""#[..]);
+            set(
+                edits,
+                body.open,
+                br#""role""#,
+                &body.role,
+                &br#""assistant""#[..],
+            );
         } else if let Some(role) = &body.role {
             edits.remove_member(&role.key, &role.value);
         }
     }
 
     /// Writes the reason of the end, or `null`.
-    pub(super) fn edit_finish(&self, entry: &ChoiceShape, finishes: Finishes, edits: &mut Edits<'_>) {
+    pub(super) fn edit_finish(
+        &self,
+        entry: &ChoiceShape,
+        finishes: Finishes,
+        edits: &mut Edits<'_>,
+    ) {
         let Some(ended) = self.ended.as_ref().filter(|_| finishes == Finishes::Shown) else {
             if entry.finish.is_some() {
-                set(edits, entry.open, br#""finish_reason""#, &entry.finish, &b"null"[..]);
+                set(
+                    edits,
+                    entry.open,
+                    br#""finish_reason""#,
+                    &entry.finish,
+                    &b"null"[..],
+                );
             }
             return;
         };
         let reason = json::quote(finish::shown(ended.reason, self.calls.any())).into_bytes();
-        set(edits, entry.open, br#""finish_reason""#, &entry.finish, reason);
-        if let Some(word) = ended.native.as_ref().filter(|_| entry.native_finish.is_none()) {
+        set(
+            edits,
+            entry.open,
+            br#""finish_reason""#,
+            &entry.finish,
+            reason,
+        );
+        if let Some(word) = ended
+            .native
+            .as_ref()
+            .filter(|_| entry.native_finish.is_none())
+        {
             let native = format!(r#""native_finish_reason":{}"#, json::quote(word));
             edits.insert_member(entry.open, native.into_bytes());
         }
@@ -296,7 +383,8 @@ impl Choice {
                     return cursor.value().map(drop);
                 }
                 let mut has_index = false;
-                let entry = cursor.members(|key, _| has_index |= slice(text, &key) == br#""index""#)?;
+                let entry =
+                    cursor.members(|key, _| has_index |= slice(text, &key) == br#""index""#)?;
                 if !has_index {
                     edits.insert_member(entry.start, format!(r#""index":{listed}"#).into_bytes());
                 }
@@ -326,16 +414,30 @@ pub(super) fn choice_of<'c>(
     place: usize,
     most: usize,
 ) -> Result<&'c mut Choice, StreamFault> {
-    let index = entry.index.as_ref().and_then(|index| integer_of(text, &index.value));
+    let index = entry
+        .index
+        .as_ref()
+        .and_then(|index| integer_of(text, &index.value));
     let number = index.unwrap_or(place as u64);
-    let at = choices.iter().position(|choice| choice.number == number).unwrap_or(choices.len());
+    let at = choices
+        .iter()
+        .position(|choice| choice.number == number)
+        .unwrap_or(choices.len());
     if at == choices.len() && at < MAX_CHOICES {
         // As in a shape: mostly there is one choice.
         choices.reserve_exact(usize::from(choices.is_empty()));
         let is_free = |shown: &usize| choices.iter().all(|choice| choice.shown != *shown);
-        let own = usize::try_from(number).ok().filter(|own| *own < most.min(MAX_CHOICES)).filter(is_free);
+        let own = usize::try_from(number)
+            .ok()
+            .filter(|own| *own < most.min(MAX_CHOICES))
+            .filter(is_free);
         let shown = own.or_else(|| (0..MAX_CHOICES).find(is_free)).unwrap_or(at);
-        choices.push(Choice { shown, ..Choice::new(number, at) });
+        choices.push(Choice {
+            shown,
+            ..Choice::new(number, at)
+        });
     }
-    choices.get_mut(at).ok_or(StreamFault::Broken("more than 128 choices"))
+    choices
+        .get_mut(at)
+        .ok_or(StreamFault::Broken("more than 128 choices"))
 }

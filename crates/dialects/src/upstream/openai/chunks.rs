@@ -66,7 +66,11 @@ enum Followed {
 
 impl Chunks {
     /// Returns the state at the start of a stream.
-    pub(crate) fn new(header: &AnswerHeader, quirks: &'static Quirks, show_reasoning: bool) -> Self {
+    pub(crate) fn new(
+        header: &AnswerHeader,
+        quirks: &'static Quirks,
+        show_reasoning: bool,
+    ) -> Self {
         Self {
             quirks,
             head: Head::new(header),
@@ -88,7 +92,12 @@ impl Chunks {
 
     /// Takes one event. Returns whether it is the `[DONE]` of a whole answer.
     #[inline]
-    pub(crate) fn event(&mut self, name: &[u8], data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    pub(crate) fn event(
+        &mut self,
+        name: &[u8],
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool, StreamFault> {
         let data = data.trim_ascii();
         if name == b"error" {
             return Err(StreamFault::Upstream(error::error(data, None)));
@@ -110,7 +119,11 @@ impl Chunks {
         if data == DONE {
             // The server may have fewer choices than were asked for.
             self.asked = 0;
-            return if self.whole() { Ok(true) } else { Err(StreamFault::Cut) };
+            return if self.whole() {
+                Ok(true)
+            } else {
+                Err(StreamFault::Cut)
+            };
         }
         self.pattern.forget();
         let text = self.read(data, "an event is not a JSON object")?;
@@ -120,21 +133,39 @@ impl Chunks {
 
     /// Takes the last event, which may lack its empty line. An event that was itself cut is
     /// ignored.
-    pub(crate) fn last(&mut self, name: &[u8], data: &[u8], out: &mut Vec<u8>) -> Result<bool, StreamFault> {
+    pub(crate) fn last(
+        &mut self,
+        name: &[u8],
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<bool, StreamFault> {
         let is_whole = name == b"error" || data.trim_ascii() == DONE || json::is_whole(data);
-        if is_whole { self.event(name, data, out) } else { Ok(false) }
+        if is_whole {
+            self.event(name, data, out)
+        } else {
+            Ok(false)
+        }
     }
 
     /// Reads one whole text into the shape. Returns the text as it was read. `broken` says what is
     /// wrong if the text is no JSON object.
-    pub(super) fn read<'t>(&mut self, data: &'t [u8], broken: &'static str) -> Result<Cow<'t, [u8]>, StreamFault> {
+    pub(super) fn read<'t>(
+        &mut self,
+        data: &'t [u8],
+        broken: &'static str,
+    ) -> Result<Cow<'t, [u8]>, StreamFault> {
         let mut text = Cow::Borrowed(data);
         if self.shape.read(data).is_err() {
             // The specification requires that invalid UTF-8 is replaced, not refused. A model may
             // emit half a character.
-            text = String::from_utf8_lossy(data).into_owned().into_bytes().into();
+            text = String::from_utf8_lossy(data)
+                .into_owned()
+                .into_bytes()
+                .into();
             if self.shape.read(&text).is_err() {
-                return Err(error::hidden(data).map_or(StreamFault::Broken(broken), StreamFault::Upstream));
+                return Err(
+                    error::hidden(data).map_or(StreamFault::Broken(broken), StreamFault::Upstream)
+                );
             }
         }
         if let Some(found) = self.shape.error(&text) {
@@ -142,13 +173,19 @@ impl Chunks {
             self.reported.take(&text, &self.shape, false);
             return Err(StreamFault::Upstream(found));
         }
-        self.shape.too_many.map_or(Ok(text), |why| Err(StreamFault::Broken(why)))
+        self.shape
+            .too_many
+            .map_or(Ok(text), |why| Err(StreamFault::Broken(why)))
     }
 
     /// Takes a chunk that was read into the shape.
     fn chunk(&mut self, text: &[u8], out: &mut Vec<u8>) -> Result<(), StreamFault> {
         let shape = &self.shape;
-        if shape.choices.as_ref().is_some_and(|member| !matches!(member.kind(text), Kind::Array | Kind::Null)) {
+        if shape
+            .choices
+            .as_ref()
+            .is_some_and(|member| !matches!(member.kind(text), Kind::Array | Kind::Null))
+        {
             return Err(StreamFault::Broken("`choices` is not an array"));
         }
         self.reported.take(text, shape, self.show_usage);
@@ -162,7 +199,8 @@ impl Chunks {
         let holds = self.note_finishes(text)?;
         if self.quirks.repeats_reasoning
             && let [entry] = self.shape.list.as_slice()
-            && choice_of(&mut self.choices, text, entry, 0, self.asked)?.repeats_reasoning(text, entry)
+            && choice_of(&mut self.choices, text, entry, 0, self.asked)?
+                .repeats_reasoning(text, entry)
         {
             return Ok(());
         }
@@ -179,7 +217,9 @@ impl Chunks {
         if self.any_unnamed() || self.judges_thinking(text) {
             return Ok(());
         }
-        self.pattern.probe(text, &self.shape).map_or(Ok(()), |probe| self.learn(text, probe))
+        self.pattern
+            .probe(text, &self.shape)
+            .map_or(Ok(()), |probe| self.learn(text, probe))
     }
 
     /// Returns whether a call still waits for its name. It may change the following chunks.
@@ -192,8 +232,12 @@ impl Chunks {
     /// if the chunk goes out at all.
     fn judges_thinking(&self, text: &[u8]) -> bool {
         let mut bodies = self.shape.list.iter().flat_map(ChoiceShape::bodies);
-        let may_repeat = |body: &MessageShape| self.quirks.repeats_reasoning && body.only_reasoning(text).is_some();
-        bodies.any(|body| may_repeat(body) || body.thinking.has_content && !self.common.show_reasoning)
+        let may_repeat = |body: &MessageShape| {
+            self.quirks.repeats_reasoning && body.only_reasoning(text).is_some()
+        };
+        bodies.any(|body| {
+            may_repeat(body) || body.thinking.has_content && !self.common.show_reasoning
+        })
     }
 
     /// Learns the output for chunks like the one that was just written.
@@ -218,15 +262,21 @@ impl Chunks {
 
     /// Returns the text that the only text of the chunk in the shape continues.
     fn goes_on_with(&mut self, text: &[u8]) -> Result<Followed, StreamFault> {
-        let [entry] = self.shape.list.as_slice() else { return Ok(Followed::Nothing) };
-        let Some(body) = &entry.delta else { return Ok(Followed::Nothing) };
+        let [entry] = self.shape.list.as_slice() else {
+            return Ok(Followed::Nothing);
+        };
+        let Some(body) = &entry.delta else {
+            return Ok(Followed::Nothing);
+        };
         let choice = choice_of(&mut self.choices, text, entry, 0, self.asked)?;
         Ok(match self.shape.calls.get(body.call_range.clone()) {
             Some([call]) => match choice.calls.place(text, call) {
                 Ok(slot) => Followed::Arguments(choice.index, slot),
                 Err(_) => Followed::Nothing,
             },
-            Some(_) | None if self.common.wants_json && body.is_only_content() => Followed::Content(choice.index),
+            Some(_) | None if self.common.wants_json && body.is_only_content() => {
+                Followed::Content(choice.index)
+            }
             Some(_) | None => Followed::Nothing,
         })
     }
@@ -245,7 +295,9 @@ impl Chunks {
     /// keeps its own.
     fn keep_citations(&mut self, text: &[u8]) {
         let is_shown = self.show_usage && self.shape.usage.is_some();
-        let Some(member) = self.shape.citations.as_ref().filter(|_| !is_shown) else { return };
+        let Some(member) = self.shape.citations.as_ref().filter(|_| !is_shown) else {
+            return;
+        };
         let citations = slice(text, &member.value);
         if citations.starts_with(b"[") && (3..=MAX_HELD).contains(&citations.len()) {
             self.citations.clear();
@@ -256,13 +308,20 @@ impl Chunks {
     /// Returns whether a chunk has only thinking that is hidden, so that nothing of it would be
     /// left. The thinking is counted nevertheless.
     fn hides(&mut self, text: &[u8]) -> Result<bool, StreamFault> {
-        if self.shape.citations.as_ref().is_some_and(|citations| citations.speaks(text)) {
+        if self
+            .shape
+            .citations
+            .as_ref()
+            .is_some_and(|citations| citations.speaks(text))
+        {
             return Ok(false);
         }
         let mut said = 0_usize;
         for (place, entry) in self.shape.list.iter().enumerate() {
             let choice = choice_of(&mut self.choices, text, entry, place, self.asked)?;
-            let Some(thought) = choice.only_thinks(text, entry)? else { return Ok(false) };
+            let Some(thought) = choice.only_thinks(text, entry)? else {
+                return Ok(false);
+            };
             said = said.saturating_add(thought);
         }
         self.said = self.said.saturating_add(said as u64);
@@ -275,11 +334,15 @@ impl Chunks {
     fn note_finishes(&mut self, text: &[u8]) -> Result<Option<usize>, StreamFault> {
         let mut only = None;
         for (place, entry) in self.shape.list.iter().enumerate() {
-            let Some(ended) = Ended::read(text, entry)? else { continue };
+            let Some(ended) = Ended::read(text, entry)? else {
+                continue;
+            };
             let choice = choice_of(&mut self.choices, text, entry, place, self.asked)?;
             choice.ended = Some(ended);
             self.opened = true;
-            let speaks = choice.body(text, entry)?.is_some_and(|(body, _)| body.speaks);
+            let speaks = choice
+                .body(text, entry)?
+                .is_some_and(|(body, _)| body.speaks);
             // A choice must be shown before it ends.
             only = (!speaks && choice.has_role).then_some(choice.index);
         }
@@ -288,13 +351,19 @@ impl Chunks {
     }
 
     /// Writes the chunk that is in the shape.
-    fn write(&mut self, text: &[u8], finishes: Finishes, out: &mut Vec<u8>) -> Result<(), StreamFault> {
+    fn write(
+        &mut self,
+        text: &[u8],
+        finishes: Finishes,
+        out: &mut Vec<u8>,
+    ) -> Result<(), StreamFault> {
         let mut edits = Edits::new(text);
         self.head.edit(&self.shape, OBJECT, &mut edits);
         edit_usage(&self.shape, self.show_usage, &mut edits);
         for (place, entry) in self.shape.list.iter().enumerate() {
             let choice = choice_of(&mut self.choices, text, entry, place, self.asked)?;
-            let (bytes, speaks) = choice.edit(entry, &self.shape.calls, &self.common, &mut edits)?;
+            let (bytes, speaks) =
+                choice.edit(entry, &self.shape.calls, &self.common, &mut edits)?;
             choice.edit_finish(entry, finishes, &mut edits);
             self.said = self.said.saturating_add(bytes as u64);
             self.opened |= speaks;
@@ -307,33 +376,45 @@ impl Chunks {
     /// `[DONE]` may be missing.
     pub(crate) fn whole(&self) -> bool {
         let has_end = |choice: &Choice| choice.ended.is_some() || choice.has_ended_audio;
-        !self.choices.is_empty() && self.choices.len() >= self.asked && self.choices.iter().all(has_end)
+        !self.choices.is_empty()
+            && self.choices.len() >= self.asked
+            && self.choices.iter().all(has_end)
     }
 
     /// Returns whether the model has only said that it will not answer. While one of several
     /// choices is open, the model may still answer.
     pub(crate) fn declined(&self) -> bool {
-        let is_settled = |choice: &Choice| !choice.answers && (choice.refuses || choice.ended.is_some());
+        let is_settled =
+            |choice: &Choice| !choice.answers && (choice.refuses || choice.ended.is_some());
         self.choices.iter().any(Choice::declines) && self.choices.iter().all(is_settled)
     }
 
     /// Returns the flaws of the answer. They are complete when the answer is whole.
     pub(crate) fn flaws(&self) -> Flaws {
         let mut flaws = Flaws::default();
-        self.choices.iter().for_each(|choice| flaws.add(choice.flaws(self.common.wants_json)));
+        self.choices
+            .iter()
+            .for_each(|choice| flaws.add(choice.flaws(self.common.wants_json)));
         flaws
     }
 
     /// Returns the reasons for which the choices ended, as they are shown.
     pub(crate) fn reasons(&self) -> EndReasons {
         let mut reasons = EndReasons::default();
-        self.choices.iter().filter_map(Choice::shown_reason).for_each(|reason| reasons.add(reason));
+        self.choices
+            .iter()
+            .filter_map(Choice::shown_reason)
+            .for_each(|reason| reasons.add(reason));
         reasons
     }
 
     /// Returns the usage so far. It is empty if nothing was written or counted.
     pub(crate) fn usage_so_far(&self) -> Usage {
-        if self.reported.counts.is_none() && !self.opened { Usage::default() } else { self.usage() }
+        if self.reported.counts.is_none() && !self.opened {
+            Usage::default()
+        } else {
+            self.usage()
+        }
     }
 
     /// Returns the usage for the counts and the text so far.
@@ -350,7 +431,11 @@ impl Chunks {
 
     /// Appends the finishes, then the usage with `trail` if it was asked for, then `[DONE]`. Fails
     /// if the answer is not whole.
-    pub(crate) fn finish(&mut self, out: &mut Vec<u8>, trail: Option<&str>) -> Result<Usage, StreamFault> {
+    pub(crate) fn finish(
+        &mut self,
+        out: &mut Vec<u8>,
+        trail: Option<&str>,
+    ) -> Result<Usage, StreamFault> {
         if !self.whole() {
             return Err(StreamFault::Cut);
         }
@@ -359,7 +444,11 @@ impl Chunks {
         }
         if !self.citations.is_empty() {
             let citations = [br#","citations":"#, self.citations.as_slice()].concat();
-            self.write_choice(r#""index":0,"delta":{},"logprobs":null,"finish_reason":null"#, &citations, out);
+            self.write_choice(
+                r#""index":0,"delta":{},"logprobs":null,"finish_reason":null"#,
+                &citations,
+                out,
+            );
         }
         for at in 0..self.choices.len() {
             self.write_finish(at, out)?;
@@ -374,20 +463,35 @@ impl Chunks {
 
     /// Writes the finish of a choice, after the fragments that its calls still need.
     fn write_finish(&mut self, at: usize, out: &mut Vec<u8>) -> Result<(), StreamFault> {
-        let Some(choice) = self.choices.get_mut(at) else { return Ok(()) };
-        let Some(ended) = &choice.ended else { return Ok(()) };
+        let Some(choice) = self.choices.get_mut(at) else {
+            return Ok(());
+        };
+        let Some(ended) = &choice.ended else {
+            return Ok(());
+        };
         let shown = choice.shown;
-        let empty = if finish::is_cut(ended.reason) { String::new() } else { choice.calls.empty() };
+        let empty = if finish::is_cut(ended.reason) {
+            String::new()
+        } else {
+            choice.calls.empty()
+        };
         let last = std::mem::take(&mut choice.last);
         let reason = finish::shown(ended.reason, choice.calls.any());
-        let native = ended.native.as_ref().map(|word| format!(r#","native_finish_reason":{}"#, json::quote(word)));
+        let native = ended
+            .native
+            .as_ref()
+            .map(|word| format!(r#","native_finish_reason":{}"#, json::quote(word)));
         let native = native.unwrap_or_default();
         if !empty.is_empty() {
-            let calls = format!(r#""index":{shown},"delta":{{"tool_calls":[{empty}]}},"finish_reason":null"#);
+            let calls = format!(
+                r#""index":{shown},"delta":{{"tool_calls":[{empty}]}},"finish_reason":null"#
+            );
             self.write_choice(&calls, b"", out);
         }
         if last.is_empty() {
-            let end = format!(r#""index":{shown},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{native}"#);
+            let end = format!(
+                r#""index":{shown},"delta":{{}},"logprobs":null,"finish_reason":"{reason}"{native}"#
+            );
             self.write_choice(&end, b"", out);
         } else if self.shape.read(&last).is_ok() {
             // The chunk was read before it was held.
@@ -399,8 +503,20 @@ impl Chunks {
     /// Writes a chunk of ours with this choice, and with the members in `rest` after it. The usage
     /// is empty if it will be shown at the end.
     fn write_choice(&mut self, choice: &str, rest: &[u8], out: &mut Vec<u8>) {
-        let usage: &[u8] = if self.show_usage { br#","usage":null"# } else { b"" };
-        let chunk = [br#"{"choices":[{"#, choice.as_bytes(), b"}]", rest, usage, b"}"].concat();
+        let usage: &[u8] = if self.show_usage {
+            br#","usage":null"#
+        } else {
+            b""
+        };
+        let chunk = [
+            br#"{"choices":[{"#,
+            choice.as_bytes(),
+            b"}]",
+            rest,
+            usage,
+            b"}",
+        ]
+        .concat();
         self.write_ours(&chunk, None, out);
     }
 
@@ -409,12 +525,25 @@ impl Chunks {
         let object = Some(&*self.reported.object).filter(|object| !object.is_empty());
         let object = meter::write(object, usage, self.cost).into_owned();
         let chunk = std::mem::take(&mut self.reported.chunk);
-        let chunk = if chunk.is_empty() { br#"{"choices":[],"usage":null}"#.to_vec() } else { chunk };
-        self.write_ours(&chunk, Some((object, mark::write(usage.source, trail))), out);
+        let chunk = if chunk.is_empty() {
+            br#"{"choices":[],"usage":null}"#.to_vec()
+        } else {
+            chunk
+        };
+        self.write_ours(
+            &chunk,
+            Some((object, mark::write(usage.source, trail))),
+            out,
+        );
     }
 
     /// Writes a chunk of ours whose choices need no edits, with this usage and our mark.
-    fn write_ours(&mut self, text: &[u8], usage: Option<(Vec<u8>, Option<String>)>, out: &mut Vec<u8>) {
+    fn write_ours(
+        &mut self,
+        text: &[u8],
+        usage: Option<(Vec<u8>, Option<String>)>,
+        out: &mut Vec<u8>,
+    ) {
         if self.shape.read(text).is_err() {
             return;
         }
@@ -424,17 +553,40 @@ impl Chunks {
             if let Some(usage) = self.shape.groq_usage(text) {
                 edits.remove_member(&usage.key, &usage.value);
             }
-            set(&mut edits, self.shape.open, br#""usage""#, &self.shape.usage, object);
+            set(
+                &mut edits,
+                self.shape.open,
+                br#""usage""#,
+                &self.shape.usage,
+                object,
+            );
             // An upstream gateway's own trail is not for the caller.
             let old = &self.shape.x_portcullis;
             if let Some(mark) = mark {
-                set(&mut edits, self.shape.open, br#""x_portcullis""#, old, mark.into_bytes());
+                set(
+                    &mut edits,
+                    self.shape.open,
+                    br#""x_portcullis""#,
+                    old,
+                    mark.into_bytes(),
+                );
             } else if let Some(old) = old {
                 edits.remove_member(&old.key, &old.value);
             }
         }
-        if self.shape.choices.as_ref().is_none_or(|choices| choices.kind(text) == Kind::Null) {
-            set(&mut edits, self.shape.open, br#""choices""#, &self.shape.choices, &b"[]"[..]);
+        if self
+            .shape
+            .choices
+            .as_ref()
+            .is_none_or(|choices| choices.kind(text) == Kind::Null)
+        {
+            set(
+                &mut edits,
+                self.shape.open,
+                br#""choices""#,
+                &self.shape.choices,
+                &b"[]"[..],
+            );
         }
         write_event(&mut edits, out);
     }

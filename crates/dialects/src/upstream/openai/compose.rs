@@ -6,8 +6,8 @@ use super::nesting::{Nesting, most_tokens, write_labels};
 use crate::neutral::answered::answered;
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    Cache, Call, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role, Target, Undo,
-    Written,
+    Cache, Call, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request,
+    Role, Target, Undo, Written,
 };
 use crate::upstream::shared::names::Names;
 use crate::upstream::shared::options;
@@ -17,7 +17,11 @@ use crate::wire::json::Writer;
 const MAX_STOPS: usize = 4;
 
 /// Writes a request. `fetches` says that the server fetches pictures.
-pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool) -> Result<Written, FieldRefused> {
+pub(crate) fn compose(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    fetches: bool,
+) -> Result<Written, FieldRefused> {
     answered(request)?;
     if !fetches {
         refuse_urls(request)?;
@@ -32,7 +36,11 @@ pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool)
         if target.stream {
             w.key("stream").bool(true);
         }
-        w.optional("max_completion_tokens", most_tokens(request, target, &mut losses), Writer::number);
+        w.optional(
+            "max_completion_tokens",
+            most_tokens(request, target, &mut losses),
+            Writer::number,
+        );
         let (temperature, top_p) = options::sampling(request, &target.traits, &mut losses);
         let numbers = [
             ("temperature", temperature),
@@ -44,7 +52,9 @@ pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool)
             w.optional(name, number, |w, number| w.raw(number.text));
         }
         write_effort(w, request, target, &mut losses);
-        w.list("stop", request.stop.iter().take(MAX_STOPS), |w, stop| w.text(stop));
+        w.list("stop", request.stop.iter().take(MAX_STOPS), |w, stop| {
+            w.text(stop)
+        });
         losses.add_if(request.stop.len() > MAX_STOPS, Field::Stop);
         w.optional("seed", request.seed, |w, seed| w.raw(&seed.to_string()));
         w.optional("n", request.n, Writer::number);
@@ -59,8 +69,19 @@ pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool)
         Nesting::Nested.write_tools(w, request, &names);
         w.key("messages").array(|w| {
             let (traits, losses) = (&target.traits, &mut losses);
-            let mut messages = Messages { w, names: &names, traits, losses, media: Vec::new(), refused: None };
-            request.messages.iter().enumerate().for_each(|(index, message)| messages.message(index, message));
+            let mut messages = Messages {
+                w,
+                names: &names,
+                traits,
+                losses,
+                media: Vec::new(),
+                refused: None,
+            };
+            request
+                .messages
+                .iter()
+                .enumerate()
+                .for_each(|(index, message)| messages.message(index, message));
             messages.end_results();
             refused = messages.refused.take();
         });
@@ -71,28 +92,52 @@ pub(crate) fn compose(request: &Request<'_>, target: &Target<'_>, fetches: bool)
     if let Some(refused) = refused {
         return Err(refused);
     }
-    let undo = Undo { names: names.into_changed(), ..Undo::default() };
-    Ok(Written { body: w.into_bytes(), losses, undo, headers: Vec::new() })
+    let undo = Undo {
+        names: names.into_changed(),
+        ..Undo::default()
+    };
+    Ok(Written {
+        body: w.into_bytes(),
+        losses,
+        undo,
+        headers: Vec::new(),
+    })
 }
 
 /// Refuses pictures that the server would have to fetch.
 fn refuse_urls(request: &Request<'_>) -> Result<(), FieldRefused> {
     let is_elsewhere = |part: &Part<'_>| matches!(part.kind, PartKind::Image(Media::Url(_), _));
-    let mut places = request.messages.iter().enumerate().filter_map(|(index, message)| {
-        message.content.iter().position(is_elsewhere).map(|place| Field::Part(index, place))
-    });
+    let mut places = request
+        .messages
+        .iter()
+        .enumerate()
+        .filter_map(|(index, message)| {
+            message
+                .content
+                .iter()
+                .position(is_elsewhere)
+                .map(|place| Field::Part(index, place))
+        });
     match places.next() {
-        Some(place) => {
-            Err(FieldRefused::unsupported(place, "This model's server fetches no pictures: send the data itself."))
-        }
+        Some(place) => Err(FieldRefused::unsupported(
+            place,
+            "This model's server fetches no pictures: send the data itself.",
+        )),
         None => Ok(()),
     }
 }
 
 /// Writes the effort, if the model is known to think: a server that knows no effort refuses the
 /// request.
-fn write_effort(w: &mut Writer, request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) {
-    let Some(effort) = request.effort() else { return };
+fn write_effort(
+    w: &mut Writer,
+    request: &Request<'_>,
+    target: &Target<'_>,
+    losses: &mut LostFields,
+) {
+    let Some(effort) = request.effort() else {
+        return;
+    };
     if !thinks(target.model, &target.traits) {
         losses.add_if(effort != Effort::None, Field::Effort);
         return;
@@ -108,7 +153,9 @@ pub(crate) fn thinks(model: &str, traits: &Traits) -> bool {
         Thinking::Effort | Thinking::Budget => return true,
     }
     let name = model.rsplit('/').next().unwrap_or(model);
-    ["o1", "o3", "o4", "gpt-5", "gpt-6", "gpt-oss", "codex"].iter().any(|prefix| name.starts_with(prefix))
+    ["o1", "o3", "o4", "gpt-5", "gpt-6", "gpt-oss", "codex"]
+        .iter()
+        .any(|prefix| name.starts_with(prefix))
         && !name.contains("-chat")
 }
 
@@ -135,16 +182,31 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
         if !matches!(message.role, Role::Tool | Role::Function) {
             self.end_results();
         }
-        message.others.iter().for_each(|name| self.losses.add(Field::other_of_message(name)));
-        self.losses.add_if(!message.thoughts.is_empty(), Field::Thoughts);
-        self.losses.add_if(message.calls.iter().any(|call| call.signature.is_some()), Field::CallSignature);
-        self.losses.add_if(message.reasoning.is_some(), Field::Reasoning);
+        message
+            .others
+            .iter()
+            .for_each(|name| self.losses.add(Field::other_of_message(name)));
+        self.losses
+            .add_if(!message.thoughts.is_empty(), Field::Thoughts);
+        self.losses.add_if(
+            message.calls.iter().any(|call| call.signature.is_some()),
+            Field::CallSignature,
+        );
+        self.losses
+            .add_if(message.reasoning.is_some(), Field::Reasoning);
         match message.role {
             Role::System | Role::Developer => {
-                self.losses.add_if(message.content.iter().any(is_medium), Field::SystemMedia);
+                self.losses
+                    .add_if(message.content.iter().any(is_medium), Field::SystemMedia);
                 self.w.object(|w| {
                     w.key("role").text("system");
-                    breakpoints::write_content(w.key("content"), message, self.traits, "text", self.losses);
+                    breakpoints::write_content(
+                        w.key("content"),
+                        message,
+                        self.traits,
+                        "text",
+                        self.losses,
+                    );
                 });
             }
             Role::User => self.user(index, message),
@@ -158,7 +220,13 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
                 self.w.object(|w| {
                     w.texts([("role", "tool"), ("tool_call_id", id)]);
-                    breakpoints::write_content(w.key("content"), message, self.traits, "text", self.losses);
+                    breakpoints::write_content(
+                        w.key("content"),
+                        message,
+                        self.traits,
+                        "text",
+                        self.losses,
+                    );
                 });
                 if message.content.iter().any(is_medium) {
                     self.media.push((index, message));
@@ -178,11 +246,17 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
             w.list("tool_calls", &message.calls, |w, call: &Call<'_>| {
                 w.object(|w| {
                     w.key("id").text(&call.id);
-                    let (kind, arguments) =
-                        if call.is_custom { ("custom", "input") } else { ("function", "arguments") };
+                    let (kind, arguments) = if call.is_custom {
+                        ("custom", "input")
+                    } else {
+                        ("function", "arguments")
+                    };
                     w.key("type").text(kind);
                     w.key(kind).object(|w| {
-                        w.texts([("name", names.written(&call.name)), (arguments, &call.arguments)]);
+                        w.texts([
+                            ("name", names.written(&call.name)),
+                            (arguments, &call.arguments),
+                        ]);
                     });
                 });
             });
@@ -191,7 +265,14 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
 
     fn user(&mut self, index: usize, message: &Message<'_>) {
         let (content, traits) = (&message.content, self.traits);
-        if let [] | [Part { kind: PartKind::Text(_), .. }] = &**content {
+        if let []
+        | [
+            Part {
+                kind: PartKind::Text(_),
+                ..
+            },
+        ] = &**content
+        {
             return self.w.object(|w| {
                 w.key("role").text("user");
                 breakpoints::write_content(w.key("content"), message, traits, "text", self.losses);
@@ -203,7 +284,13 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
             w.key("content").array(|w| {
                 for (place, part) in content.iter().enumerate() {
                     let hint = breakpoints::hint_of(part, Role::User, traits);
-                    write_part(w, part, (index, place), refused, &mut Beside { hint, losses });
+                    write_part(
+                        w,
+                        part,
+                        (index, place),
+                        refused,
+                        &mut Beside { hint, losses },
+                    );
                 }
             });
         });
@@ -223,9 +310,20 @@ impl<'r, 'a> Messages<'_, 'r, 'a> {
                     let id = result.tool_call_id.as_deref().unwrap_or_default();
                     let of = format!("The media of the result of {id}:");
                     w.object(|w| w.texts([("type", "text"), ("text", &of)]));
-                    for (place, part) in result.content.iter().enumerate().filter(|(_, part)| is_medium(part)) {
+                    for (place, part) in result
+                        .content
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, part)| is_medium(part))
+                    {
                         let hint = breakpoints::hint_of(part, Role::User, traits);
-                        write_part(w, part, (index, place), refused, &mut Beside { hint, losses });
+                        write_part(
+                            w,
+                            part,
+                            (index, place),
+                            refused,
+                            &mut Beside { hint, losses },
+                        );
                     }
                 }
             });
@@ -255,7 +353,8 @@ fn write_part(
     let mut refuse = |why: &str| {
         refused.get_or_insert_with(|| FieldRefused::unsupported(Field::Part(message, place), why));
     };
-    const ELSEWHERE: &str = "This model's provider does not have files that were uploaded to another one.";
+    const ELSEWHERE: &str =
+        "This model's provider does not have files that were uploaded to another one.";
     match &part.kind {
         PartKind::Text(text) => w.object(|w| {
             w.key("type").text("text");
@@ -275,18 +374,26 @@ fn write_part(
         },
         PartKind::Audio(data, format) => w.object(|w| {
             w.key("type").text("input_audio");
-            w.key("input_audio").object(|w| w.texts([("data", data), ("format", format)]));
+            w.key("input_audio")
+                .object(|w| w.texts([("data", data), ("format", format)]));
         }),
         PartKind::File(Media::Inline(kind, data), name) => w.object(|w| {
             w.key("type").text("file");
             w.key("file").object(|w| {
                 losses.add_if(name.as_deref().is_some_and(str::is_empty), Field::FileName);
-                w.key("filename").text(name.as_deref().filter(|name| !name.is_empty()).unwrap_or("file"));
-                w.key("file_data").text(&format!("data:{kind};base64,{data}"));
+                w.key("filename").text(
+                    name.as_deref()
+                        .filter(|name| !name.is_empty())
+                        .unwrap_or("file"),
+                );
+                w.key("file_data")
+                    .text(&format!("data:{kind};base64,{data}"));
             });
             breakpoints::write(w, *hint, losses);
         }),
-        PartKind::File(Media::Url(_), _) => refuse("This model's provider fetches no files: send the data itself."),
+        PartKind::File(Media::Url(_), _) => {
+            refuse("This model's provider fetches no files: send the data itself.")
+        }
         PartKind::File(Media::Id(_), _) => refuse(ELSEWHERE),
     }
 }

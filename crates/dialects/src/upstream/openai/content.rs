@@ -10,9 +10,15 @@ use crate::wire::splice::Edits;
 /// Makes the content of a delta or a message a string. Returns the length of its text. Thinking
 /// among the parts moves into a field beside the content, if thinking is shown. Parts that are no
 /// text (references, images) are left out, because a string cannot hold them.
-pub(super) fn edit(body: &MessageShape, show_reasoning: bool, edits: &mut Edits<'_>) -> Result<usize, &'static str> {
+pub(super) fn edit(
+    body: &MessageShape,
+    show_reasoning: bool,
+    edits: &mut Edits<'_>,
+) -> Result<usize, &'static str> {
     let text = edits.text();
-    let Some(member) = &body.content else { return Ok(0) };
+    let Some(member) = &body.content else {
+        return Ok(0);
+    };
     match member.kind(text) {
         Kind::String => Ok(json::text_len(text, &member.value)),
         Kind::Null => Ok(0),

@@ -18,18 +18,25 @@ pub(crate) static EMBEDDINGS: Protocol = Protocol {
 };
 
 /// What OpenAI's and Azure's servers have in common.
-pub(crate) const TRANSLATION: Translation = Translation { vectors: Some(&FORM), ..passing("embeddings") };
+pub(crate) const TRANSLATION: Translation = Translation {
+    vectors: Some(&FORM),
+    ..passing("embeddings")
+};
 
 /// Servers have bounds of their own, which nobody knows before they are met.
-static FORM: VectorForm =
-    VectorForm { write: |embedding, model| Ok(write(embedding, model)), most: |_| ANY_NUMBER, places: OF_OPENAI };
+static FORM: VectorForm = VectorForm {
+    write: |embedding, model| Ok(write(embedding, model)),
+    most: |_| ANY_NUMBER,
+    places: OF_OPENAI,
+};
 
 /// Writes a request of callers of another format.
 fn write(embedding: &Embedding<'_>, model: &str) -> Written {
     let mut w = Writer::default();
     w.object(|w| {
         w.key("model").text(model);
-        w.key("input").each(&embedding.inputs, |w, input| w.text(&input.text));
+        w.key("input")
+            .each(&embedding.inputs, |w, input| w.text(&input.text));
         w.optional("dimensions", embedding.dimensions, Writer::number);
     });
     embedding.written(w, Says::default())

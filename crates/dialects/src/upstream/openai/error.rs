@@ -12,17 +12,29 @@ use crate::neutral::{NO_REASON, UpstreamError};
 use crate::upstream::quirks::Quirks;
 
 /// Reads an answer whose status is that of an error. The server's quirks may change the status.
-pub fn refusal(quirks: &Quirks, status: u16, body: &[u8], content_type: Option<&str>) -> UpstreamError {
+pub fn refusal(
+    quirks: &Quirks,
+    status: u16,
+    body: &[u8],
+    content_type: Option<&str>,
+) -> UpstreamError {
     let error = error(body, content_type);
     let meant = Some(quirks.status(status)).filter(|meant| *meant != status);
-    UpstreamError { status: meant.or(error.status), ..error }
+    UpstreamError {
+        status: meant.or(error.status),
+        ..error
+    }
 }
 
 /// Reads the body of an answer whose status is that of an error.
 pub fn error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
     if let Some(object) = object(body) {
         let error = of(&object);
-        return if error.message == NO_REASON { error.with_excerpt(body) } else { error };
+        return if error.message == NO_REASON {
+            error.with_excerpt(body)
+        } else {
+            error
+        };
     }
     let is_html = content_type.is_some_and(|value| value.to_ascii_lowercase().contains("html"));
     let message = match body.trim_ascii() {
@@ -30,7 +42,11 @@ pub fn error(body: &[u8], content_type: Option<&str>) -> UpstreamError {
         text if is_html || text.starts_with(b"<") => "the upstream answered with a web page",
         _ => "the upstream's reason is not in a known format",
     };
-    UpstreamError { message: message.to_owned(), ..UpstreamError::default() }.with_excerpt(body)
+    UpstreamError {
+        message: message.to_owned(),
+        ..UpstreamError::default()
+    }
+    .with_excerpt(body)
 }
 
 /// Finds the error in a body or an event that should be an answer or a chunk, if it has one.
@@ -39,17 +55,24 @@ pub(crate) fn hidden(json: &[u8]) -> Option<UpstreamError> {
     if object.get("error").is_some_and(speaks) {
         return Some(of(&object));
     }
-    let in_place = |error: &Value| speaks(error).then(|| of(&Map::from_iter([("error".to_owned(), error.clone())])));
-    if let Some(error) = object.get("x_groq").and_then(|groq| in_place(groq.get("error")?)) {
+    let in_place = |error: &Value| {
+        speaks(error).then(|| of(&Map::from_iter([("error".to_owned(), error.clone())])))
+    };
+    if let Some(error) = object
+        .get("x_groq")
+        .and_then(|groq| in_place(groq.get("error")?))
+    {
         return Some(error);
     }
     let Some(choices) = object.get("choices").and_then(Value::as_array) else {
         return is_flat_error(&object).then(|| of(&object));
     };
     choices.iter().find_map(|choice| {
-        choice.get("error").and_then(in_place).or_else(|| match finish::of(choice.get("finish_reason")?.as_str()?) {
-            Finish::Failed(word) => Some(gave_up(word)),
-            Finish::Unsaid | Finish::Ended(_) | Finish::EndedBy(_) => None,
+        choice.get("error").and_then(in_place).or_else(|| {
+            match finish::of(choice.get("finish_reason")?.as_str()?) {
+                Finish::Failed(word) => Some(gave_up(word)),
+                Finish::Unsaid | Finish::Ended(_) | Finish::EndedBy(_) => None,
+            }
         })
     })
 }
@@ -66,7 +89,10 @@ pub(crate) fn gave_up(word: &str) -> UpstreamError {
 
 /// Returns an error without any details.
 pub(super) fn without_reason() -> UpstreamError {
-    UpstreamError { message: NO_REASON.to_owned(), ..UpstreamError::default() }
+    UpstreamError {
+        message: NO_REASON.to_owned(),
+        ..UpstreamError::default()
+    }
 }
 
 /// The largest body in which an error is looked for. Errors are small, and reading takes ten times
@@ -86,7 +112,11 @@ fn object(body: &[u8]) -> Option<Map<String, Value>> {
     if let Value::Array(list) = value {
         value = list.into_iter().next()?;
     }
-    if let Value::Object(object) = value { Some(object) } else { None }
+    if let Value::Object(object) = value {
+        Some(object)
+    } else {
+        None
+    }
 }
 
 /// Returns whether an `error` member reports an error. Many servers always send the member, with
@@ -102,7 +132,11 @@ fn speaks(error: &Value) -> bool {
 /// Returns whether an object without `choices` is an error whose fields are at the top.
 fn is_flat_error(object: &Map<String, Value>) -> bool {
     let is = |name, word| object.get(name).and_then(Value::as_str) == Some(word);
-    let has_text = |name| object.get(name).is_some_and(|text| text.as_str().is_some_and(|text| !text.is_empty()));
+    let has_text = |name| {
+        object
+            .get(name)
+            .is_some_and(|text| text.as_str().is_some_and(|text| !text.is_empty()))
+    };
     is("object", "error")
         || is("type", "error")
         || has_text("message")
@@ -118,13 +152,22 @@ fn of(object: &Map<String, Value>) -> UpstreamError {
         other => (&nothing, other.filter(|other| speaks(other))),
     };
     let both = [inner, object];
-    let message = ["message", "detail", "msg", "error_message", "title", "statusText"];
-    let message = text
-        .and_then(words)
-        .or_else(|| both.iter().find_map(|from| message.iter().find_map(|name| words(from.get(*name)?))));
+    let message = [
+        "message",
+        "detail",
+        "msg",
+        "error_message",
+        "title",
+        "statusText",
+    ];
+    let message = text.and_then(words).or_else(|| {
+        both.iter()
+            .find_map(|from| message.iter().find_map(|name| words(from.get(*name)?)))
+    });
     let kind = first_word(&both, &["type", "error_type"]).filter(|kind| kind != "error");
     // Gemini's status is a word.
-    let kind = kind.or_else(|| first_word(&both, &["status"]).filter(|status| status.parse::<u16>().is_err()));
+    let kind = kind
+        .or_else(|| first_word(&both, &["status"]).filter(|status| status.parse::<u16>().is_err()));
     let message = message.unwrap_or_else(|| NO_REASON.to_owned());
     let mut error = UpstreamError {
         status: both.iter().find_map(|from| status(from)),
@@ -173,10 +216,18 @@ fn is_too_long(message: &str) -> bool {
 
 /// Returns whether an error says, in a server's own words, that a filter stopped the prompt or the
 /// answer. Some servers use 403 for this, but it is not the account that is refused.
-fn is_filtered(error: &UpstreamError, inner: &Map<String, Value>, object: &Map<String, Value>) -> bool {
+fn is_filtered(
+    error: &UpstreamError,
+    inner: &Map<String, Value>,
+    object: &Map<String, Value>,
+) -> bool {
     // Moonshot and Alibaba, whose errors have another code beside the type, or none.
-    const WORDS: [&str; 4] =
-        ["content_filter", "content_policy_violation", "data_inspection_failed", "DataInspectionFailed"];
+    const WORDS: [&str; 4] = [
+        "content_filter",
+        "content_policy_violation",
+        "data_inspection_failed",
+        "DataInspectionFailed",
+    ];
     // Only the beginning of a message counts. A later part may be a quotation.
     const SENTENCES: [&str; 5] = [
         // OpenAI
@@ -192,19 +243,32 @@ fn is_filtered(error: &UpstreamError, inner: &Map<String, Value>, object: &Map<S
     ];
     let is_word = |said: &Option<String>| said.as_deref().is_some_and(|said| WORDS.contains(&said));
     // OpenRouter's moderation, with 403.
-    let is_flagged = || inner.get("metadata").is_some_and(|metadata| metadata.get("flagged_input").is_some());
+    let is_flagged = || {
+        inner
+            .get("metadata")
+            .is_some_and(|metadata| metadata.get("flagged_input").is_some())
+    };
     // Zhipu, beside a number as the code.
     let has_levels = || object.get("contentFilter").is_some_and(Value::is_array);
-    let begins = || SENTENCES.iter().any(|sentence| error.message.starts_with(sentence));
+    let begins = || {
+        SENTENCES
+            .iter()
+            .any(|sentence| error.message.starts_with(sentence))
+    };
     is_word(&error.kind) || is_word(&error.code) || is_flagged() || has_levels() || begins()
 }
 
 /// Reads the time to wait from a message: "Please retry after 6 seconds.", "Please try again in
 /// 1m2.5s."
 fn wait(message: &str) -> Option<Duration> {
-    let (_, mut rest) = ["retry after ", "try again in "].iter().find_map(|words| message.split_once(words))?;
+    let (_, mut rest) = ["retry after ", "try again in "]
+        .iter()
+        .find_map(|words| message.split_once(words))?;
     let mut seconds = None;
-    while let Some(end) = rest.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|end| *end > 0) {
+    while let Some(end) = rest
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .filter(|end| *end > 0)
+    {
         let (number, unit) = rest.split_at_checked(end)?;
         let letters = unit.trim_start();
         let scale = match letters {
@@ -229,8 +293,15 @@ fn words(value: &Value) -> Option<String> {
         Value::Null | Value::Bool(_) => return None,
         Value::String(text) => text.clone(),
         // FastAPI: [{"loc":["body","stop"],"msg":"…","type":"…"}]
-        Value::Array(list) => list.iter().filter_map(place_and_words).collect::<Vec<_>>().join("; "),
-        Value::Object(object) => match ["message", "detail", "msg"].iter().find_map(|name| words(object.get(*name)?)) {
+        Value::Array(list) => list
+            .iter()
+            .filter_map(place_and_words)
+            .collect::<Vec<_>>()
+            .join("; "),
+        Value::Object(object) => match ["message", "detail", "msg"]
+            .iter()
+            .find_map(|name| words(object.get(*name)?))
+        {
             Some(text) => text,
             None => value.to_string(),
         },
@@ -241,9 +312,16 @@ fn words(value: &Value) -> Option<String> {
 
 fn place_and_words(entry: &Value) -> Option<String> {
     let text = words(entry)?;
-    let Some(place) = entry.get("loc").and_then(Value::as_array) else { return Some(text) };
-    let place: Vec<_> =
-        place.iter().map(|step| step.as_str().map_or_else(|| step.to_string(), str::to_owned)).collect();
+    let Some(place) = entry.get("loc").and_then(Value::as_array) else {
+        return Some(text);
+    };
+    let place: Vec<_> = place
+        .iter()
+        .map(|step| {
+            step.as_str()
+                .map_or_else(|| step.to_string(), str::to_owned)
+        })
+        .collect();
     Some(format!("{}: {text}", place.join(".")))
 }
 
@@ -252,14 +330,26 @@ fn first_word(objects: &[&Map<String, Value>], names: &[&str]) -> Option<String>
         names.iter().find_map(|name| match object.get(*name)? {
             Value::String(word) if !word.is_empty() => Some(cut(word, MAX_WORD)),
             Value::Number(number) => Some(number.to_string()),
-            Value::Null | Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
+            Value::Null
+            | Value::Bool(_)
+            | Value::String(_)
+            | Value::Array(_)
+            | Value::Object(_) => None,
         })
     })
 }
 
 /// Returns the status that an error has for itself, as a number or as digits.
 fn status(object: &Map<String, Value>) -> Option<u16> {
-    ["status_code", "http_status_code", "statusCode", "status", "code"].iter().find_map(|name| {
+    [
+        "status_code",
+        "http_status_code",
+        "statusCode",
+        "status",
+        "code",
+    ]
+    .iter()
+    .find_map(|name| {
         let status = match object.get(*name)? {
             Value::Number(number) => u16::try_from(number.as_u64()?).ok()?,
             Value::String(digits) => digits.parse().ok()?,
@@ -274,7 +364,10 @@ fn status(object: &Map<String, Value>) -> Option<u16> {
 fn cut(text: &str, limit: usize) -> String {
     let end = text.floor_char_boundary(limit);
     let kept = text.get(..end).unwrap_or_default();
-    let mut line: String = kept.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let mut line: String = kept
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
     if end < text.len() {
         line.push('…');
     }
@@ -290,7 +383,8 @@ impl UpstreamError {
     fn with_excerpt(mut self, body: &[u8]) -> Self {
         let body = body.trim_ascii();
         let head = body.get(..MAX_EXCERPT * 2).unwrap_or(body);
-        self.excerpt = (!body.is_empty()).then(|| cut(&String::from_utf8_lossy(head), MAX_EXCERPT).into());
+        self.excerpt =
+            (!body.is_empty()).then(|| cut(&String::from_utf8_lossy(head), MAX_EXCERPT).into());
         self
     }
 }

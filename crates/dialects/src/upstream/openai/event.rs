@@ -33,7 +33,10 @@ pub(super) fn write_event(edits: &mut Edits<'_>, out: &mut Vec<u8>) {
     if memchr::memchr2(b'\n', b'\r', written).is_some() {
         // Line ends can stand only between tokens here, because the scanner refuses them inside
         // strings.
-        written.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
+        written
+            .iter_mut()
+            .filter(|byte| matches!(byte, b'\n' | b'\r'))
+            .for_each(|byte| *byte = b' ');
     }
     out.extend_from_slice(b"\n\n");
 }

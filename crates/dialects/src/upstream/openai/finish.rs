@@ -36,9 +36,14 @@ pub(super) fn of(word: &str) -> Finish {
         return Finish::Unsaid;
     }
     // Gemini, through Google's server for OpenAI's clients: `content_filter: SAFETY`.
-    let word = word.strip_prefix("content_filter:").map_or(word, |_| FILTERED);
+    let word = word
+        .strip_prefix("content_filter:")
+        .map_or(word, |_| FILTERED);
     let is_it = |known: &&&str| word.eq_ignore_ascii_case(known);
-    if let Some((reason, _)) = KNOWN.iter().find(|(_, words)| words.iter().any(|known| is_it(&known))) {
+    if let Some((reason, _)) = KNOWN
+        .iter()
+        .find(|(_, words)| words.iter().any(|known| is_it(&known)))
+    {
         return Finish::Ended(reason);
     }
     match FAILED.iter().copied().flatten().find(is_it) {
@@ -50,7 +55,11 @@ pub(super) fn of(word: &str) -> Finish {
 /// Returns the reason that is shown. It is `tool_calls` if calls were made, unless the last call
 /// may be cut short.
 pub(super) fn shown(reason: &'static str, made_calls: bool) -> &'static str {
-    if made_calls && !is_cut(reason) { "tool_calls" } else { reason }
+    if made_calls && !is_cut(reason) {
+        "tool_calls"
+    } else {
+        reason
+    }
 }
 
 /// Returns whether an answer with this reason may be cut short.
@@ -66,13 +75,52 @@ const KNOWN: [(&str, &[&str]); 11] = [
     (FILTERED, &["content_filter"]),
     ("function_call", &["function_call"]),
     // Together, TGI, Cohere, and Bedrock and Claude behind proxies.
-    (STOP, &["eos", "eos_token", "stop_token", "stop_sequence", "end_turn", "complete", "completed"]),
+    (
+        STOP,
+        &[
+            "eos",
+            "eos_token",
+            "stop_token",
+            "stop_sequence",
+            "end_turn",
+            "complete",
+            "completed",
+        ],
+    ),
     // Mistral, Bedrock
-    ("length", &["max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"]),
-    (FILTERED, &["content_filtered", "guardrail_intervened", "refusal"]),
+    (
+        "length",
+        &[
+            "max_tokens",
+            "max_output_tokens",
+            "model_length",
+            "model_context_window_exceeded",
+        ],
+    ),
+    (
+        FILTERED,
+        &["content_filtered", "guardrail_intervened", "refusal"],
+    ),
     // Gemini's words behind proxies.
-    (FILTERED, &["safety", "recitation", "prohibited_content", "blocklist", "spii", "model_armor"]),
-    (FILTERED, &["image_safety", "image_prohibited_content", "image_recitation"]),
+    (
+        FILTERED,
+        &[
+            "safety",
+            "recitation",
+            "prohibited_content",
+            "blocklist",
+            "spii",
+            "model_armor",
+        ],
+    ),
+    (
+        FILTERED,
+        &[
+            "image_safety",
+            "image_prohibited_content",
+            "image_recitation",
+        ],
+    ),
     // Zhipu, Cohere
     (FILTERED, &["sensitive", "error_toxic"]),
 ];
@@ -87,7 +135,11 @@ const FAILED: [&[&str]; 5] = [
     // Cohere
     &["timeout", "failed", "server_error", "internal_error"],
     // Bedrock, Gemini
-    &["malformed_model_output", "malformed_tool_use", "malformed_function_call"],
+    &[
+        "malformed_model_output",
+        "malformed_tool_use",
+        "malformed_function_call",
+    ],
 ];
 
 #[cfg(test)]
@@ -113,13 +165,23 @@ mod tests {
             (r#""function_call""#, Finish::Ended("function_call")),
             (r#""content_filter""#, Finish::Ended("content_filter")),
             (r#""SPII""#, Finish::Ended("content_filter")),
-            (r#""content_filter: SAFETY""#, Finish::Ended("content_filter")),
+            (
+                r#""content_filter: SAFETY""#,
+                Finish::Ended("content_filter"),
+            ),
             (r#""error""#, Finish::Failed("error")),
             (r#""abort""#, Finish::Failed("abort")),
-            (r#""insufficient_system_resource""#, Finish::Failed("insufficient_system_resource")),
+            (
+                r#""insufficient_system_resource""#,
+                Finish::Failed("insufficient_system_resource"),
+            ),
             (r#""<|im_end|>""#, Finish::EndedBy("<|im_end|>".into())),
         ] {
-            assert_eq!(read(value.as_bytes(), &(0..value.len())), expected, "{value}");
+            assert_eq!(
+                read(value.as_bytes(), &(0..value.len())),
+                expected,
+                "{value}"
+            );
         }
     }
 

@@ -47,11 +47,28 @@ impl Head {
     }
 
     /// Sets id, object, created and model. From then on they stay the same.
-    pub(super) fn edit<'e>(&'e mut self, shape: &Shape, object: &'static [u8], edits: &mut Edits<'e>) {
+    pub(super) fn edit<'e>(
+        &'e mut self,
+        shape: &Shape,
+        object: &'static [u8],
+        edits: &mut Edits<'e>,
+    ) {
         (self.has_id, self.has_created) = (true, true);
         set(edits, shape.open, br#""id""#, &shape.id, self.id.as_slice());
         set(edits, shape.open, br#""object""#, &shape.object, object);
-        set(edits, shape.open, br#""created""#, &shape.created, self.created.as_slice());
-        set(edits, shape.open, br#""model""#, &shape.model, self.model.as_slice());
+        set(
+            edits,
+            shape.open,
+            br#""created""#,
+            &shape.created,
+            self.created.as_slice(),
+        );
+        set(
+            edits,
+            shape.open,
+            br#""model""#,
+            &shape.model,
+            self.model.as_slice(),
+        );
     }
 }

@@ -39,7 +39,8 @@ impl Counts {
     /// as it is.
     pub(super) fn say(&self, usage: &Usage) -> bool {
         let numbers = [self.prompt, self.completion, self.total];
-        let is_right = self.is_plain && numbers == [usage.prompt, usage.completion, usage.total()].map(Some);
+        let is_right =
+            self.is_plain && numbers == [usage.prompt, usage.completion, usage.total()].map(Some);
         is_right && (usage.cached == 0 || self.tells_cached)
     }
 
@@ -54,7 +55,10 @@ impl Counts {
         let (mut counts, mut doubted) = (Self::default(), None);
         let mut numbers = (0, true);
         let mut number = |value: Span| {
-            numbers = (numbers.0 + 1, numbers.1 && slice(object, &value).iter().all(u8::is_ascii_digit));
+            numbers = (
+                numbers.0 + 1,
+                numbers.1 && slice(object, &value).iter().all(u8::is_ascii_digit),
+            );
             value
         };
         // The details, the cached tokens in them, and whether these are numbers.
@@ -69,11 +73,19 @@ impl Counts {
         };
         cursor.object(|cursor, key| {
             match slice(object, &key) {
-                br#""prompt_tokens""# => counts.prompt = count("prompt_tokens", number(cursor.value()?)),
-                br#""completion_tokens""# => counts.completion = count("completion_tokens", number(cursor.value()?)),
-                br#""total_tokens""# => counts.total = count("total_tokens", number(cursor.value()?)),
+                br#""prompt_tokens""# => {
+                    counts.prompt = count("prompt_tokens", number(cursor.value()?))
+                }
+                br#""completion_tokens""# => {
+                    counts.completion = count("completion_tokens", number(cursor.value()?))
+                }
+                br#""total_tokens""# => {
+                    counts.total = count("total_tokens", number(cursor.value()?))
+                }
                 // DeepSeek; Mistral; Moonshot
-                br#""prompt_cache_hit_tokens""# | br#""num_cached_tokens""# | br#""cached_tokens""# => {
+                br#""prompt_cache_hit_tokens""#
+                | br#""num_cached_tokens""#
+                | br#""cached_tokens""# => {
                     let own = count("cached_tokens", cursor.value()?);
                     counts.cached = counts.cached.or(own);
                 }
@@ -81,10 +93,15 @@ impl Counts {
                     details += 1;
                     cursor.maybe_members(|key, value| match slice(object, &key) {
                         br#""cached_tokens""# => {
-                            cached = (cached.0 + 1, cached.1 && integer_of(object, &value).is_some());
+                            cached = (
+                                cached.0 + 1,
+                                cached.1 && integer_of(object, &value).is_some(),
+                            );
                             counts.cached = count("cached_tokens", value).or(counts.cached);
                         }
-                        br#""cache_write_tokens""# => counts.cache_write = count("cache_write_tokens", value),
+                        br#""cache_write_tokens""# => {
+                            counts.cache_write = count("cache_write_tokens", value)
+                        }
                         _ => {}
                     })?;
                 }
@@ -102,17 +119,23 @@ impl Counts {
         counts.is_plain = numbers == (3, true);
         counts.tells_cached = details == 1 && cached == (1, true);
         // Some servers do not include a part in its whole, and then the sum of both is the count.
-        for (whole, part, name) in
-            [(counts.prompt, counts.cached, "cached_tokens"), (counts.completion, counts.reasoning, "reasoning_tokens")]
-        {
+        for (whole, part, name) in [
+            (counts.prompt, counts.cached, "cached_tokens"),
+            (counts.completion, counts.reasoning, "reasoning_tokens"),
+        ] {
             if whole.unwrap_or(0).saturating_add(part.unwrap_or(0)) > MOST {
                 doubted = doubted.or(Some(name));
             }
         }
         if doubted.is_some() {
-            return Ok(Some(Self { doubted, ..Self::default() }));
+            return Ok(Some(Self {
+                doubted,
+                ..Self::default()
+            }));
         }
-        let is_any = [counts.prompt, counts.completion, counts.total].iter().any(|count| count.unwrap_or(0) > 0);
+        let is_any = [counts.prompt, counts.completion, counts.total]
+            .iter()
+            .any(|count| count.unwrap_or(0) > 0);
         Ok(is_any.then_some(counts))
     }
 
@@ -121,18 +144,27 @@ impl Counts {
     pub(super) fn settle(self, quirks: &Quirks, prompt_bytes: u64, completion_bytes: u64) -> Usage {
         let mut source = Source::Reported;
         let (mut prompt, completion) = match (self.prompt, self.completion, self.total) {
-            (Some(prompt), Some(completion), total) => {
-                (prompt, completion.saturating_add(self.reasoning_outside(quirks, prompt, completion, total)))
-            }
+            (Some(prompt), Some(completion), total) => (
+                prompt,
+                completion
+                    .saturating_add(self.reasoning_outside(quirks, prompt, completion, total)),
+            ),
             (Some(prompt), None, Some(total)) if total >= prompt => (prompt, total - prompt),
-            (None, Some(completion), Some(total)) if total >= completion => (total - completion, completion),
+            (None, Some(completion), Some(total)) if total >= completion => {
+                (total - completion, completion)
+            }
             (prompt, completion, total) => {
                 source = Source::Estimated;
-                let total = if prompt.or(completion).is_none() { total } else { None };
-                let completion =
-                    completion.unwrap_or_else(|| estimate(completion_bytes).min(total.unwrap_or(u64::MAX)));
-                let prompt =
-                    prompt.unwrap_or_else(|| total.map_or_else(|| estimate(prompt_bytes), |total| total - completion));
+                let total = if prompt.or(completion).is_none() {
+                    total
+                } else {
+                    None
+                };
+                let completion = completion
+                    .unwrap_or_else(|| estimate(completion_bytes).min(total.unwrap_or(u64::MAX)));
+                let prompt = prompt.unwrap_or_else(|| {
+                    total.map_or_else(|| estimate(prompt_bytes), |total| total - completion)
+                });
                 (prompt, completion)
             }
         };
@@ -155,7 +187,13 @@ impl Counts {
 
     /// Returns the number of reasoning tokens that the completion does not include. Seen at xAI:
     /// only the total includes them.
-    fn reasoning_outside(self, quirks: &Quirks, prompt: u64, completion: u64, total: Option<u64>) -> u64 {
+    fn reasoning_outside(
+        self,
+        quirks: &Quirks,
+        prompt: u64,
+        completion: u64,
+        total: Option<u64>,
+    ) -> u64 {
         let reasoning = self.reasoning.unwrap_or(0);
         let without = prompt.saturating_add(completion);
         let is_outside = match total {
@@ -209,12 +247,20 @@ pub(super) fn write<'a>(object: Option<&'a [u8]>, usage: &Usage, shown: ShowCost
             }
         }
     });
-    let Ok(span) = read else { return write(None, usage, shown) };
+    let Ok(span) = read else {
+        return write(None, usage, shown);
+    };
     for (_, (field, number)) in missing.iter().zip(numbers).filter(|(missing, _)| **missing) {
-        edits.insert_member(span.start, [field, b":", number.to_string().as_bytes()].concat());
+        edits.insert_member(
+            span.start,
+            [field, b":", number.to_string().as_bytes()].concat(),
+        );
     }
     if !has_details && usage.cached > 0 {
-        let details = format!(r#""prompt_tokens_details":{{"cached_tokens":{}}}"#, usage.cached);
+        let details = format!(
+            r#""prompt_tokens_details":{{"cached_tokens":{}}}"#,
+            usage.cached
+        );
         edits.insert_member(span.start, details.into_bytes());
     }
     if let Some(cost) = cost.filter(|_| !has_cost) {
@@ -237,7 +283,10 @@ fn tell_cached(details: &Span, cached: u64, edits: &mut Edits<'_>) {
     });
     // Details that are no object stay as they are.
     if let (Ok(span), false) = (read, is_told) {
-        edits.insert_member(span.start, format!(r#""cached_tokens":{cached}"#).into_bytes());
+        edits.insert_member(
+            span.start,
+            format!(r#""cached_tokens":{cached}"#).into_bytes(),
+        );
     }
 }
 
@@ -257,7 +306,8 @@ mod tests {
 
     #[track_caller]
     fn check_with(quirks: &Quirks, json: &str, expected: Option<(u64, u64, u64, Source)>) {
-        let usage = Counts::read(json.as_bytes(), &(0..json.len())).map(|counts| counts.settle(quirks, 400, 40));
+        let usage = Counts::read(json.as_bytes(), &(0..json.len()))
+            .map(|counts| counts.settle(quirks, 400, 40));
         let usage = usage.map(|usage| (usage.prompt, usage.completion, usage.cached, usage.source));
         assert_eq!(usage, expected, "{json}");
     }
@@ -265,12 +315,30 @@ mod tests {
     #[test]
     fn numbers_are_read_and_what_is_missing_is_derived() {
         use Source::{Estimated, Reported};
-        check(r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
-        check(r#"{"prompt_tokens":9.0,"completion_tokens":3,"total_tokens":99}"#, Some((9, 3, 0, Reported)));
-        check(r#"{"prompt_tokens":9,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
-        check(r#"{"completion_tokens":3,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
-        check(r#"{"prompt_tokens":9,"completion_tokens":null,"total_tokens":12}"#, Some((9, 3, 0, Reported)));
-        check(r#"{"prompt_tokens":9,"completion_tokens":null}"#, Some((9, 10, 0, Estimated)));
+        check(
+            r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#,
+            Some((9, 3, 0, Reported)),
+        );
+        check(
+            r#"{"prompt_tokens":9.0,"completion_tokens":3,"total_tokens":99}"#,
+            Some((9, 3, 0, Reported)),
+        );
+        check(
+            r#"{"prompt_tokens":9,"total_tokens":12}"#,
+            Some((9, 3, 0, Reported)),
+        );
+        check(
+            r#"{"completion_tokens":3,"total_tokens":12}"#,
+            Some((9, 3, 0, Reported)),
+        );
+        check(
+            r#"{"prompt_tokens":9,"completion_tokens":null,"total_tokens":12}"#,
+            Some((9, 3, 0, Reported)),
+        );
+        check(
+            r#"{"prompt_tokens":9,"completion_tokens":null}"#,
+            Some((9, 10, 0, Estimated)),
+        );
         check(r#"{"completion_tokens":3}"#, Some((100, 3, 0, Estimated)));
         check(r#"{"total_tokens":50}"#, Some((40, 10, 0, Estimated)));
         check(r#"{"total_tokens":5}"#, Some((0, 5, 0, Estimated)));
@@ -278,23 +346,42 @@ mod tests {
             r#"{"prompt_tokens":9,"completion_tokens":3,"prompt_tokens_details":{"cached_tokens":4}}"#,
             Some((9, 3, 4, Reported)),
         );
-        check(r#"{"prompt_tokens":9,"completion_tokens":3,"prompt_cache_hit_tokens":4}"#, Some((9, 3, 4, Reported)));
+        check(
+            r#"{"prompt_tokens":9,"completion_tokens":3,"prompt_cache_hit_tokens":4}"#,
+            Some((9, 3, 4, Reported)),
+        );
         check("null", NOBODY);
         check("{}", NOBODY);
         check("[]", NOBODY);
         check("7", NOBODY);
-        check(r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#, NOBODY);
-        check(r#"{"prompt_tokens":null,"completion_tokens":null,"total_tokens":null}"#, NOBODY);
+        check(
+            r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#,
+            NOBODY,
+        );
+        check(
+            r#"{"prompt_tokens":null,"completion_tokens":null,"total_tokens":null}"#,
+            NOBODY,
+        );
         check(r#"{"prompt_tokens":"nine","completion_tokens":[]}"#, NOBODY);
-        check(r#"{"prompt_tokens":"9","completion_tokens":"3.0"}"#, Some((9, 3, 0, Reported)));
+        check(
+            r#"{"prompt_tokens":"9","completion_tokens":"3.0"}"#,
+            Some((9, 3, 0, Reported)),
+        );
     }
 
     #[test]
     fn what_no_answer_can_have_is_not_believed_nor_what_came_with_it() {
         let check = |json: &str, doubted| {
-            let usage =
-                Counts::read(json.as_bytes(), &(0..json.len())).map(|counts| counts.settle(&Quirks::NONE, 400, 40));
-            assert_eq!(usage, Some(Usage { doubted, ..Usage::estimated(400, 40) }), "{json}");
+            let usage = Counts::read(json.as_bytes(), &(0..json.len()))
+                .map(|counts| counts.settle(&Quirks::NONE, 400, 40));
+            assert_eq!(
+                usage,
+                Some(Usage {
+                    doubted,
+                    ..Usage::estimated(400, 40)
+                }),
+                "{json}"
+            );
         };
         for absurd in [
             "1073741825",
@@ -309,18 +396,29 @@ mod tests {
             "18446744073709551616",
         ] {
             let of = |name: &str| {
-                format!(r#"{{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"{name}":{absurd}}}"#)
+                format!(
+                    r#"{{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"{name}":{absurd}}}"#
+                )
             };
-            for name in ["prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"] {
+            for name in [
+                "prompt_tokens",
+                "completion_tokens",
+                "total_tokens",
+                "cached_tokens",
+            ] {
                 check(&of(name), Some(name));
             }
             check(&of("num_cached_tokens"), Some("cached_tokens"));
             check(
-                &format!(r#"{{"prompt_tokens":9,"prompt_tokens_details":{{"cached_tokens":{absurd}}}}}"#),
+                &format!(
+                    r#"{{"prompt_tokens":9,"prompt_tokens_details":{{"cached_tokens":{absurd}}}}}"#
+                ),
                 Some("cached_tokens"),
             );
             check(
-                &format!(r#"{{"prompt_tokens":9,"prompt_tokens_details":{{"cache_write_tokens":{absurd}}}}}"#),
+                &format!(
+                    r#"{{"prompt_tokens":9,"prompt_tokens_details":{{"cache_write_tokens":{absurd}}}}}"#
+                ),
                 Some("cache_write_tokens"),
             );
             check(
@@ -337,8 +435,13 @@ mod tests {
             Some("reasoning_tokens"),
         );
         let most = r#"{"prompt_tokens":1073741824,"completion_tokens":1073741824}"#;
-        let usage = Counts::read(most.as_bytes(), &(0..most.len())).unwrap().settle(&Quirks::NONE, 400, 40);
-        assert_eq!((usage.total(), usage.source, usage.doubted), (1 << 31, Source::Reported, None));
+        let usage = Counts::read(most.as_bytes(), &(0..most.len()))
+            .unwrap()
+            .settle(&Quirks::NONE, 400, 40);
+        assert_eq!(
+            (usage.total(), usage.source, usage.doubted),
+            (1 << 31, Source::Reported, None)
+        );
     }
 
     #[test]
@@ -393,11 +496,21 @@ mod tests {
 
     #[test]
     fn the_object_is_made_true_and_keeps_the_rest() {
-        let usage = Usage { prompt: 9, completion: 3, source: Source::Reported, ..Usage::default() };
+        let usage = Usage {
+            prompt: 9,
+            completion: 3,
+            source: Source::Reported,
+            ..Usage::default()
+        };
         for (object, expected) in [
-            (None, r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#),
             (
-                Some(r#"{ "prompt_tokens": 9, "cost": 0.1, "completion_tokens": 3, "total_tokens": 12 }"#),
+                None,
+                r#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}"#,
+            ),
+            (
+                Some(
+                    r#"{ "prompt_tokens": 9, "cost": 0.1, "completion_tokens": 3, "total_tokens": 12 }"#,
+                ),
                 r#"{ "prompt_tokens": 9, "cost": 0.1, "completion_tokens": 3, "total_tokens": 12 }"#,
             ),
             (
@@ -416,17 +529,27 @@ mod tests {
 
     #[test]
     fn cached_tokens_show_where_the_standard_has_them() {
-        let usage = Usage { prompt: 9, completion: 3, cached: 4, source: Source::Reported, ..Usage::default() };
+        let usage = Usage {
+            prompt: 9,
+            completion: 3,
+            cached: 4,
+            source: Source::Reported,
+            ..Usage::default()
+        };
         let object =
             br#"{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4,"prompt_tokens_details":null}"#;
-        let written = String::from_utf8(write(Some(object), &usage, ShowCost::No).into_owned()).unwrap();
+        let written =
+            String::from_utf8(write(Some(object), &usage, ShowCost::No).into_owned()).unwrap();
         assert_eq!(
             written,
             r#"{"prompt_tokens_details":{"cached_tokens":4},"prompt_tokens":9,"completion_tokens":3,"total_tokens":12,"prompt_cache_hit_tokens":4}"#
         );
         for (details, shown) in [
             ("{}", r#"{"cached_tokens":4}"#),
-            (r#"{"audio_tokens":0}"#, r#"{"cached_tokens":4,"audio_tokens":0}"#),
+            (
+                r#"{"audio_tokens":0}"#,
+                r#"{"cached_tokens":4,"audio_tokens":0}"#,
+            ),
             (r#"{"cached_tokens":null}"#, r#"{"cached_tokens":4}"#),
             (r#"{"cached_tokens":"4"}"#, r#"{"cached_tokens":4}"#),
             (r#"{"cached_tokens":4}"#, r#"{"cached_tokens":4}"#),
@@ -440,8 +563,16 @@ mod tests {
             let (came, right) = (object(details), object(shown));
             let counts = Counts::read(came.as_bytes(), &(0..came.len())).unwrap();
             assert_eq!(counts.settle(&Quirks::NONE, 400, 40), usage);
-            assert_eq!(counts.say(&usage), details == r#"{"cached_tokens":4}"#, "{details}");
-            assert_eq!(write(Some(came.as_bytes()), &usage, ShowCost::No), right.as_bytes(), "{details}");
+            assert_eq!(
+                counts.say(&usage),
+                details == r#"{"cached_tokens":4}"#,
+                "{details}"
+            );
+            assert_eq!(
+                write(Some(came.as_bytes()), &usage, ShowCost::No),
+                right.as_bytes(),
+                "{details}"
+            );
         }
     }
 
@@ -455,28 +586,61 @@ mod tests {
             source: Source::Reported,
             ..Usage::default()
         };
-        let rates =
-            Rates { input: 150_000, output: 600_000, cached_input: 20_000, thinking: 700_000, ..Rates::default() };
-        let price = Price { rates: Some(rates), ..Price::default() };
+        let rates = Rates {
+            input: 150_000,
+            output: 600_000,
+            cached_input: 20_000,
+            thinking: 700_000,
+            ..Rates::default()
+        };
+        let price = Price {
+            rates: Some(rates),
+            ..Price::default()
+        };
         let numbers = r#""prompt_tokens":900,"completion_tokens":300,"total_tokens":1200,"prompt_tokens_details":{"cached_tokens":400}"#;
         let check = |object: String, shown, expected: String| {
             assert_eq!(
-                String::from_utf8(write(Some(object.as_bytes()), &usage, shown).into_owned()).unwrap(),
+                String::from_utf8(write(Some(object.as_bytes()), &usage, shown).into_owned())
+                    .unwrap(),
                 expected
             );
         };
         let known = ShowCost::At(Some(price));
         // 500 x 0.15 + 400 x 0.02 + 200 x 0.6 + 100 x 0.7 millionths.
-        check(format!("{{{numbers}}}"), known, format!(r#"{{"cost":0.000273,{numbers}}}"#));
+        check(
+            format!("{{{numbers}}}"),
+            known,
+            format!(r#"{{"cost":0.000273,{numbers}}}"#),
+        );
         for theirs in ["0.5", "null", r#"{"total_cost":0.5}"#, r#""0.5""#] {
             let object = format!(r#"{{{numbers},"cost":{theirs},"x":1}}"#);
-            check(object.clone(), known, format!(r#"{{{numbers},"cost":0.000273,"x":1}}"#));
-            check(object.clone(), ShowCost::At(None), format!(r#"{{{numbers},"x":1}}"#));
+            check(
+                object.clone(),
+                known,
+                format!(r#"{{{numbers},"cost":0.000273,"x":1}}"#),
+            );
+            check(
+                object.clone(),
+                ShowCost::At(None),
+                format!(r#"{{{numbers},"x":1}}"#),
+            );
             check(object.clone(), ShowCost::No, object);
         }
-        check(format!(r#"{{{numbers},"cost":1,"cost":2}}"#), known, format!(r#"{{{numbers},"cost":0.000273}}"#));
-        check(format!(r#"{{"cost":1,{numbers},"cost":2}}"#), ShowCost::At(None), format!("{{{numbers}}}"));
+        check(
+            format!(r#"{{{numbers},"cost":1,"cost":2}}"#),
+            known,
+            format!(r#"{{{numbers},"cost":0.000273}}"#),
+        );
+        check(
+            format!(r#"{{"cost":1,{numbers},"cost":2}}"#),
+            ShowCost::At(None),
+            format!("{{{numbers}}}"),
+        );
         let zero = write(None, &usage, ShowCost::At(Some(Price::default())));
-        assert!(std::str::from_utf8(&zero).unwrap().ends_with(r#","cost":0}"#));
+        assert!(
+            std::str::from_utf8(&zero)
+                .unwrap()
+                .ends_with(r#","cost":0}"#)
+        );
     }
 }

@@ -56,7 +56,10 @@ use crate::wire::json::{Span, slice};
 
 /// Returns what is known of a model by its name.
 pub(super) fn traits(model: &str) -> Traits {
-    Traits { cache_breakpoints: breakpoints::knows_breakpoints(model), ..Traits::UNKNOWN }
+    Traits {
+        cache_breakpoints: breakpoints::knows_breakpoints(model),
+        ..Traits::UNKNOWN
+    }
 }
 
 /// OpenAI, and every server that imitates it.
@@ -78,7 +81,11 @@ pub static PROTOCOL: Protocol = Protocol {
             (Endpoint::Translations, &beside::TRANSLATIONS),
         ],
         usual: |_, host| if is_own(host) { &OF_OPENAI } else { &OF_OTHERS },
-        listing: Some(ModelListing { path: |base| format!("{base}/models"), next: "", before: "" }),
+        listing: Some(ModelListing {
+            path: |base| format!("{base}/models"),
+            next: "",
+            before: "",
+        }),
         ..ENDPOINTS
     },
     traits,
@@ -91,17 +98,40 @@ pub static PROTOCOL: Protocol = Protocol {
 /// The kinds of endpoint that OpenAI's own servers have.
 const OF_OPENAI: [Endpoint; 10] = {
     use Endpoint::*;
-    [Chat, Responses, Completions, Embeddings, Moderations, Images, Edits, Speech, Transcriptions, Translations]
+    [
+        Chat,
+        Responses,
+        Completions,
+        Embeddings,
+        Moderations,
+        Images,
+        Edits,
+        Speech,
+        Transcriptions,
+        Translations,
+    ]
 };
 /// The kinds that a server of others may have. Nobody knows which it has before it is asked.
 const OF_OTHERS: [Endpoint; 10] = {
     use Endpoint::*;
-    [Chat, Completions, Embeddings, Rerank, Moderations, Images, Edits, Speech, Transcriptions, Translations]
+    [
+        Chat,
+        Completions,
+        Embeddings,
+        Rerank,
+        Moderations,
+        Images,
+        Edits,
+        Speech,
+        Transcriptions,
+        Translations,
+    ]
 };
 
 /// Returns whether a host is one of OpenAI's own, in any region.
 fn is_own(host: &str) -> bool {
-    host.strip_suffix("api.openai.com").is_some_and(|region| region.is_empty() || region.ends_with('.'))
+    host.strip_suffix("api.openai.com")
+        .is_some_and(|region| region.is_empty() || region.ends_with('.'))
 }
 
 /// Returns a small count as a JSON number. Usually nothing is allocated.

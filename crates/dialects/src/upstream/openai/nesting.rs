@@ -21,13 +21,27 @@ pub(super) enum Nesting {
 /// The longest name of an end user.
 const MAX_USER: usize = 64;
 
-const TIERS: [(&str, Option<&str>); 4] =
-    [("auto", None), ("default", Some("default")), ("flex", Some("flex")), ("priority", Some("priority"))];
+const TIERS: [(&str, Option<&str>); 4] = [
+    ("auto", None),
+    ("default", Some("default")),
+    ("flex", Some("flex")),
+    ("priority", Some("priority")),
+];
 
 /// Returns the most tokens to ask for.
-pub(super) fn most_tokens(request: &Request<'_>, target: &Target<'_>, losses: &mut LostFields) -> Option<u64> {
-    let max_output = target.traits.max_output.or_else(|| most_output(target.model));
-    let traits = Traits { max_output, ..target.traits };
+pub(super) fn most_tokens(
+    request: &Request<'_>,
+    target: &Target<'_>,
+    losses: &mut LostFields,
+) -> Option<u64> {
+    let max_output = target
+        .traits
+        .max_output
+        .or_else(|| most_output(target.model));
+    let traits = Traits {
+        max_output,
+        ..target.traits
+    };
     options::max_tokens(request, target.default_max_tokens, &traits, losses)
 }
 
@@ -49,16 +63,28 @@ fn most_output(model: &str) -> Option<u64> {
         ("gpt-5", 128_000),
     ];
     let name = model.rsplit('/').next().unwrap_or(model);
-    MODELS.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, most)| *most)
+    MODELS
+        .iter()
+        .find(|(prefix, _)| name.starts_with(prefix))
+        .map(|(_, most)| *most)
 }
 
 /// Writes for whom the request is made, its labels and its tier.
 pub(super) fn write_labels(w: &mut Writer, request: &Request<'_>, losses: &mut LostFields) {
-    let user = request.user.as_deref().filter(|user| user.len() <= MAX_USER);
+    let user = request
+        .user
+        .as_deref()
+        .filter(|user| user.len() <= MAX_USER);
     w.optional("user", user, Writer::text);
     losses.add_if(request.user.is_some() && user.is_none(), Field::User);
-    w.optional("metadata", request.metadata, |w, Raw(metadata)| w.raw(metadata));
-    w.optional("service_tier", options::tier(request, &TIERS, losses), Writer::text);
+    w.optional("metadata", request.metadata, |w, Raw(metadata)| {
+        w.raw(metadata)
+    });
+    w.optional(
+        "service_tier",
+        options::tier(request, &TIERS, losses),
+        Writer::text,
+    );
 }
 
 impl Nesting {
@@ -79,8 +105,15 @@ impl Nesting {
     /// Writes the format of the answer.
     pub(super) fn write_format(self, w: &mut Writer, format: &Format<'_>, losses: &mut LostFields) {
         w.object(|w| match format {
-            Format::JsonObject | Format::JsonSchema { schema: None, .. } => w.key("type").text("json_object"),
-            Format::JsonSchema { name, description, schema: Some(schema), strict } => {
+            Format::JsonObject | Format::JsonSchema { schema: None, .. } => {
+                w.key("type").text("json_object")
+            }
+            Format::JsonSchema {
+                name,
+                description,
+                schema: Some(schema),
+                strict,
+            } => {
                 let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
                 let is_name = !name.is_empty() && name.len() <= 64 && name.bytes().all(fits);
                 losses.add_if(!is_name, Field::Format);
@@ -101,22 +134,35 @@ impl Nesting {
             return;
         }
         w.list("tools", &request.tools, |w, tool| {
-            let kind = if let ToolKind::Function(..) = tool.kind { "function" } else { "custom" };
+            let kind = if let ToolKind::Function(..) = tool.kind {
+                "function"
+            } else {
+                "custom"
+            };
             w.object(|w| {
                 w.key("type").text(kind);
                 self.members(w, kind, |w| {
                     w.key("name").text(names.written(&tool.name));
-                    w.optional("description", tool.description.as_ref(), |w, text| text.write(w));
+                    w.optional("description", tool.description.as_ref(), |w, text| {
+                        text.write(w)
+                    });
                     if let ToolKind::Function(parameters, strict) = &tool.kind {
-                        let none = (self == Nesting::Flat).then_some(r#"{"type":"object","properties":{}}"#);
+                        let none = (self == Nesting::Flat)
+                            .then_some(r#"{"type":"object","properties":{}}"#);
                         w.optional("parameters", parameters.as_deref().or(none), Writer::raw);
                         w.optional("strict", self.strict(*strict), Writer::bool);
                     }
                 });
             });
         });
-        w.optional("tool_choice", request.tool_choice.as_ref(), |w, choice| self.write_choice(w, choice, names));
-        w.optional("parallel_tool_calls", request.parallel_tool_calls, Writer::bool);
+        w.optional("tool_choice", request.tool_choice.as_ref(), |w, choice| {
+            self.write_choice(w, choice, names)
+        });
+        w.optional(
+            "parallel_tool_calls",
+            request.parallel_tool_calls,
+            Writer::bool,
+        );
     }
 
     fn write_choice(self, w: &mut Writer, choice: &ToolChoice<'_>, names: &Names<'_>) {

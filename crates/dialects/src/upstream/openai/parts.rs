@@ -67,7 +67,10 @@ mod tests {
     fn parts_become_text() {
         for (json, expected) in [
             (r#"[]"#, ("", "")),
-            (r#"[{"type":"text","text":"a"},"b",{"type":"reference","reference_ids":[1]}]"#, ("ab", "")),
+            (
+                r#"[{"type":"text","text":"a"},"b",{"type":"reference","reference_ids":[1]}]"#,
+                ("ab", ""),
+            ),
             (
                 r#"[{"type":"thinking","thinking":[{"type":"text","text":"h"},{"type":"text","text":"m"}]},{"type":"text","text":"a"}]"#,
                 ("a", "hm"),
@@ -77,7 +80,10 @@ mod tests {
             (r#"[7,null,{"text":null},{"thinking":null}]"#, ("", "")),
         ] {
             let (text, thinking) = expected;
-            let expected = Parts { text: text.into(), thinking: thinking.into() };
+            let expected = Parts {
+                text: text.into(),
+                thinking: thinking.into(),
+            };
             assert_eq!(parts(json.as_bytes()), expected, "{json}");
         }
     }

@@ -35,12 +35,17 @@ impl Probe {
     /// different number, later chunks would be counted wrongly.
     pub(super) fn says(&self) -> u64 {
         // The length without the quotes. The placeholder has no escapes.
-        HOLES.get(self.text_at).map_or(0, |hole| hole.len() as u64 - 2)
+        HOLES
+            .get(self.text_at)
+            .map_or(0, |hole| hole.len() as u64 - 2)
     }
 }
 
 /// The placeholders.
-const HOLES: [&[u8]; 2] = [br#""portcullis: here goes string 1""#, br#""portcullis: here goes string 2""#];
+const HOLES: [&[u8]; 2] = [
+    br#""portcullis: here goes string 1""#,
+    br#""portcullis: here goes string 2""#,
+];
 /// The longest chunk that is learned. A longer one is not typical.
 const MAX_LEARNT: usize = 2 * 1024;
 const COST: u8 = 4;
@@ -48,14 +53,22 @@ const MAX_CREDIT: u8 = 32;
 
 impl Default for Pattern {
     fn default() -> Self {
-        Self { around: Around::default(), shown: Vec::new(), credit: MAX_CREDIT / 2 }
+        Self {
+            around: Around::default(),
+            shown: Vec::new(),
+            credit: MAX_CREDIT / 2,
+        }
     }
 }
 
 impl Pattern {
     /// Writes a chunk if it fits the pattern. Returns the literal of its text, and the number of
     /// UTF-8 bytes in that text.
-    pub(super) fn follow<'a>(&mut self, data: &'a [u8], out: &mut Vec<u8>) -> Option<(&'a [u8], usize)> {
+    pub(super) fn follow<'a>(
+        &mut self,
+        data: &'a [u8],
+        out: &mut Vec<u8>,
+    ) -> Option<(&'a [u8], usize)> {
         let strings = self.around.strings(data)?;
         let (first, others) = self.shown.split_first()?;
         out.reserve(data.len() + first.len());
@@ -88,8 +101,11 @@ impl Pattern {
         }
         holes.sort_by_key(|(span, _)| span.start);
 
-        let mut probe =
-            Probe { text: Vec::new(), reads: Vec::new(), text_at: holes.iter().position(|(_, is_text)| *is_text)? };
+        let mut probe = Probe {
+            text: Vec::new(),
+            reads: Vec::new(),
+            text_at: holes.iter().position(|(_, is_text)| *is_text)?,
+        };
         let mut at = 0;
         for ((span, _), hole) in holes.iter().zip(HOLES) {
             let before = slice(text, &(at..span.start));
@@ -108,15 +124,22 @@ impl Pattern {
     /// Learns the pattern from the probe and from the output for it.
     pub(super) fn learn(&mut self, probe: Probe, written: &[u8]) {
         // No placeholder comes after the last fixed part.
-        let holes = HOLES.get(..probe.reads.len().saturating_sub(1)).unwrap_or_default();
+        let holes = HOLES
+            .get(..probe.reads.len().saturating_sub(1))
+            .unwrap_or_default();
         // The output has more than the chunk. For example, a first id may look like a placeholder.
-        if holes.iter().any(|hole| memmem::find_iter(written, hole).count() != 1) {
+        if holes
+            .iter()
+            .any(|hole| memmem::find_iter(written, hole).count() != 1)
+        {
             return;
         }
         let (mut shown, mut rest) = (Vec::new(), written);
         for hole in holes {
             let place = memmem::find(rest, hole);
-            let Some((before, after)) = place.and_then(|place| rest.split_at_checked(place)) else { return };
+            let Some((before, after)) = place.and_then(|place| rest.split_at_checked(place)) else {
+                return;
+            };
             shown.push(before.to_vec());
             rest = after.get(hole.len()..).unwrap_or_default();
         }
@@ -129,7 +152,9 @@ impl Pattern {
 /// Returns the place of a chunk's only text, if the same chunk with another text could follow. This
 /// is so if only the text adds to the state of the stream.
 fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
-    let [entry] = shape.list.as_slice() else { return None };
+    let [entry] = shape.list.as_slice() else {
+        return None;
+    };
     let body = entry.delta.as_ref()?;
     let is_null = |value: &Span| slice(text, value) == b"null";
     let adds = shape.usage.as_ref().is_some_and(|usage| !is_null(&usage.value))
@@ -148,7 +173,12 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
     }
     match shape.calls.get(body.call_range.clone()).unwrap_or_default() {
         [] => body.only_text.clone(),
-        [call] if body.texts == 0 && call.id.is_none() && call.kind.is_none() && call.name.is_none() => {
+        [call]
+            if body.texts == 0
+                && call.id.is_none()
+                && call.kind.is_none()
+                && call.name.is_none() =>
+        {
             let arguments = call.arguments.as_ref()?.value.clone();
             filled(text, &arguments).map(|_| arguments)
         }
@@ -160,7 +190,10 @@ fn text_of(text: &[u8], shape: &Shape) -> Option<Span> {
 impl Pattern {
     /// Returns one that never learns.
     pub(super) fn off() -> Self {
-        Self { credit: 0, ..Self::default() }
+        Self {
+            credit: 0,
+            ..Self::default()
+        }
     }
 
     pub(super) fn is_known(&self) -> bool {

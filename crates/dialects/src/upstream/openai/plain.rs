@@ -19,7 +19,10 @@ const MAX_ID: usize = 256;
 const MAX_TIME: usize = 19;
 
 /// The reason why a scan ends: the answer is not plain.
-const NOT_PLAIN: Broken = Broken { at: 0, why: "the answer is not plain" };
+const NOT_PLAIN: Broken = Broken {
+    at: 0,
+    why: "the answer is not plain",
+};
 
 /// Reads a whole answer, as [`answer`](super::answer::answer) does. Returns `None` if it is not
 /// plain.
@@ -32,7 +35,18 @@ pub(super) fn answer(
     if header.wants_json || header.cost != ShowCost::No {
         return None;
     }
-    let Plain { model, id, tier, counts, reasons, .. } = Plain { show_reasoning, ..Plain::default() }.read(text)?;
+    let Plain {
+        model,
+        id,
+        tier,
+        counts,
+        reasons,
+        ..
+    } = Plain {
+        show_reasoning,
+        ..Plain::default()
+    }
+    .read(text)?;
     let counts = counts.filter(Counts::are_believed)?;
     // Counts that say the usage are all there. None of them is estimated from the text.
     let usage = counts.settle(quirks, header.prompt_bytes, 0);
@@ -45,7 +59,14 @@ pub(super) fn answer(
     body.extend_from_slice(slice(text, &(model.end..text.len())));
     let of_values = || Labels::of_values(slice(text, &id), slice(text, &model), slice(text, &tier));
     let labels = header.wants_labels.then(|| Box::new(of_values()));
-    Some(Answer { body, usage, declined: false, flaws: Flaws::default(), reasons, labels })
+    Some(Answer {
+        body,
+        usage,
+        declined: false,
+        flaws: Flaws::default(),
+        reasons,
+        labels,
+    })
 }
 
 /// What the scan of a plain answer has met so far.
@@ -82,7 +103,9 @@ impl Plain {
     /// Reads a plain answer.
     fn read(mut self, text: &[u8]) -> Option<Plain> {
         let mut cursor = Cursor::new(text);
-        cursor.object(|cursor, key| self.member(cursor, &key)).ok()?;
+        cursor
+            .object(|cursor, key| self.member(cursor, &key))
+            .ok()?;
         cursor.end().ok()?;
         self.met.all(0b11_1111).ok()?;
         Some(self)
@@ -105,7 +128,9 @@ impl Plain {
             br#""created""# => {
                 self.met.once(0b100)?;
                 let time = slice(text, &cursor.value()?);
-                plain_if(time.len() <= MAX_TIME && time != b"0" && time.iter().all(u8::is_ascii_digit))
+                plain_if(
+                    time.len() <= MAX_TIME && time != b"0" && time.iter().all(u8::is_ascii_digit),
+                )
             }
             br#""model""# => {
                 self.met.once(0b1000)?;
@@ -151,15 +176,18 @@ impl Plain {
             }
             br#""finish_reason""# => {
                 met.once(0b100)?;
-                self.reasons.add_finish(match slice(text, &cursor.value()?) {
-                    br#""stop""# => Finish::Stop,
-                    br#""length""# => Finish::Length,
-                    _ => return Err(NOT_PLAIN),
-                });
+                self.reasons
+                    .add_finish(match slice(text, &cursor.value()?) {
+                        br#""stop""# => Finish::Stop,
+                        br#""length""# => Finish::Length,
+                        _ => return Err(NOT_PLAIN),
+                    });
                 Ok(())
             }
             br#""logprobs""# => is(cursor, &[b"null"]),
-            br#""delta""# | br#""usage""# | br#""error""# | br#""native_finish_reason""# => Err(NOT_PLAIN),
+            br#""delta""# | br#""usage""# | br#""error""# | br#""native_finish_reason""# => {
+                Err(NOT_PLAIN)
+            }
             _ => cursor.value().map(drop),
         })?;
         met.all(0b111)

@@ -53,20 +53,24 @@ fn rename(body: &MessageShape, edits: &mut Edits<'_>) {
 
 /// Returns the bytes of thinking in a body, if the body has nothing else that a caller could use.
 pub(super) fn only(text: &[u8], body: &MessageShape) -> Option<usize> {
-    if !(body.thinking.has_content || body.parts_of_content(text).is_some()) || body.has_odd_calls(text) {
+    if !(body.thinking.has_content || body.parts_of_content(text).is_some())
+        || body.has_odd_calls(text)
+    {
         return None;
     }
     let (mut thinks, mut tells, mut said) = (body.thinking.has_content, false, body.said);
-    members(text, body, |key, value| match (slice(text, &key), slice(text, &value)) {
-        (br#""role""#, _) => {}
-        (name, _) if NAMES.contains(&name) => {}
-        (br#""content""#, content @ [b'[' | b'{', ..]) => {
-            let parts = parts(content);
-            thinks |= !parts.thinking.is_empty();
-            tells |= !parts.text.is_empty();
-            said += parts.thinking.len();
+    members(text, body, |key, value| {
+        match (slice(text, &key), slice(text, &value)) {
+            (br#""role""#, _) => {}
+            (name, _) if NAMES.contains(&name) => {}
+            (br#""content""#, content @ [b'[' | b'{', ..]) => {
+                let parts = parts(content);
+                thinks |= !parts.thinking.is_empty();
+                tells |= !parts.text.is_empty();
+                said += parts.thinking.len();
+            }
+            (_, value) => tells |= !is_hollow(value),
         }
-        (_, value) => tells |= !is_hollow(value),
     });
     (thinks && !tells).then_some(said)
 }

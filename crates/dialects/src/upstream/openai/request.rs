@@ -28,22 +28,39 @@ pub struct To<'a> {
 ///
 /// The result has several parts, which are sent one after the other. So the unchanged spans of a
 /// large body are not copied.
-pub fn request(body: &Bytes, envelope: &Envelope, to: &To<'_>) -> Result<(Vec<Bytes>, Losses), Refused> {
+pub fn request(
+    body: &Bytes,
+    envelope: &Envelope,
+    to: &To<'_>,
+) -> Result<(Vec<Bytes>, Losses), Refused> {
     let mut edits = Edits::new(body);
     if envelope.model != to.model {
-        edits.replace(envelope.places.model.clone(), json::quote(to.model).into_bytes());
+        edits.replace(
+            envelope.places.model.clone(),
+            json::quote(to.model).into_bytes(),
+        );
     }
     if envelope.stream {
-        passing::stream_options(envelope, to.ask_usage && to.quirks.stream_options, &mut edits);
+        passing::stream_options(
+            envelope,
+            to.ask_usage && to.quirks.stream_options,
+            &mut edits,
+        );
     }
     if let Some(limit) = to.fill_max_tokens.filter(|_| !envelope.max_tokens_said) {
         match &envelope.places.max_tokens_null {
             Some(null) => edits.replace(null.clone(), limit.to_string().into_bytes()),
-            None => edits.insert_member(envelope.places.open, format!(r#""max_tokens":{limit}"#).into_bytes()),
+            None => edits.insert_member(
+                envelope.places.open,
+                format!(r#""max_tokens":{limit}"#).into_bytes(),
+            ),
         }
     }
-    let losses =
-        if to.quirks.touches_requests() { rewrite(envelope.stream, to.quirks, &mut edits)? } else { Losses::default() };
+    let losses = if to.quirks.touches_requests() {
+        rewrite(envelope.stream, to.quirks, &mut edits)?
+    } else {
+        Losses::default()
+    };
     Ok((edits.parts(body).0, losses))
 }
 
@@ -56,14 +73,24 @@ mod tests {
     #[track_caller]
     fn check(body: &str, ask_usage: bool, fill: Option<u64>, expected: &str) {
         let envelope = (CHAT.envelope)(body.as_bytes()).expect("a good request");
-        let to = To { ask_usage, fill_max_tokens: fill, ..plain("up/stream \"1\"") };
-        let (written, losses) = request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, &to).unwrap();
+        let to = To {
+            ask_usage,
+            fill_max_tokens: fill,
+            ..plain("up/stream \"1\"")
+        };
+        let (written, losses) =
+            request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, &to).unwrap();
         assert_eq!(String::from_utf8(written.concat()).unwrap(), expected);
         assert!(losses.names().is_empty());
     }
 
     fn plain(model: &str) -> To<'_> {
-        To { model, ask_usage: true, fill_max_tokens: None, quirks: &Quirks::NONE }
+        To {
+            model,
+            ask_usage: true,
+            fill_max_tokens: None,
+            quirks: &Quirks::NONE,
+        }
     }
 
     /// Both sides of the model, odd white space, numbers and escapes included, stay as they are.
@@ -81,13 +108,18 @@ mod tests {
     fn the_same_model_name_stays_as_it_was_written() {
         let body = Bytes::from_static(br#"{"model":"f\u0061st","messages":[{}]}"#);
         let envelope = (CHAT.envelope)(&body).unwrap();
-        assert_eq!(request(&body, &envelope, &plain("fast")), Ok((vec![body], Losses::default())));
+        assert_eq!(
+            request(&body, &envelope, &plain("fast")),
+            Ok((vec![body], Losses::default()))
+        );
     }
 
     #[test]
     fn a_large_body_is_not_copied() {
         let content = "x".repeat(SHORT_BODY);
-        let body = Bytes::from(format!(r#"{{"model":"fast","messages":[{{"content":"{content}"}}],"stream":true}}"#));
+        let body = Bytes::from(format!(
+            r#"{{"model":"fast","messages":[{{"content":"{content}"}}],"stream":true}}"#
+        ));
         let envelope = (CHAT.envelope)(&body).unwrap();
         let (parts, _) = request(&body, &envelope, &plain("up")).unwrap();
         let expected = format!(
@@ -103,15 +135,38 @@ mod tests {
         let tail = r#""messages":[{}],"stream":true"#;
         for (before, after) in [
             ("", r#""stream_options":{"include_usage":true},"#),
-            (r#""stream_options":null,"#, r#""stream_options":{"include_usage":true},"#),
-            (r#""stream_options":{},"#, r#""stream_options":{"include_usage":true},"#),
-            (r#""stream_options":{ "a":1},"#, r#""stream_options":{"include_usage":true, "a":1},"#),
-            (r#""stream_options":{"include_usage":false},"#, r#""stream_options":{"include_usage":true},"#),
-            (r#""stream_options":{"include_usage":null},"#, r#""stream_options":{"include_usage":true},"#),
-            (r#""stream_options":{"include_usage" : true},"#, r#""stream_options":{"include_usage" : true},"#),
+            (
+                r#""stream_options":null,"#,
+                r#""stream_options":{"include_usage":true},"#,
+            ),
+            (
+                r#""stream_options":{},"#,
+                r#""stream_options":{"include_usage":true},"#,
+            ),
+            (
+                r#""stream_options":{ "a":1},"#,
+                r#""stream_options":{"include_usage":true, "a":1},"#,
+            ),
+            (
+                r#""stream_options":{"include_usage":false},"#,
+                r#""stream_options":{"include_usage":true},"#,
+            ),
+            (
+                r#""stream_options":{"include_usage":null},"#,
+                r#""stream_options":{"include_usage":true},"#,
+            ),
+            (
+                r#""stream_options":{"include_usage" : true},"#,
+                r#""stream_options":{"include_usage" : true},"#,
+            ),
         ] {
             let body = format!(r#"{{{before}"model":"fast",{tail}}}"#);
-            check(&body, true, None, &format!(r#"{{{after}"model":"up/stream \"1\"",{tail}}}"#));
+            check(
+                &body,
+                true,
+                None,
+                &format!(r#"{{{after}"model":"up/stream \"1\"",{tail}}}"#),
+            );
         }
     }
 
@@ -140,7 +195,12 @@ mod tests {
     #[test]
     fn what_is_no_stream_keeps_its_stream_options() {
         let tail = r#""stream_options":{"include_usage":false},"messages":[{}]}"#;
-        check(&format!(r#"{{"model":"fast",{tail}"#), true, None, &format!(r#"{{"model":"up/stream \"1\"",{tail}"#));
+        check(
+            &format!(r#"{{"model":"fast",{tail}"#),
+            true,
+            None,
+            &format!(r#"{{"model":"up/stream \"1\"",{tail}"#),
+        );
     }
 
     #[test]
@@ -149,11 +209,22 @@ mod tests {
             ("", r#""max_tokens":64,"#),
             (r#""max_tokens":null,"#, r#""max_tokens":64,"#),
             (r#""max_tokens":7,"#, r#""max_tokens":7,"#),
-            (r#""max_completion_tokens":7,"#, r#""max_completion_tokens":7,"#),
-            (r#""max_completion_tokens":null,"#, r#""max_tokens":64,"max_completion_tokens":null,"#),
+            (
+                r#""max_completion_tokens":7,"#,
+                r#""max_completion_tokens":7,"#,
+            ),
+            (
+                r#""max_completion_tokens":null,"#,
+                r#""max_tokens":64,"max_completion_tokens":null,"#,
+            ),
         ] {
             let body = format!(r#"{{{before}"model":"fast","messages":[{{}}]}}"#);
-            check(&body, true, Some(64), &format!(r#"{{{after}"model":"up/stream \"1\"","messages":[{{}}]}}"#));
+            check(
+                &body,
+                true,
+                Some(64),
+                &format!(r#"{{{after}"model":"up/stream \"1\"","messages":[{{}}]}}"#),
+            );
         }
     }
 

@@ -21,10 +21,20 @@ struct Field<'a> {
 }
 
 /// Gathers the edits that `quirks` require. The `stream_options` of a stream are edited elsewhere.
-pub(super) fn rewrite(stream: bool, quirks: &Quirks, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+pub(super) fn rewrite(
+    stream: bool,
+    quirks: &Quirks,
+    edits: &mut Edits<'_>,
+) -> Result<Losses, Refused> {
     let body = edits.text();
     let mut fields = Vec::with_capacity(16);
-    let mut messages = Messages { quirks, index: 0, call_ids: Vec::new(), losses: Losses::default(), refused: None };
+    let mut messages = Messages {
+        quirks,
+        index: 0,
+        call_ids: Vec::new(),
+        losses: Losses::default(),
+        refused: None,
+    };
     // This cannot fail, because the body was read before.
     let _read = Cursor::new(body).object(|cursor, key| {
         let name = json::name_of(body, &key);
@@ -40,9 +50,15 @@ pub(super) fn rewrite(stream: bool, quirks: &Quirks, edits: &mut Edits<'_>) -> R
     }
     call_ids::shorten(&messages.call_ids, edits);
 
-    let mut top = Top { fields: &fields, edits, losses: messages.losses };
+    let mut top = Top {
+        fields: &fields,
+        edits,
+        losses: messages.losses,
+    };
     for field in &fields {
-        let Ok(name) = std::str::from_utf8(&field.name) else { continue };
+        let Ok(name) = std::str::from_utf8(&field.name) else {
+            continue;
+        };
         if name == "stream_options" && !quirks.stream_options && !stream {
             top.remove(field);
         }
@@ -77,13 +93,18 @@ impl Top<'_, '_> {
             Rule::OneOf(_) => self.omit(name, field),
             Rule::Nearest(words) => {
                 let word = word();
-                if let Some((_, nearest)) = words.iter().find(|(theirs, _)| word.as_deref() == Some(*theirs)) {
-                    self.edits.replace(field.value.clone(), json::quote(nearest).into_bytes());
+                if let Some((_, nearest)) = words
+                    .iter()
+                    .find(|(theirs, _)| word.as_deref() == Some(*theirs))
+                {
+                    self.edits
+                        .replace(field.value.clone(), json::quote(nearest).into_bytes());
                     self.losses.add(name);
                 }
             }
             Rule::List if value.starts_with(b"\"") => {
-                self.edits.replace(field.value.clone(), [b"[", value, b"]"].concat());
+                self.edits
+                    .replace(field.value.clone(), [b"[", value, b"]"].concat());
             }
             Rule::List => {}
             Rule::ToolChoice(choices) => return self.tool_choice(choices, field),
@@ -99,14 +120,19 @@ impl Top<'_, '_> {
     /// Renames a field. The standard's field counts; the server's own beside it is lost.
     fn rename(&mut self, field: &Field<'_>, other: &'static str) {
         let text = self.edits.text();
-        if let Some(own) = self.fields.iter().find(|field| *field.name == *other.as_bytes()) {
+        if let Some(own) = self
+            .fields
+            .iter()
+            .find(|field| *field.name == *other.as_bytes())
+        {
             self.remove(own);
             let own = slice(text, &own.value);
             if own != b"null" && own != slice(text, &field.value) {
                 self.losses.add(other);
             }
         }
-        self.edits.replace(field.key.clone(), json::quote(other).into_bytes());
+        self.edits
+            .replace(field.key.clone(), json::quote(other).into_bytes());
     }
 
     fn omit(&mut self, name: &'static str, field: &Field<'_>) {
@@ -119,10 +145,16 @@ impl Top<'_, '_> {
     fn tool_choice(&mut self, choices: Choices, field: &Field<'_>) -> Result<(), Refused> {
         let word = text_of(self.edits.text(), &field.value);
         match (choices, word.as_deref()) {
-            (Choices::Any, Some("required")) => self.edits.replace(field.value.clone(), &br#""any""#[..]),
+            (Choices::Any, Some("required")) => {
+                self.edits.replace(field.value.clone(), &br#""any""#[..])
+            }
             (Choices::Any, _) | (Choices::Words, Some(_)) | (Choices::Auto, Some("auto")) => {}
             (Choices::Auto, Some("none")) => {
-                for field in self.fields.iter().filter(|field| matches!(&*field.name, b"tools" | b"tool_choice")) {
+                for field in self
+                    .fields
+                    .iter()
+                    .filter(|field| matches!(&*field.name, b"tools" | b"tool_choice"))
+                {
                     self.remove(field);
                 }
             }
@@ -136,16 +168,22 @@ impl Top<'_, '_> {
         let format = AskedFormat::read(slice(self.edits.text(), &field.value));
         let as_schema = match (formats, format.kind.as_deref()) {
             (Formats::NoSchema, Some("json_schema")) => return Err(unsupported("response_format")),
-            (Formats::SchemaOnly, Some("json_object")) => {
-                [br#"{"type":"json_schema","json_schema":{"schema":"#, ANY_OBJECT, b"}}"].concat()
-            }
+            (Formats::SchemaOnly, Some("json_object")) => [
+                br#"{"type":"json_schema","json_schema":{"schema":"#,
+                ANY_OBJECT,
+                b"}}",
+            ]
+            .concat(),
             (Formats::Grammar, Some("text")) => {
                 self.remove(field);
                 return Ok(());
             }
-            (Formats::Grammar, Some("json_schema" | "json_object")) if !format.is_grammar => {
-                [br#"{"type":"json","value":"#, format.schema.unwrap_or(ANY_OBJECT), b"}"].concat()
-            }
+            (Formats::Grammar, Some("json_schema" | "json_object")) if !format.is_grammar => [
+                br#"{"type":"json","value":"#,
+                format.schema.unwrap_or(ANY_OBJECT),
+                b"}",
+            ]
+            .concat(),
             (Formats::NoSchema | Formats::SchemaOnly | Formats::Grammar, _) => return Ok(()),
         };
         self.edits.replace(field.value.clone(), as_schema);
@@ -172,7 +210,8 @@ impl<'a> AskedFormat<'a> {
                 b"json_schema" => {
                     cursor.maybe_members(|key, value| {
                         if *json::name_of(text, &key) == *b"schema" {
-                            format.schema = Some(slice(text, &value)).filter(|schema| schema.starts_with(b"{"));
+                            format.schema =
+                                Some(slice(text, &value)).filter(|schema| schema.starts_with(b"{"));
                         }
                     })?;
                 }
@@ -246,7 +285,9 @@ impl Messages<'_> {
     }
 
     fn knows(&self, field: &[u8]) -> bool {
-        self.quirks.message_fields.is_none_or(|known| known.iter().any(|known| known.as_bytes() == field))
+        self.quirks
+            .message_fields
+            .is_none_or(|known| known.iter().any(|known| known.as_bytes() == field))
     }
 
     /// Removes a field from a message if the server refuses it there.
@@ -260,8 +301,11 @@ impl Messages<'_> {
         }
         edits.remove_member(key, value);
         if says_something {
-            let field = std::str::from_utf8(field).ok().filter(|_| self.losses.names().len() < MAX_NAMES);
-            self.losses.add_written("messages[].", field.unwrap_or("other"));
+            let field = std::str::from_utf8(field)
+                .ok()
+                .filter(|_| self.losses.names().len() < MAX_NAMES);
+            self.losses
+                .add_written("messages[].", field.unwrap_or("other"));
         }
     }
 
@@ -303,21 +347,26 @@ impl Messages<'_> {
 
     fn refuse(&mut self, field: &str) {
         let index = self.index;
-        self.refused.get_or_insert_with(|| unsupported(&format!("messages[{index}].{field}")));
+        self.refused
+            .get_or_insert_with(|| unsupported(&format!("messages[{index}].{field}")));
     }
 }
 
 /// Returns whether a picture's URL is an address, and not the picture itself.
 fn is_elsewhere(text: &[u8], url: &Span) -> bool {
     let inside = slice(text, url).get(1..).unwrap_or_default();
-    inside.get(..5).is_none_or(|scheme| !scheme.eq_ignore_ascii_case(b"data:"))
+    inside
+        .get(..5)
+        .is_none_or(|scheme| !scheme.eq_ignore_ascii_case(b"data:"))
 }
 
 /// Returns whether a value has the same meaning as an absent field.
 fn says_nothing(name: &str, value: &[u8]) -> bool {
     let integer = || integer_of(value, &(0..value.len()));
     let is_empty = |open: &[u8], close: &[u8]| {
-        let inside = value.strip_prefix(open).and_then(|value| value.strip_suffix(close));
+        let inside = value
+            .strip_prefix(open)
+            .and_then(|value| value.strip_suffix(close));
         inside.is_some_and(|inside| inside.trim_ascii().is_empty())
     };
     match name {
@@ -336,7 +385,10 @@ fn says_nothing(name: &str, value: &[u8]) -> bool {
 }
 
 fn unsupported(param: &str) -> Refused {
-    Refused::unsupported(param, format!("`{param}` is not supported by the model's server"))
+    Refused::unsupported(
+        param,
+        format!("`{param}` is not supported by the model's server"),
+    )
 }
 
 #[cfg(test)]

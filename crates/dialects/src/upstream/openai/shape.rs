@@ -54,7 +54,10 @@ impl Member {
 
     /// Returns the kind of the value.
     pub(super) fn kind(&self, text: &[u8]) -> Kind {
-        slice(text, &self.value).first().and_then(|first| Kind::of(*first)).unwrap_or(Kind::Null)
+        slice(text, &self.value)
+            .first()
+            .and_then(|first| Kind::of(*first))
+            .unwrap_or(Kind::Null)
     }
 }
 
@@ -194,10 +197,17 @@ pub(super) struct CallShape {
 impl Shape {
     /// Reads one whole text. Replaces everything that was read before.
     pub(super) fn read(&mut self, text: &[u8]) -> Result<(), Broken> {
-        let (mut list, mut calls) = (std::mem::take(&mut self.list), std::mem::take(&mut self.calls));
+        let (mut list, mut calls) = (
+            std::mem::take(&mut self.list),
+            std::mem::take(&mut self.calls),
+        );
         list.clear();
         calls.clear();
-        *self = Self { list, calls, ..Self::default() };
+        *self = Self {
+            list,
+            calls,
+            ..Self::default()
+        };
 
         let mut cursor = Cursor::new(text);
         let span = cursor.object(|cursor, key| {
@@ -222,7 +232,10 @@ impl Shape {
                 br#""citations""# => &mut self.citations,
                 _ => return cursor.value().map(drop),
             };
-            *slot = Some(Member { key, value: cursor.value()? });
+            *slot = Some(Member {
+                key,
+                value: cursor.value()?,
+            });
             Ok(())
         })?;
         self.open = span.start;
@@ -231,10 +244,14 @@ impl Shape {
 
     /// Returns the error in the place of a chunk or an answer, or inside one.
     pub(super) fn error(&self, text: &[u8]) -> Option<UpstreamError> {
-        let speaks = |member: &Option<Member>| member.as_ref().is_some_and(|member| member.speaks(text));
+        let speaks =
+            |member: &Option<Member>| member.as_ref().is_some_and(|member| member.speaks(text));
         let is_error = speaks(&self.error) || self.list.iter().any(|choice| speaks(&choice.error));
-        let may_be =
-            self.x_groq.is_some() || self.choices.as_ref().is_none_or(|choices| choices.kind(text) == Kind::Null);
+        let may_be = self.x_groq.is_some()
+            || self
+                .choices
+                .as_ref()
+                .is_none_or(|choices| choices.kind(text) == Kind::Null);
         if !is_error && !may_be {
             return None;
         }
@@ -266,8 +283,12 @@ impl Shape {
         let calls = &mut self.calls;
         let span = cursor.object(|cursor, key| {
             let slot = match slice(text, &key) {
-                br#""delta""# => return body(cursor, key, calls).map(|body| choice.delta = Some(body)),
-                br#""message""# => return body(cursor, key, calls).map(|body| choice.message = Some(body)),
+                br#""delta""# => {
+                    return body(cursor, key, calls).map(|body| choice.delta = Some(body));
+                }
+                br#""message""# => {
+                    return body(cursor, key, calls).map(|body| choice.message = Some(body));
+                }
                 br#""index""# => &mut choice.index,
                 br#""finish_reason""# => &mut choice.finish,
                 br#""logprobs""# => &mut choice.logprobs,
@@ -276,11 +297,17 @@ impl Shape {
                 br#""native_finish_reason""# => &mut choice.native_finish,
                 _ => return cursor.value().map(drop),
             };
-            *slot = Some(Member { key, value: cursor.value()? });
+            *slot = Some(Member {
+                key,
+                value: cursor.value()?,
+            });
             Ok(())
         })?;
         choice.open = span.start;
-        if choice.bodies().any(|body| body.call_range.len() > MAX_CALLS) {
+        if choice
+            .bodies()
+            .any(|body| body.call_range.len() > MAX_CALLS)
+        {
             self.too_many = Some("more than 128 tool calls");
         }
         // Most answers have one choice, and a list begins with room for four.
@@ -305,30 +332,44 @@ impl MessageShape {
 
     /// Returns whether `tool_calls` is there, but has a form that no client can read.
     pub(super) fn has_odd_calls(&self, text: &[u8]) -> bool {
-        self.calls.as_ref().is_some_and(|calls| calls.kind(text) != Kind::Array && calls.speaks(text))
+        self.calls
+            .as_ref()
+            .is_some_and(|calls| calls.kind(text) != Kind::Array && calls.speaks(text))
     }
 
     /// Returns whether the message has anything that a caller can use. Thinking, a refusal or a
     /// citation alone is not enough.
     pub(super) fn answers(&self, text: &[u8]) -> bool {
-        self.has_answer || self.parts_of_content(text).is_some_and(|content| !parts(content).text.is_empty())
+        self.has_answer
+            || self
+                .parts_of_content(text)
+                .is_some_and(|content| !parts(content).text.is_empty())
     }
 
     /// Returns the content, if it is in parts.
     pub(super) fn parts_of_content<'a>(&self, text: &'a [u8]) -> Option<&'a [u8]> {
         let content = self.content.as_ref()?;
-        matches!(content.kind(text), Kind::Array | Kind::Object).then(|| slice(text, &content.value))
+        matches!(content.kind(text), Kind::Array | Kind::Object)
+            .then(|| slice(text, &content.value))
     }
 
     /// Returns whether the only string of content or reasoning is the content.
     pub(super) fn is_only_content(&self) -> bool {
-        self.content.as_ref().is_some_and(|content| self.only_text.as_ref() == Some(&content.value))
+        self.content
+            .as_ref()
+            .is_some_and(|content| self.only_text.as_ref() == Some(&content.value))
     }
 
     /// Returns the place of a piece of reasoning, if the message has nothing else.
     pub(super) fn only_reasoning(&self, text: &[u8]) -> Option<&Span> {
-        let has_more = self.is_only_content() || self.is_special || self.has_lists || !self.call_range.is_empty();
-        self.only_text.as_ref().filter(|_| !has_more).filter(|span| slice(text, span).starts_with(b"\""))
+        let has_more = self.is_only_content()
+            || self.is_special
+            || self.has_lists
+            || !self.call_range.is_empty();
+        self.only_text
+            .as_ref()
+            .filter(|_| !has_more)
+            .filter(|span| slice(text, span).starts_with(b"\""))
     }
 
     /// Notes a member of the message, except its calls.
@@ -356,7 +397,8 @@ impl MessageShape {
                     self.note_text(text, &member.value);
                 }
                 if name != names::BLOCKS {
-                    self.thinking.bytes = self.thinking.bytes.max(json::text_len(text, &member.value));
+                    self.thinking.bytes =
+                        self.thinking.bytes.max(json::text_len(text, &member.value));
                 }
             }
             // The value may or may not have thinking.
@@ -398,7 +440,11 @@ impl MessageShape {
 }
 
 /// Reads the delta or the message that follows its key. Appends its calls to `calls`.
-fn body(cursor: &mut Cursor<'_>, key: Span, calls: &mut Vec<CallShape>) -> Result<MessageShape, Broken> {
+fn body(
+    cursor: &mut Cursor<'_>,
+    key: Span,
+    calls: &mut Vec<CallShape>,
+) -> Result<MessageShape, Broken> {
     let text = cursor.text();
     let mut body = MessageShape::default();
     let first_call = calls.len();
@@ -452,7 +498,10 @@ fn call(cursor: &mut Cursor<'_>) -> Result<CallShape, Broken> {
             }
             _ => return cursor.value().map(drop),
         };
-        *slot = Some(Member { key, value: cursor.value()? });
+        *slot = Some(Member {
+            key,
+            value: cursor.value()?,
+        });
         Ok(())
     })?;
     Ok(call)

@@ -163,7 +163,9 @@ impl StandardChunks {
             let (line, rest) = text.split_at_checked(end + 1).unwrap_or((text, b""));
             text = rest;
             match line.strip_prefix(b"data: ") {
-                Some(data) if !data.starts_with(b"[DONE]") => self.body(data.trim_ascii_end(), emit)?,
+                Some(data) if !data.starts_with(b"[DONE]") => {
+                    self.body(data.trim_ascii_end(), emit)?
+                }
                 Some(_) | None => {}
             }
         }
@@ -179,36 +181,72 @@ impl StandardChunks {
         let Ok(completion) = serde_json::from_slice::<Completion<'_>>(body) else {
             // Half a character passes to callers of the standard format as it is.
             let clean = repaired(body).ok_or(UNREADABLE)?;
-            return self.completion(serde_json::from_slice(&clean).map_err(|_| UNREADABLE)?, emit);
+            return self.completion(
+                serde_json::from_slice(&clean).map_err(|_| UNREADABLE)?,
+                emit,
+            );
         };
         if let [choice] = completion.choices.as_slice()
             && let Some((place, text)) = choice.only_text()
         {
-            self.last.learn(body, text, completion.obfuscation.as_deref(), place);
+            self.last
+                .learn(body, text, completion.obfuscation.as_deref(), place);
         }
         self.completion(completion, emit)
     }
 
-    fn completion(&mut self, completion: Completion<'_>, emit: Emit<'_>) -> Result<(), &'static str> {
-        if let Some(sources) = completion.citations.and_then(|all| serde_json::from_str(all.get()).ok()) {
+    fn completion(
+        &mut self,
+        completion: Completion<'_>,
+        emit: Emit<'_>,
+    ) -> Result<(), &'static str> {
+        if let Some(sources) = completion
+            .citations
+            .and_then(|all| serde_json::from_str(all.get()).ok())
+        {
             self.sources = sources;
         }
-        completion.choices.into_iter().try_for_each(|choice| self.choice(choice, emit))
+        completion
+            .choices
+            .into_iter()
+            .try_for_each(|choice| self.choice(choice, emit))
     }
 
     /// Takes a chunk that differs from the last one in its text only.
-    fn again(&mut self, place: TextPlace, text: Cow<'_, str>, emit: Emit<'_>) -> Result<(), &'static str> {
+    fn again(
+        &mut self,
+        place: TextPlace,
+        text: Cow<'_, str>,
+        emit: Emit<'_>,
+    ) -> Result<(), &'static str> {
         match place {
             TextPlace::Said(choice, speech) => self.calls(choice)?.say(choice, speech, &text, emit),
             TextPlace::Arguments(choice, number) => {
-                let function = Some(Function { name: None, arguments: Some(text) });
-                self.calls(choice)?.call(choice, number, Call { index: None, id: None, function }, emit)
+                let function = Some(Function {
+                    name: None,
+                    arguments: Some(text),
+                });
+                self.calls(choice)?.call(
+                    choice,
+                    number,
+                    Call {
+                        index: None,
+                        id: None,
+                        function,
+                    },
+                    emit,
+                )
             }
         }
     }
 
     fn choice(&mut self, choice: StandardChoice<'_>, emit: Emit<'_>) -> Result<(), &'static str> {
-        let StandardChoice { index, message, delta, finish_reason } = choice;
+        let StandardChoice {
+            index,
+            message,
+            delta,
+            finish_reason,
+        } = choice;
         let calls = self.calls(index)?;
         // The calls of a whole message are in order, whatever numbers a server gave them.
         let is_whole = message.is_some();
@@ -227,8 +265,14 @@ impl StandardChunks {
             let number = call.index.filter(|_| !is_whole).unwrap_or(place);
             calls.call(index, number, call, emit)?;
         }
-        let images: Option<Vec<Image<'_>>> = body.images.and_then(|images| serde_json::from_str(images.get()).ok());
-        for url in images.into_iter().flatten().filter_map(|image| image.image_url) {
+        let images: Option<Vec<Image<'_>>> = body
+            .images
+            .and_then(|images| serde_json::from_str(images.get()).ok());
+        for url in images
+            .into_iter()
+            .flatten()
+            .filter_map(|image| image.image_url)
+        {
             calls.say(index, Speech::Picture, &url.url, emit)?;
         }
         if let Some(reason) = finish_reason {
@@ -264,7 +308,13 @@ impl StandardChunks {
             calls.flush(index, emit);
         }
         for url in &self.sources {
-            emit(Event::Citation(0, &Citation { url, ..Citation::default() }));
+            emit(Event::Citation(
+                0,
+                &Citation {
+                    url,
+                    ..Citation::default()
+                },
+            ));
         }
         emit(Event::End);
     }
@@ -273,20 +323,56 @@ impl StandardChunks {
 impl StandardChoice<'_> {
     /// Returns the text of a chunk that has nothing else, and its place.
     fn only_text(&self) -> Option<(TextPlace, &str)> {
-        let StandardChoice { index, message: None, delta: Some(body), finish_reason: None } = self else { return None };
-        let Body { content, reasoning_content, refusal, tool_calls, images: None, annotations: None } = body else {
+        let StandardChoice {
+            index,
+            message: None,
+            delta: Some(body),
+            finish_reason: None,
+        } = self
+        else {
             return None;
         };
-        let filled = |text: &'_ Option<Cow<'_, str>>| text.as_deref().is_some_and(|text| !text.is_empty());
-        let texts = [(Speech::Reasoning, reasoning_content), (Speech::Text, content), (Speech::Refusal, refusal)];
+        let Body {
+            content,
+            reasoning_content,
+            refusal,
+            tool_calls,
+            images: None,
+            annotations: None,
+        } = body
+        else {
+            return None;
+        };
+        let filled =
+            |text: &'_ Option<Cow<'_, str>>| text.as_deref().is_some_and(|text| !text.is_empty());
+        let texts = [
+            (Speech::Reasoning, reasoning_content),
+            (Speech::Text, content),
+            (Speech::Refusal, refusal),
+        ];
         let mut said = texts.into_iter().filter(|(_, text)| filled(text));
-        match (said.next(), said.next(), tool_calls.as_deref().unwrap_or_default()) {
-            (Some((speech, text)), None, []) => Some((TextPlace::Said(*index, speech), text.as_deref()?)),
-            (None, _, [Call { index: Some(number), id: None, function: Some(function) }])
-                if function.name.is_none() =>
-            {
-                Some((TextPlace::Arguments(*index, *number), function.arguments.as_deref()?))
+        match (
+            said.next(),
+            said.next(),
+            tool_calls.as_deref().unwrap_or_default(),
+        ) {
+            (Some((speech, text)), None, []) => {
+                Some((TextPlace::Said(*index, speech), text.as_deref()?))
             }
+            (
+                None,
+                _,
+                [
+                    Call {
+                        index: Some(number),
+                        id: None,
+                        function: Some(function),
+                    },
+                ],
+            ) if function.name.is_none() => Some((
+                TextPlace::Arguments(*index, *number),
+                function.arguments.as_deref()?,
+            )),
             _ => None,
         }
     }
@@ -294,7 +380,13 @@ impl StandardChoice<'_> {
 
 impl ChoiceCalls {
     /// Takes what is said beside calls. In the middle of a call it waits for the call's end.
-    fn say(&mut self, choice: u32, speech: Speech, text: &str, emit: Emit<'_>) -> Result<(), &'static str> {
+    fn say(
+        &mut self,
+        choice: u32,
+        speech: Speech,
+        text: &str,
+        emit: Emit<'_>,
+    ) -> Result<(), &'static str> {
         if text.is_empty() {
             return Ok(());
         }
@@ -303,28 +395,50 @@ impl ChoiceCalls {
             return Ok(());
         }
         match self.late.last_mut() {
-            Some((last, said)) if *last == speech && speech != Speech::Picture => said.push_str(text),
+            Some((last, said)) if *last == speech && speech != Speech::Picture => {
+                said.push_str(text)
+            }
             Some(_) | None => self.late.push((speech, text.to_owned())),
         }
         self.waits(size_of::<(Speech, String)>() + text.len())
     }
 
     /// Takes a fragment of a call.
-    fn call(&mut self, choice: u32, number: usize, call: Call<'_>, emit: Emit<'_>) -> Result<(), &'static str> {
-        let Some(Function { name, arguments }) = call.function else { return Ok(()) };
-        let (id, name, arguments) =
-            (call.id.unwrap_or_default(), name.unwrap_or_default(), arguments.unwrap_or_default());
+    fn call(
+        &mut self,
+        choice: u32,
+        number: usize,
+        call: Call<'_>,
+        emit: Emit<'_>,
+    ) -> Result<(), &'static str> {
+        let Some(Function { name, arguments }) = call.function else {
+            return Ok(());
+        };
+        let (id, name, arguments) = (
+            call.id.unwrap_or_default(),
+            name.unwrap_or_default(),
+            arguments.unwrap_or_default(),
+        );
         if number < self.next {
             let is_blank = arguments.trim_ascii().is_empty();
-            return if is_blank { Ok(()) } else { Err("a call goes on after its arguments are whole") };
+            return if is_blank {
+                Ok(())
+            } else {
+                Err("a call goes on after its arguments are whole")
+            };
         }
         if !self.open.iter().any(|open| open.number == number) {
             if self.open.len() == MAX_ENTRIES {
                 return Err("more than 128 tool calls");
             }
-            self.open.push_back(WaitingCall { number, ..WaitingCall::default() });
+            self.open.push_back(WaitingCall {
+                number,
+                ..WaitingCall::default()
+            });
         }
-        let Some(open) = self.open.iter_mut().find(|open| open.number == number) else { return Ok(()) };
+        let Some(open) = self.open.iter_mut().find(|open| open.number == number) else {
+            return Ok(());
+        };
         open.id.push_str(&id);
         open.name.push_str(&name);
         open.arguments.push_str(&arguments);
@@ -337,7 +451,11 @@ impl ChoiceCalls {
     /// Counts bytes that may have to wait.
     fn waits(&mut self, bytes: usize) -> Result<(), &'static str> {
         self.bytes += bytes;
-        if self.bytes > MAX_WAITING { Err("too much is said in the middle of a call") } else { Ok(()) }
+        if self.bytes > MAX_WAITING {
+            Err("too much is said in the middle of a call")
+        } else {
+            Ok(())
+        }
     }
 
     /// Tells what can be told: the first call as far as it has come, and those after it if it is
@@ -361,7 +479,9 @@ impl ChoiceCalls {
     }
 
     fn tell_late(&mut self, choice: u32, emit: Emit<'_>) {
-        self.late.drain(..).for_each(|(speech, text)| speech.tell(choice, &text, emit));
+        self.late
+            .drain(..)
+            .for_each(|(speech, text)| speech.tell(choice, &text, emit));
     }
 
     /// Tells all that waits.
@@ -379,7 +499,12 @@ impl WaitingCall {
     fn tell(&mut self, choice: u32, emit: Emit<'_>) {
         if !std::mem::replace(&mut self.has_begun, true) {
             let id = Some(&*self.id).filter(|id| !id.is_empty());
-            emit(Event::Call { choice, id, name: &self.name, signature: None });
+            emit(Event::Call {
+                choice,
+                id,
+                name: &self.name,
+                signature: None,
+            });
         }
         emit(Event::Arguments(choice, &self.arguments));
         self.arguments.clear();
@@ -393,8 +518,11 @@ impl Speech {
             Speech::Text => emit(Event::Text(choice, text)),
             Speech::Refusal => emit(Event::Refusal(choice, text)),
             Speech::Picture => {
-                let data = text.strip_prefix("data:").and_then(|data| data.split_once(";base64,"));
-                data.into_iter().for_each(|(mime, data)| emit(Event::Media(choice, mime, data)));
+                let data = text
+                    .strip_prefix("data:")
+                    .and_then(|data| data.split_once(";base64,"));
+                data.into_iter()
+                    .for_each(|(mime, data)| emit(Event::Media(choice, mime, data)));
             }
         }
     }

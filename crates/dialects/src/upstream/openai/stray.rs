@@ -63,7 +63,9 @@ mod tests {
                 strays.forget();
                 ControlFlow::Continue(())
             }
-            Piece::Stray(line) => strays.line(line).map_or(ControlFlow::Continue(()), ControlFlow::Break),
+            Piece::Stray(line) => strays
+                .line(line)
+                .map_or(ControlFlow::Continue(()), ControlFlow::Break),
         });
         fed.expect("lines that are short enough").break_value()
     }
@@ -76,17 +78,30 @@ mod tests {
             let found = watch(&mut decoder, &mut strays, head)
                 .or_else(|| watch(&mut decoder, &mut strays, tail))
                 .or_else(|| decoder.end_line(|line| strays.line(line)).flatten());
-            assert_eq!(found.map(|error| error.message).as_deref(), message, "{stream:?} cut at {cut}");
+            assert_eq!(
+                found.map(|error| error.message).as_deref(),
+                message,
+                "{stream:?} cut at {cut}"
+            );
         }
     }
 
     #[test]
     fn bare_errors_are_found_and_events_are_not() {
         check("data: {\"error\":\"x\"}\n\nevent: error\ndata: 1\n\n", None);
-        check("data: {}\n\n{\"error\":{\"message\":\"full\"}}\n\n", Some("full"));
+        check(
+            "data: {}\n\n{\"error\":{\"message\":\"full\"}}\n\n",
+            Some("full"),
+        );
         check("data: {}\r\n\r\n{\"error\":\"full\"}", Some("full"));
-        check("{\n  \"error\": {\n    \"message\": \"full\"\n  }\n}\n", Some("full"));
-        check("error: {\"code\":500,\"message\":\"full\"}\n\n", Some("full"));
+        check(
+            "{\n  \"error\": {\n    \"message\": \"full\"\n  }\n}\n",
+            Some("full"),
+        );
+        check(
+            "error: {\"code\":500,\"message\":\"full\"}\n\n",
+            Some("full"),
+        );
         check("{\"id\":1}\n{\"error\":\"full\"}\n", Some("full"));
         check("{ not json\ndata: {\"error\":\"x\"}\n\n", None);
         check(": {\"error\":\"x\"}\nid: 7\nretry: 3\n", None);

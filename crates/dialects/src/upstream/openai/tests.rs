@@ -19,7 +19,11 @@ fn header(show_usage: bool) -> AnswerHeader {
 }
 
 /// Feeds a stream as it is on the wire.
-fn run(quirks: &'static Quirks, show_usage: bool, wire: &str) -> (Vec<String>, Result<Usage, StreamFault>) {
+fn run(
+    quirks: &'static Quirks,
+    show_usage: bool,
+    wire: &str,
+) -> (Vec<String>, Result<Usage, StreamFault>) {
     run_with(quirks, show_usage, true, wire)
 }
 
@@ -31,14 +35,21 @@ fn run_with(
 ) -> (Vec<String>, Result<Usage, StreamFault>) {
     let mut stream = Stream::passed(&header(show_usage), quirks, show_reasoning, 1 << 20);
     let mut out = Vec::new();
-    let result = stream.feed(wire.as_bytes(), &mut out).and_then(|()| stream.finish(&mut out, None));
+    let result = stream
+        .feed(wire.as_bytes(), &mut out)
+        .and_then(|()| stream.finish(&mut out, None));
     let out = String::from_utf8(out).unwrap();
-    let events = out.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap().to_owned());
+    let events = out
+        .split_terminator("\n\n")
+        .map(|event| event.strip_prefix("data: ").unwrap().to_owned());
     (events.collect(), result)
 }
 
 fn sse(chunks: &[&str]) -> String {
-    chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
+    chunks
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect()
 }
 
 /// What a caller gets who did not ask for usage, without the `[DONE]`, and what it cost: prompt,
@@ -49,24 +60,38 @@ fn check(quirks: &'static Quirks, wire: &str, expected: &[&str], usage: (u64, u6
     assert_eq!(out.pop().as_deref(), Some("[DONE]"), "{result:?} {out:#?}");
     assert_eq!(out, expected);
     let (prompt, completion, cached) = usage;
-    let counted = result.as_ref().map(|usage| (usage.prompt, usage.completion, usage.cached, usage.source));
+    let counted = result
+        .as_ref()
+        .map(|usage| (usage.prompt, usage.completion, usage.cached, usage.source));
     assert_eq!(counted, Ok((prompt, completion, cached, Source::Reported)));
     // Asked for, it comes once, last, and is the same.
     let (out, _) = run(quirks, true, wire);
-    let shown: Vec<serde_json::Value> = out.iter().filter_map(|event| serde_json::from_str(event).ok()).collect();
+    let shown: Vec<serde_json::Value> = out
+        .iter()
+        .filter_map(|event| serde_json::from_str(event).ok())
+        .collect();
     let last = shown.last().unwrap();
     assert_eq!(
         (&last["choices"], &last["usage"]["total_tokens"]),
         (&serde_json::json!([]), &(prompt + completion).into())
     );
-    assert!(shown.iter().rev().skip(1).all(|chunk| chunk["usage"].is_null() && chunk.get("usage").is_some()));
+    assert!(
+        shown
+            .iter()
+            .rev()
+            .skip(1)
+            .all(|chunk| chunk["usage"].is_null() && chunk.get("usage").is_some())
+    );
 }
 
 /// What a caller gets from whom thinking is hidden.
 #[track_caller]
 fn check_hiding(quirks: &'static Quirks, wire: &str, expected: &[&str]) {
     let (out, result) = run_with(quirks, false, false, wire);
-    assert_eq!(out.iter().map(String::as_str).collect::<Vec<_>>(), [expected, &["[DONE]"]].concat());
+    assert_eq!(
+        out.iter().map(String::as_str).collect::<Vec<_>>(),
+        [expected, &["[DONE]"]].concat()
+    );
     assert_eq!(result, run(quirks, false, wire).1);
 }
 
@@ -74,7 +99,9 @@ fn check_hiding(quirks: &'static Quirks, wire: &str, expected: &[&str]) {
 #[track_caller]
 fn check_fails(quirks: &'static Quirks, wire: &str, expected: &str) -> UpstreamError {
     let (_, result) = run(quirks, false, wire);
-    let Err(StreamFault::Upstream(error)) = result else { panic!("{result:?}") };
+    let Err(StreamFault::Upstream(error)) = result else {
+        panic!("{result:?}")
+    };
     assert_eq!(error.message, expected);
     error
 }
@@ -82,7 +109,11 @@ fn check_fails(quirks: &'static Quirks, wire: &str, expected: &str) -> UpstreamE
 /// A buffered answer.
 #[track_caller]
 fn check_answer(quirks: &'static Quirks, body: &str, expected: &str, usage: (u64, u64, u64)) {
-    let Answer { body: out, usage: found, .. } = answer(&header(false), quirks, true, body.as_bytes()).unwrap();
+    let Answer {
+        body: out,
+        usage: found,
+        ..
+    } = answer(&header(false), quirks, true, body.as_bytes()).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), expected);
     assert_eq!((found.prompt, found.completion, found.cached), usage);
 }
@@ -104,7 +135,8 @@ fn mistral() {
         ),
         "[DONE]",
     ]);
-    let ours = r#""id":"cmpl-e5cc","object":"chat.completion.chunk","created":1700000000,"model":"fast""#;
+    let ours =
+        r#""id":"cmpl-e5cc","object":"chat.completion.chunk","created":1700000000,"model":"fast""#;
     check(
         &MISTRAL,
         &wire,
@@ -145,30 +177,53 @@ fn mistral() {
 
 #[test]
 fn xai() {
-    let head = r#""id":"0daf962f","object":"chat.completion.chunk","created":1700000000,"model":"grok-4""#;
+    let head =
+        r#""id":"0daf962f","object":"chat.completion.chunk","created":1700000000,"model":"grok-4""#;
     let thought = "First, the user says hi, so I greet them.";
-    let chunk = |delta: &str, more: &str| format!(r#"{{{head},"choices":[{{"index":0,"delta":{delta}}}]{more}}}"#);
-    let reasoning = chunk(&format!(r#"{{"role":"assistant","content":"","reasoning_content":"{thought}"}}"#), "");
+    let chunk = |delta: &str, more: &str| {
+        format!(r#"{{{head},"choices":[{{"index":0,"delta":{delta}}}]{more}}}"#)
+    };
+    let reasoning = chunk(
+        &format!(r#"{{"role":"assistant","content":"","reasoning_content":"{thought}"}}"#),
+        "",
+    );
     let short = chunk(r#"{"reasoning_content":"000"}"#, "");
     let text = chunk(r#"{"content":"Hi Hi Hi Hi Hi Hi Hi Hi "}"#, "");
-    let call =
-        chunk(r#"{"tool_calls":[{"id":"call_7","type":"function","function":{"name":"f","arguments":"{}"}}]}"#, "");
+    let call = chunk(
+        r#"{"tool_calls":[{"id":"call_7","type":"function","function":{"name":"f","arguments":"{}"}}]}"#,
+        "",
+    );
     let end = format!(
         r#"{{{head},"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":12,"completion_tokens":2,"total_tokens":314,"prompt_tokens_details":{{"cached_tokens":4}},"completion_tokens_details":{{"reasoning_tokens":300}}}}}}"#
     );
     let cited = format!(r#"{{{head},"choices":[],"citations":["https://x.ai"]}}"#);
-    let wire =
-        sse(&[&reasoning, &reasoning, &reasoning, &short, &short, &text, &text, &text, &call, &end, &cited, "[DONE]"]);
+    let wire = sse(&[
+        &reasoning, &reasoning, &reasoning, &short, &short, &text, &text, &text, &call, &end,
+        &cited, "[DONE]",
+    ]);
     let ours = |chunk: &str| chunk.replace("grok-4", "fast");
     let numbered = ours(&call).replace(r#"[{"id""#, r#"[{"index":0,"id""#);
     let again = ours(&short);
     let citations = r#"{"id":"0daf962f","object":"chat.completion.chunk","created":1700000000,"model":"fast","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":null}],"citations":["https://x.ai"]}"#;
-    let finish = format!(r#"{{{},"choices":[{{"index":0,"delta":{{}},"finish_reason":"tool_calls"}}]}}"#, ours(head));
+    let finish = format!(
+        r#"{{{},"choices":[{{"index":0,"delta":{{}},"finish_reason":"tool_calls"}}]}}"#,
+        ours(head)
+    );
     let [text, reasoning] = [ours(&text), ours(&reasoning)];
-    check(&XAI, &wire, &[&reasoning, &again, &again, &text, &text, &text, &numbered, citations, &finish], (12, 302, 4));
+    check(
+        &XAI,
+        &wire,
+        &[
+            &reasoning, &again, &again, &text, &text, &text, &numbered, citations, &finish,
+        ],
+        (12, 302, 4),
+    );
     // Elsewhere the same piece may well be meant twice.
     let (out, _) = run(&Quirks::NONE, false, &wire);
-    assert_eq!(out.iter().filter(|event| event.contains(thought)).count(), 3);
+    assert_eq!(
+        out.iter().filter(|event| event.contains(thought)).count(),
+        3
+    );
 
     let body = r#"{"id":"a","object":"chat.completion","created":5,"model":"fast","choices":[{"index":0,"message":{"role":"assistant","content":"a","reasoning_content":"hm","refusal":null},"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":2,"total_tokens":0,"prompt_tokens_details":{"cached_tokens":100},"completion_tokens_details":{"reasoning_tokens":300}},"citations":["https://x.ai"]}"#;
     let expected = body.replace(
@@ -184,10 +239,15 @@ fn xai() {
         true,
         br#"{"code":"The service is currently unavailable","error":"Model is overloaded"}"#,
     );
-    let Err(AnswerFault::Upstream(error)) = found else { panic!("{found:?}") };
+    let Err(AnswerFault::Upstream(error)) = found else {
+        panic!("{found:?}")
+    };
     assert_eq!(
         (error.code.as_deref(), error.message.as_str()),
-        (Some("The service is currently unavailable"), "Model is overloaded")
+        (
+            Some("The service is currently unavailable"),
+            "Model is overloaded"
+        )
     );
 }
 
@@ -227,7 +287,9 @@ fn groq() {
     );
     check_fails(
         &GROQ,
-        &sse(&[&format!(r#"{{{head},"choices":[],"x_groq":{{"id":"req_01","error":"over capacity"}}}}"#)]),
+        &sse(&[&format!(
+            r#"{{{head},"choices":[],"x_groq":{{"id":"req_01","error":"over capacity"}}}}"#
+        )]),
         "over capacity",
     );
 }
@@ -242,32 +304,55 @@ fn deepseek() {
         )
     };
     let expected = body(r#""prompt_tokens_details":{"cached_tokens":16},"#, "fast");
-    check_answer(&DEEPSEEK, &format!("\n\n\n\n{}", body("", "deepseek-chat")), &expected, (20, 5, 16));
+    check_answer(
+        &DEEPSEEK,
+        &format!("\n\n\n\n{}", body("", "deepseek-chat")),
+        &expected,
+        (20, 5, 16),
+    );
 
     let head = r#""id":"d","object":"chat.completion.chunk","created":5,"model":"fast""#;
     let chunk = |delta: &str, finish: &str, more: &str| {
-        format!(r#"{{{head},"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]{more}}}"#)
+        format!(
+            r#"{{{head},"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]{more}}}"#
+        )
     };
     let [role, thought] = [
         r#"{"role":"assistant","content":null,"reasoning_content":""}"#,
         r#"{"content":null,"reasoning_content":"hm"}"#,
     ]
     .map(|delta| chunk(delta, "null", ""));
-    let end = chunk(r#"{"content":"","reasoning_content":null}"#, r#""stop""#, "");
+    let end = chunk(
+        r#"{"content":"","reasoning_content":null}"#,
+        r#""stop""#,
+        "",
+    );
     let wire = format!(
         ": keep-alive\n\n: keep-alive\n\n{}",
         sse(&[
             &role,
             &thought,
-            &chunk(r#"{"content":"","reasoning_content":null}"#, r#""stop""#, &format!(",{usage}")),
+            &chunk(
+                r#"{"content":"","reasoning_content":null}"#,
+                r#""stop""#,
+                &format!(",{usage}")
+            ),
             "[DONE]"
         ])
     );
     check(&DEEPSEEK, &wire, &[&role, &thought, &end], (20, 5, 16));
     let silent = chunk(r#"{"role":"assistant","content":null}"#, "null", "");
-    check_hiding(&DEEPSEEK, &wire, &[&silent, &chunk(r#"{"content":""}"#, r#""stop""#, "")]);
+    check_hiding(
+        &DEEPSEEK,
+        &wire,
+        &[&silent, &chunk(r#"{"content":""}"#, r#""stop""#, "")],
+    );
     let failed = sse(&[&role, &chunk("{}", r#""insufficient_system_resource""#, "")]);
-    check_fails(&DEEPSEEK, &failed, "the upstream did not finish the answer (`insufficient_system_resource`)");
+    check_fails(
+        &DEEPSEEK,
+        &failed,
+        "the upstream did not finish the answer (`insufficient_system_resource`)",
+    );
 }
 
 #[test]
@@ -306,22 +391,43 @@ fn openrouter() {
         ])
     );
     let after = chunk(r#"{"content":""}"#, "null", "");
-    check(&OPENROUTER, &wire, &[&text, &bare, &numbered, &after, &end], (9, 4, 0));
+    check(
+        &OPENROUTER,
+        &wire,
+        &[&text, &bare, &numbered, &after, &end],
+        (9, 4, 0),
+    );
     check_hiding(&OPENROUTER, &wire, &[&text, &bare, &after, &end]);
 
     let failed = format!(
         r#"{{{head},"error":{{"code":502,"message":"Provider disconnected","metadata":{{"provider_name":"Novita"}}}},"choices":[{{"index":0,"delta":{{"content":""}},"finish_reason":"error"}}]}}"#
     );
-    assert_eq!(check_fails(&OPENROUTER, &sse(&[&text, &failed]), "Provider disconnected").status, Some(502));
-    let inside =
-        answer(&header(false), &OPENROUTER, true, br#"{"error":{"message":"No endpoints","code":404},"user_id":"u"}"#);
-    let Err(AnswerFault::Upstream(error)) = inside else { panic!("{inside:?}") };
+    assert_eq!(
+        check_fails(
+            &OPENROUTER,
+            &sse(&[&text, &failed]),
+            "Provider disconnected"
+        )
+        .status,
+        Some(502)
+    );
+    let inside = answer(
+        &header(false),
+        &OPENROUTER,
+        true,
+        br#"{"error":{"message":"No endpoints","code":404},"user_id":"u"}"#,
+    );
+    let Err(AnswerFault::Upstream(error)) = inside else {
+        panic!("{inside:?}")
+    };
     assert_eq!(error.status, Some(404));
 }
 
 #[test]
 fn perplexity() {
-    let head = |object: &str, model: &str| format!(r#""id":"p","model":"{model}","created":5,"object":"{object}""#);
+    let head = |object: &str, model: &str| {
+        format!(r#""id":"p","model":"{model}","created":5,"object":"{object}""#)
+    };
     let chunk = |object: &str, model: &str, completion: u32, choice: &str| {
         format!(
             r#"{{{},"usage":{{"prompt_tokens":4,"completion_tokens":{completion},"total_tokens":{},"cost":{{"total_cost":0.1}}}},"citations":["https://a"],"search_results":[],"choices":[{choice}]}}"#,
@@ -343,9 +449,24 @@ fn perplexity() {
     // Every chunk has all that came before; no [DONE].
     let wire = sse(&[
         &chunk("chat.completion", "sonar", 1, &choice("One", "One", "null")),
-        &chunk("chat.completion", "sonar", 2, &choice("One two", " two", "null")),
-        &chunk("chat.completion", "sonar", 3, &choice("One two three", " three", r#""stop""#)),
-        &chunk("chat.completion", "sonar", 3, &choice("One two three", "", r#""stop""#)),
+        &chunk(
+            "chat.completion",
+            "sonar",
+            2,
+            &choice("One two", " two", "null"),
+        ),
+        &chunk(
+            "chat.completion",
+            "sonar",
+            3,
+            &choice("One two three", " three", r#""stop""#),
+        ),
+        &chunk(
+            "chat.completion",
+            "sonar",
+            3,
+            &choice("One two three", "", r#""stop""#),
+        ),
     ]);
     check(
         &PERPLEXITY,
@@ -404,8 +525,17 @@ fn together() {
             r#"{{"id":"t","object":"chat.completion","created":5,"model":"fast","prompt":[],"choices":[{{"finish_reason":"{finish}","seed":1,"logprobs":{logprobs},"index":0,"message":{{"role":"assistant","content":"a","tool_calls":[]}}}}],"usage":{{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7}}}}"#
         )
     };
-    for logprobs in ["[]", r#"{"token_ids":[1],"tokens":["a"],"token_logprobs":[-0.1]}"#, "-0.5"] {
-        check_answer(&TOGETHER, &body(logprobs, "eos"), &body("null", "stop"), (4, 3, 0));
+    for logprobs in [
+        "[]",
+        r#"{"token_ids":[1],"tokens":["a"],"token_logprobs":[-0.1]}"#,
+        "-0.5",
+    ] {
+        check_answer(
+            &TOGETHER,
+            &body(logprobs, "eos"),
+            &body("null", "stop"),
+            (4, 3, 0),
+        );
     }
 }
 
@@ -430,7 +560,11 @@ fn fireworks() {
         ),
         (4, 3, 0),
     );
-    check_fails(&FIREWORKS, &sse(&[r#"{"error":"the model is gone"}"#]), "the model is gone");
+    check_fails(
+        &FIREWORKS,
+        &sse(&[r#"{"error":"the model is gone"}"#]),
+        "the model is gone",
+    );
 }
 
 #[test]
@@ -442,7 +576,10 @@ fn cerebras() {
         ]),
         "Encountered a server error",
     );
-    assert_eq!((error.status, error.kind.as_deref(), error.code), (Some(500), Some("server_error"), None));
+    assert_eq!(
+        (error.status, error.kind.as_deref(), error.code),
+        (Some(500), Some("server_error"), None)
+    );
     let head = r#""id":"c","created":5,"model":"fast","object":"chat.completion.chunk","system_fingerprint":"fp""#;
     let role = format!(r#"{{{head},"choices":[{{"delta":{{"role":"assistant"}},"index":0}}]}}"#);
     let end = |more: &str| {
@@ -464,7 +601,9 @@ fn cerebras() {
 fn vllm() {
     let head = r#""id":"chatcmpl-v","object":"chat.completion.chunk","created":5,"model":"fast""#;
     let chunk = |delta: &str, more: &str, usage: &str| {
-        format!(r#"{{{head},"choices":[{{"index":0,"delta":{delta},"logprobs":null,{more}}}]{usage}}}"#)
+        format!(
+            r#"{{{head},"choices":[{{"index":0,"delta":{delta},"logprobs":null,{more}}}]{usage}}}"#
+        )
     };
     let null = r#""finish_reason":null"#;
     let role = chunk(r#"{"role":"assistant","content":""}"#, null, "");
@@ -475,10 +614,18 @@ fn vllm() {
         "",
     );
     // Usage in every chunk; a named tool ends with "stop"; the last chunk has text.
-    let counted =
-        |n: u32| format!(r#","usage":{{"prompt_tokens":4,"total_tokens":{},"completion_tokens":{n}}}"#, 4 + n);
+    let counted = |n: u32| {
+        format!(
+            r#","usage":{{"prompt_tokens":4,"total_tokens":{},"completion_tokens":{n}}}"#,
+            4 + n
+        )
+    };
     let last = |finish: &str, usage: &str| {
-        chunk(r#"{"content":"."}"#, &format!(r#""finish_reason":{finish},"stop_reason":128008"#), usage)
+        chunk(
+            r#"{"content":"."}"#,
+            &format!(r#""finish_reason":{finish},"stop_reason":128008"#),
+            usage,
+        )
     };
     let wire = sse(&[
         &role.replace("}]}", &format!("}}]{}}}", counted(0))),
@@ -488,29 +635,43 @@ fn vllm() {
         &format!(r#"{{{head},"choices":[]{}}}"#, counted(3)),
         "[DONE]",
     ]);
-    let finish =
-        format!(r#"{{{head},"choices":[{{"index":0,"delta":{{}},"logprobs":null,"finish_reason":"tool_calls"}}]}}"#);
+    let finish = format!(
+        r#"{{{head},"choices":[{{"index":0,"delta":{{}},"logprobs":null,"finish_reason":"tool_calls"}}]}}"#
+    );
     let standard = thought.replace("reasoning", "reasoning_content");
-    check(&VLLM, &wire, &[&role, &standard, &call, &last("null", ""), &finish], (4, 3, 0));
+    check(
+        &VLLM,
+        &wire,
+        &[&role, &standard, &call, &last("null", ""), &finish],
+        (4, 3, 0),
+    );
     check_hiding(&VLLM, &wire, &[&role, &call, &last("null", ""), &finish]);
 
     let failed = r#"{"error":{"object":"error","message":"EngineDeadError","type":"InternalServerError","param":null,"code":500}}"#;
-    assert_eq!(check_fails(&VLLM, &sse(&[&role, failed, "[DONE]"]), "EngineDeadError").status, Some(500));
+    assert_eq!(
+        check_fails(&VLLM, &sse(&[&role, failed, "[DONE]"]), "EngineDeadError").status,
+        Some(500)
+    );
     check_fails(
         &VLLM,
         &sse(&[&role, &chunk("{}", r#""finish_reason":"abort""#, "")]),
         "the upstream did not finish the answer (`abort`)",
     );
-    let flat = r#"{"object":"error","message":"gone","type":"NotFoundError","param":null,"code":404}"#;
-    assert_eq!(check_fails(&SGLANG, &sse(&[flat]), "gone").status, Some(404));
+    let flat =
+        r#"{"object":"error","message":"gone","type":"NotFoundError","param":null,"code":404}"#;
+    assert_eq!(
+        check_fails(&SGLANG, &sse(&[flat]), "gone").status,
+        Some(404)
+    );
 }
 
 #[test]
 fn llama_cpp() {
-    let head =
-        r#""created":5,"id":"chatcmpl-l","model":"fast","system_fingerprint":"b1","object":"chat.completion.chunk""#;
+    let head = r#""created":5,"id":"chatcmpl-l","model":"fast","system_fingerprint":"b1","object":"chat.completion.chunk""#;
     let chunk = |delta: &str, finish: &str, more: &str| {
-        format!(r#"{{"choices":[{{"finish_reason":{finish},"index":0,"delta":{delta}}}],{head}{more}}}"#)
+        format!(
+            r#"{{"choices":[{{"finish_reason":{finish},"index":0,"delta":{delta}}}],{head}{more}}}"#
+        )
     };
     let role = chunk(r#"{"role":"assistant","content":null}"#, "null", "");
     let thought = chunk(r#"{"reasoning_content":"hm"}"#, "null", "");
@@ -525,7 +686,10 @@ fn llama_cpp() {
         "[DONE]",
     ]);
     check(&LLAMA_CPP, &wire, &[&role, &thought, &end], (4, 3, 0));
-    let old = format!("{}error: {{\"code\":500,\"message\":\"full\",\"type\":\"server_error\"}}\n\n", sse(&[&role]));
+    let old = format!(
+        "{}error: {{\"code\":500,\"message\":\"full\",\"type\":\"server_error\"}}\n\n",
+        sse(&[&role])
+    );
     assert_eq!(check_fails(&LLAMA_CPP, &old, "full").status, Some(500));
 }
 
@@ -551,10 +715,30 @@ fn tgi() {
     let wire = format!(
         ": keep-alive\n\n{}",
         sse(&[
-            &chunk(&theirs, &format!("{role}{}", r#""content":"a""#), "null", r#","usage":null"#),
-            &chunk(&theirs, &format!("{role}{}", call(r#""index":0,"#, r#""f""#, "")), "null", r#","usage":null"#),
-            &chunk(&theirs, &format!("{role}{}", call(r#""index":0,"#, "null", "{}")), "null", r#","usage":null"#),
-            &chunk(&theirs, &format!("{role}{}", r#""content":"""#), r#""eos_token""#, r#","usage":null"#),
+            &chunk(
+                &theirs,
+                &format!("{role}{}", r#""content":"a""#),
+                "null",
+                r#","usage":null"#
+            ),
+            &chunk(
+                &theirs,
+                &format!("{role}{}", call(r#""index":0,"#, r#""f""#, "")),
+                "null",
+                r#","usage":null"#
+            ),
+            &chunk(
+                &theirs,
+                &format!("{role}{}", call(r#""index":0,"#, "null", "{}")),
+                "null",
+                r#","usage":null"#
+            ),
+            &chunk(
+                &theirs,
+                &format!("{role}{}", r#""content":"""#),
+                r#""eos_token""#,
+                r#","usage":null"#
+            ),
             &format!(
                 r#"{{{theirs},"choices":[],"usage":{{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7}}}}"#
             ),
@@ -567,13 +751,21 @@ fn tgi() {
         &[
             &chunk(&ours, &format!("{role}{}", r#""content":"a""#), "null", ""),
             &chunk(&ours, &call(r#""index":0,"#, r#""f""#, ""), "null", ""),
-            &chunk(&ours, r#""tool_calls":[{"index":0,"function":{"arguments":"{}"}}]"#, "null", ""),
+            &chunk(
+                &ours,
+                r#""tool_calls":[{"index":0,"function":{"arguments":"{}"}}]"#,
+                "null",
+                "",
+            ),
             &chunk(&ours, r#""content":"""#, r#""tool_calls""#, ""),
         ],
         (4, 3, 0),
     );
     let failed = r#"{"error":{"message":"out of memory","http_status_code":500}}"#;
-    assert_eq!(check_fails(&TGI, &sse(&[failed]), "out of memory").status, Some(500));
+    assert_eq!(
+        check_fails(&TGI, &sse(&[failed]), "out of memory").status,
+        Some(500)
+    );
     check_fails(
         &TGI,
         &sse(&[r#"{"error":"Request failed during generation","error_type":"generation"}"#]),
@@ -587,21 +779,40 @@ fn ollama() {
     let chunk = |delta: &str, finish: &str| {
         format!(r#"{{{head},"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish}}}]}}"#)
     };
-    let [first, second] =
-        [r#"{"role":"assistant","content":"","reasoning":"hm"}"#, r#"{"role":"assistant","content":"a"}"#]
-            .map(|delta| chunk(delta, "null"));
+    let [first, second] = [
+        r#"{"role":"assistant","content":"","reasoning":"hm"}"#,
+        r#"{"role":"assistant","content":"a"}"#,
+    ]
+    .map(|delta| chunk(delta, "null"));
     let end = chunk("{}", r#""stop""#);
-    let usage =
-        format!(r#"{{{head},"choices":[],"usage":{{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7}}}}"#);
+    let usage = format!(
+        r#"{{{head},"choices":[],"usage":{{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7}}}}"#
+    );
     let wire = sse(&[&first, &second, &end, &usage, "[DONE]"]);
     let standard = first.replace("reasoning", "reasoning_content");
-    check(&OLLAMA, &wire, &[&standard, &chunk(r#"{"content":"a"}"#, "null"), &end], (4, 3, 0));
+    check(
+        &OLLAMA,
+        &wire,
+        &[&standard, &chunk(r#"{"content":"a"}"#, "null"), &end],
+        (4, 3, 0),
+    );
     check_hiding(
         &OLLAMA,
         &wire,
-        &[&first.replace(r#","reasoning":"hm""#, ""), &chunk(r#"{"content":"a"}"#, "null"), &end],
+        &[
+            &first.replace(r#","reasoning":"hm""#, ""),
+            &chunk(r#"{"content":"a"}"#, "null"),
+            &end,
+        ],
     );
     // A failure in the middle is an odd empty chunk without a finish.
-    let (_, result) = run(&OLLAMA, false, &sse(&[&first, &chunk(r#"{"role":"assistant","content":""}"#, "null")]));
+    let (_, result) = run(
+        &OLLAMA,
+        false,
+        &sse(&[
+            &first,
+            &chunk(r#"{"role":"assistant","content":""}"#, "null"),
+        ]),
+    );
     assert_eq!(result, Err(StreamFault::Cut));
 }

@@ -10,11 +10,17 @@ use crate::neutral::{Citation, CitedPlace, Emit, Event};
 
 /// Reads a list of citations. One object that stands alone is a list of one.
 pub(crate) fn list<'a, T: Deserialize<'a> + Default>(list: Option<&'a RawValue>) -> Vec<T> {
-    let Some(list) = list.map(RawValue::get).filter(|list| !matches!(*list, "null" | "{}" | "false" | "\"\"")) else {
+    let Some(list) = list
+        .map(RawValue::get)
+        .filter(|list| !matches!(*list, "null" | "{}" | "false" | "\"\""))
+    else {
         return Vec::new();
     };
     match serde_json::from_str::<Vec<&RawValue>>(list) {
-        Ok(entries) => entries.into_iter().map(|entry| object(entry.get().as_bytes()).unwrap_or_default()).collect(),
+        Ok(entries) => entries
+            .into_iter()
+            .map(|entry| object(entry.get().as_bytes()).unwrap_or_default())
+            .collect(),
         Err(_) => vec![object(list.as_bytes()).unwrap_or_default()],
     }
 }
@@ -78,13 +84,33 @@ pub(crate) struct Annotation<'a> {
 
 impl Annotation<'_> {
     /// Emits the annotation. `place` makes a place of the characters that it names.
-    pub(crate) fn emit(&self, choice: u32, place: impl FnOnce(std::ops::Range<usize>) -> CitedPlace, emit: Emit<'_>) {
-        let inner: Option<Annotation<'_>> = self.url_citation.and_then(|inner| object(inner.get().as_bytes()));
+    pub(crate) fn emit(
+        &self,
+        choice: u32,
+        place: impl FnOnce(std::ops::Range<usize>) -> CitedPlace,
+        emit: Emit<'_>,
+    ) {
+        let inner: Option<Annotation<'_>> = self
+            .url_citation
+            .and_then(|inner| object(inner.get().as_bytes()));
         let all = inner.as_ref().unwrap_or(self);
         let (start, end) = (number(all.start_index), number(all.end_index));
-        let place = start.zip(end).filter(|(start, end)| start <= end).map(|(start, end)| place(start..end));
-        let title = all.title.filled().or(all.filename.filled()).or(all.file_id.filled()).unwrap_or_default();
-        let citation = Citation { url: all.url.as_str(), title, quote: "", place: place.unwrap_or(CitedPlace::End) };
+        let place = start
+            .zip(end)
+            .filter(|(start, end)| start <= end)
+            .map(|(start, end)| place(start..end));
+        let title = all
+            .title
+            .filled()
+            .or(all.filename.filled())
+            .or(all.file_id.filled())
+            .unwrap_or_default();
+        let citation = Citation {
+            url: all.url.as_str(),
+            title,
+            quote: "",
+            place: place.unwrap_or(CitedPlace::End),
+        };
         emit(Event::Citation(choice, &citation));
     }
 }

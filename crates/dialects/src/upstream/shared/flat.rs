@@ -13,8 +13,8 @@ use crate::neutral::answered::answered;
 use crate::neutral::offer::{Choice, Naming, Offer};
 use crate::neutral::traits::Traits;
 use crate::neutral::{
-    Call, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Raw, Request, Role, Said, Tool, ToolChoice,
-    ToolKind,
+    Call, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Raw, Request, Role,
+    Said, Tool, ToolChoice, ToolKind,
 };
 use crate::upstream::shared::options;
 use crate::wire::json::Writer;
@@ -22,19 +22,34 @@ use crate::wire::json::Writer;
 /// Refuses what neither dialect can send: several choices, probabilities, sound, and content of
 /// messages other than text and a user's pictures. A picture must be in the request, or at a URL if
 /// the provider fetches URLs (`urls`).
-pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Result<(), FieldRefused> {
+pub(crate) fn refuse(
+    request: &Request<'_>,
+    traits: &Traits,
+    urls: bool,
+) -> Result<(), FieldRefused> {
     FieldRefused::any([
         (
             request.n.is_some(),
             Field::Choices,
             "This model gives one choice for each request. Send several requests instead.",
         ),
-        (request.logprobs, Field::Logprobs, "This model does not report log probabilities."),
-        (request.wants_audio, Field::Audio, "This model answers in text only."),
+        (
+            request.logprobs,
+            Field::Logprobs,
+            "This model does not report log probabilities.",
+        ),
+        (
+            request.wants_audio,
+            Field::Audio,
+            "This model answers in text only.",
+        ),
     ])?;
     answered(request)?;
     if !request.messages.iter().any(speaks) {
-        return Err(FieldRefused::unsupported(Field::Messages, "This model needs a message that is not empty."));
+        return Err(FieldRefused::unsupported(
+            Field::Messages,
+            "This model needs a message that is not empty.",
+        ));
     }
     for (index, message) in request.messages.iter().enumerate() {
         if matches!(message.role, Role::Tool | Role::Function) && message.tool_call_id.is_none() {
@@ -49,8 +64,16 @@ pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Resu
             }
         }
     }
-    if !traits.prefill && request.messages.last().is_some_and(|message| message.role == Role::Assistant) {
-        return Err(FieldRefused::unsupported(Field::Messages, "This model does not continue an assistant message."));
+    if !traits.prefill
+        && request
+            .messages
+            .last()
+            .is_some_and(|message| message.role == Role::Assistant)
+    {
+        return Err(FieldRefused::unsupported(
+            Field::Messages,
+            "This model does not continue an assistant message.",
+        ));
     }
     Ok(())
 }
@@ -58,7 +81,10 @@ pub(crate) fn refuse(request: &Request<'_>, traits: &Traits, urls: bool) -> Resu
 /// Returns whether a message has any content. Providers refuse messages without content, or their
 /// models answer them badly.
 pub(crate) fn speaks(message: &Message<'_>) -> bool {
-    let has_thought = message.reasoning.as_ref().is_some_and(|text| !text.is_empty());
+    let has_thought = message
+        .reasoning
+        .as_ref()
+        .is_some_and(|text| !text.is_empty());
     matches!(message.role, Role::Tool | Role::Function)
         || !message.content.is_empty()
         || !message.calls.is_empty()
@@ -79,7 +105,9 @@ fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(
         (_, Role::System | Role::Developer | Role::Assistant | Role::Tool | Role::Function) => {
             "This provider accepts pictures in the user's messages only."
         }
-        (Media::Url(_), Role::User) if !urls => "This provider accepts pictures as `data:` URLs only.",
+        (Media::Url(_), Role::User) if !urls => {
+            "This provider accepts pictures as `data:` URLs only."
+        }
         (Media::Url(_), Role::User) if !media.is_web() => {
             "This provider accepts pictures as `data:`, https:// and http:// URLs only."
         }
@@ -90,9 +118,15 @@ fn carried(role: Role, part: &Part<'_>, traits: &Traits, urls: bool) -> Result<(
 
 /// Notes the fields that neither dialect can send, and without which the answer is still useful.
 pub(crate) fn lost(request: &Request<'_>, losses: &mut LostFields) {
-    request.messages.iter().for_each(|message| of_message(message, losses));
+    request
+        .messages
+        .iter()
+        .for_each(|message| of_message(message, losses));
     options::lose_cache_hints(request, losses);
-    losses.add_if(request.parallel_tool_calls == Some(false) && !request.tools.is_empty(), Field::ParallelCalls);
+    losses.add_if(
+        request.parallel_tool_calls == Some(false) && !request.tools.is_empty(),
+        Field::ParallelCalls,
+    );
     losses.add_if(request.user.is_some(), Field::User);
     losses.add_if(request.metadata.is_some(), Field::Metadata);
     options::tier(request, &[("auto", None), ("default", None)], losses);
@@ -117,18 +151,34 @@ fn of_message(message: &Message<'_>, losses: &mut LostFields) {
 
 /// Decides which tools are shown and which must be called. To choose some tools, only these are
 /// shown.
-pub(crate) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result<Offer<'r, 'a>, FieldRefused> {
+pub(crate) fn offer<'r, 'a>(
+    request: &'r Request<'a>,
+    traits: &Traits,
+) -> Result<Offer<'r, 'a>, FieldRefused> {
     let is_function = |tool: &Tool<'_>| matches!(tool.kind, ToolKind::Function(..));
     let must_not_call = request.tool_choice == Some(ToolChoice::None);
     if !must_not_call {
         let other = request.tools.iter().position(|tool| !is_function(tool));
         let place = Field::Tool(other.unwrap_or_default());
         FieldRefused::any([
-            (other.is_some(), place, "This provider supports tools of type `function` only."),
-            (!traits.tools && !request.tools.is_empty(), Field::Tools, "This model does not support tools."),
+            (
+                other.is_some(),
+                place,
+                "This provider supports tools of type `function` only.",
+            ),
+            (
+                !traits.tools && !request.tools.is_empty(),
+                Field::Tools,
+                "This model does not support tools.",
+            ),
         ])?;
     }
-    let mut offer = Offer::of(request, traits, Naming::None, "This model cannot be forced to call a tool.")?;
+    let mut offer = Offer::of(
+        request,
+        traits,
+        Naming::None,
+        "This model cannot be forced to call a tool.",
+    )?;
     if must_not_call {
         offer.tools.retain(|tool| traits.tools && is_function(tool));
         if offer.tools.is_empty() {
@@ -142,12 +192,19 @@ pub(crate) fn offer<'r, 'a>(request: &'r Request<'a>, traits: &Traits) -> Result
 pub(crate) fn parameters<'t>(tool: &'t Tool<'_>) -> Raw<'t> {
     match &tool.kind {
         ToolKind::Function(Some(schema), _) => Raw(schema),
-        ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => Raw(r#"{"type":"object","properties":{}}"#),
+        ToolKind::Function(None, _) | ToolKind::Custom | ToolKind::Other => {
+            Raw(r#"{"type":"object","properties":{}}"#)
+        }
     }
 }
 
 /// Writes a function that may be called.
-pub(crate) fn write_tool(w: &mut Writer, name: &str, description: Option<&Said<'_>>, parameters: Raw<'_>) {
+pub(crate) fn write_tool(
+    w: &mut Writer,
+    name: &str,
+    description: Option<&Said<'_>>,
+    parameters: Raw<'_>,
+) {
     w.object(|w| {
         w.key("type").text("function");
         w.key("function").object(|w| {
@@ -167,7 +224,10 @@ pub(crate) fn is_strict(tool: &Tool<'_>) -> bool {
 pub(crate) fn arguments<'c>(call: &'c Call<'_>) -> Cow<'c, str> {
     match call.object() {
         Some(object) => Cow::Borrowed(object),
-        None => Cow::Owned(format!(r#"{{"_raw":{}}}"#, crate::wire::json::quote(&call.arguments))),
+        None => Cow::Owned(format!(
+            r#"{{"_raw":{}}}"#,
+            crate::wire::json::quote(&call.arguments)
+        )),
     }
 }
 

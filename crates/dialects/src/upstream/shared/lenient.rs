@@ -29,7 +29,10 @@ impl Count {
 
     /// Reads a JSON value.
     pub fn read(json: &str) -> Self {
-        let number = json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(json);
+        let number = json
+            .strip_prefix('"')
+            .and_then(|rest| rest.strip_suffix('"'))
+            .unwrap_or(json);
         if let Ok(count) = number.parse() {
             return Self(Some(count));
         }
@@ -38,8 +41,20 @@ impl Count {
             clippy::cast_sign_loss,
             reason = "whole, and what is too large is the largest"
         )]
-        let count = |float: f64| if float >= 0.0 && float.fract() == 0.0 { float as u64 } else { Self::IMPOSSIBLE };
-        Self(number.parse().ok().filter(|float: &f64| !float.is_nan()).map(count))
+        let count = |float: f64| {
+            if float >= 0.0 && float.fract() == 0.0 {
+                float as u64
+            } else {
+                Self::IMPOSSIBLE
+            }
+        };
+        Self(
+            number
+                .parse()
+                .ok()
+                .filter(|float: &f64| !float.is_nan())
+                .map(count),
+        )
     }
 }
 
@@ -77,9 +92,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
 }
 
 /// Reads an object of counts. Any other value counts as absent.
-pub fn counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<T>, D::Error> {
+pub fn counts<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
     let json = <&RawValue>::deserialize(from)?.get();
-    Ok(json.starts_with('{').then(|| serde_json::from_str(json).ok()).flatten())
+    Ok(json
+        .starts_with('{')
+        .then(|| serde_json::from_str(json).ok())
+        .flatten())
 }
 
 /// Returns the value of a member of an object, also if what follows it is broken.
@@ -103,7 +123,10 @@ pub fn counts_in<T: DeserializeOwned>(json: &[u8], name: &str) -> Option<T> {
 /// does.
 pub fn unquoted(input: &RawValue) -> Cow<'_, str> {
     let input = input.get();
-    let quoted: Option<String> = input.starts_with('"').then(|| serde_json::from_str(input).ok()).flatten();
+    let quoted: Option<String> = input
+        .starts_with('"')
+        .then(|| serde_json::from_str(input).ok())
+        .flatten();
     quoted.map_or(Cow::Borrowed(input), Cow::Owned)
 }
 
@@ -119,8 +142,13 @@ mod tests {
 
     #[test]
     fn counts_are_read_in_every_form() {
-        let check =
-            |json: &str, expected| assert_eq!(serde_json::from_str::<Count>(json).unwrap().0, expected, "{json}");
+        let check = |json: &str, expected| {
+            assert_eq!(
+                serde_json::from_str::<Count>(json).unwrap().0,
+                expected,
+                "{json}"
+            )
+        };
         for json in ["7", "7.0", "70e-1", "\"7\"", "\"7.0\"", " 7 "] {
             check(json, Some(7));
         }
@@ -142,7 +170,15 @@ mod tests {
         ] {
             check(json, Some(Count::IMPOSSIBLE));
         }
-        for json in ["\"seven\"", "\"\"", "\"NaN\"", "null", "true", "[7,[]]", "{\"a\":{}}"] {
+        for json in [
+            "\"seven\"",
+            "\"\"",
+            "\"NaN\"",
+            "null",
+            "true",
+            "[7,[]]",
+            "{\"a\":{}}",
+        ] {
             check(json, None);
         }
     }
@@ -154,12 +190,23 @@ mod tests {
         struct Named {
             name: Count,
         }
-        let read = |json| serde_json::from_str::<Vec<Object<Named>>>(json).ok().map(|list| list.len());
+        let read = |json| {
+            serde_json::from_str::<Vec<Object<Named>>>(json)
+                .ok()
+                .map(|list| list.len())
+        };
         assert_eq!(
-            (read(r#"[{"name":1},{}]"#), read("[[]]"), read("[[1]]"), read("[null]")),
+            (
+                read(r#"[{"name":1},{}]"#),
+                read("[[]]"),
+                read("[[1]]"),
+                read("[null]")
+            ),
             (Some(2), None, None, None)
         );
-        assert!(object::<Named>(b" {\"name\": 2}").is_some_and(|named| named.name == Count(Some(2))));
+        assert!(
+            object::<Named>(b" {\"name\": 2}").is_some_and(|named| named.name == Count(Some(2)))
+        );
         assert!(object::<Named>(b"[]").is_none());
     }
 
@@ -208,7 +255,9 @@ mod tests {
 
     #[test]
     fn inputs_are_taken_out_of_their_quotes() {
-        let check = |json: &str, expected| assert_eq!(unquoted(serde_json::from_str(json).unwrap()), expected);
+        let check = |json: &str, expected| {
+            assert_eq!(unquoted(serde_json::from_str(json).unwrap()), expected)
+        };
         check(r#"{"a": 1.0}"#, r#"{"a": 1.0}"#);
         check(r#""{\"a\": 1.0}""#, r#"{"a": 1.0}"#);
         check(r#""""#, "");

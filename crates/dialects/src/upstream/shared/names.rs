@@ -27,7 +27,13 @@ impl<'r> Names<'r> {
     /// Gives names to the tools, and to tools that were called but are no longer there.
     pub(crate) fn of(request: &'r Request<'_>) -> Self {
         let mut names = Self::default();
-        let all = || request.tools.iter().map(|tool| &*tool.name).chain(called(request));
+        let all = || {
+            request
+                .tools
+                .iter()
+                .map(|tool| &*tool.name)
+                .chain(called(request))
+        };
         if all().all(fits) {
             return names;
         }
@@ -51,20 +57,31 @@ impl<'r> Names<'r> {
     /// Returns a free name for a tool of the gateway's.
     pub(crate) fn another(&self, request: &Request<'_>, wanted: &str) -> String {
         let mut unique = Unique::default();
-        let all = request.tools.iter().map(|tool| &*tool.name).chain(called(request));
+        let all = request
+            .tools
+            .iter()
+            .map(|tool| &*tool.name)
+            .chain(called(request));
         all.for_each(|name| unique.reserve(self.written(name)));
         unique.take(Cow::Borrowed(wanted)).into_owned()
     }
 
     /// Returns the names that differ: (the upstream's, the caller's).
     pub(crate) fn into_changed(self) -> Vec<(String, String)> {
-        self.changed.into_iter().map(|(callers, theirs)| (theirs, callers.to_owned())).collect()
+        self.changed
+            .into_iter()
+            .map(|(callers, theirs)| (theirs, callers.to_owned()))
+            .collect()
     }
 }
 
 /// Returns the names of the functions that were called before.
 pub(crate) fn called<'r>(request: &'r Request<'_>) -> impl Iterator<Item = &'r str> {
-    request.messages.iter().flat_map(|message| &message.calls).map(|call| &*call.name)
+    request
+        .messages
+        .iter()
+        .flat_map(|message| &message.calls)
+        .map(|call| &*call.name)
 }
 
 fn fits(name: &str) -> bool {
@@ -79,9 +96,19 @@ fn fitting(name: &str) -> Cow<'_, str> {
     if fits(name) {
         return Cow::Borrowed(name);
     }
-    let one = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let one = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '-' {
+            c
+        } else {
+            '_'
+        }
+    };
     let name: String = name.chars().map(one).take(MAX).collect();
-    Cow::Owned(if name.is_empty() { "_".to_owned() } else { name })
+    Cow::Owned(if name.is_empty() {
+        "_".to_owned()
+    } else {
+        name
+    })
 }
 
 #[cfg(test)]
@@ -91,12 +118,29 @@ mod tests {
     #[test]
     fn what_fits_stays_and_the_rest_is_made_to_each_once() {
         let long = "x".repeat(65);
-        let wanted = ["a", "a.b", "a_b", "a", "a", "a_2", "", "_", "é", &long, &long, "a_b"];
+        let wanted = [
+            "a", "a.b", "a_b", "a", "a", "a_2", "", "_", "é", &long, &long, "a_b",
+        ];
         let mut unique = Unique::default();
-        let given: Vec<String> = wanted.iter().map(|name| give(&mut unique, name).into_owned()).collect();
+        let given: Vec<String> = wanted
+            .iter()
+            .map(|name| give(&mut unique, name).into_owned())
+            .collect();
         let x = |count| "x".repeat(count);
-        let expected =
-            ["a", "a_b", "a_b_2", "a_2", "a_3", "a_2_2", "_", "__2", "__3", &x(64), &format!("{}_2", x(62)), "a_b_3"];
+        let expected = [
+            "a",
+            "a_b",
+            "a_b_2",
+            "a_2",
+            "a_3",
+            "a_2_2",
+            "_",
+            "__2",
+            "__3",
+            &x(64),
+            &format!("{}_2", x(62)),
+            "a_b_3",
+        ];
         assert_eq!(given, expected);
     }
 }

@@ -20,7 +20,12 @@ pub(crate) struct Range {
 
 impl Range {
     /// Writes a number, if there is one. A number outside the range becomes the nearest bound.
-    pub(crate) fn write(&self, w: &mut Writer, number: Option<Number<'_>>, losses: &mut LostFields) {
+    pub(crate) fn write(
+        &self,
+        w: &mut Writer,
+        number: Option<Number<'_>>,
+        losses: &mut LostFields,
+    ) {
         let Some(number) = number else { return };
         let bound = |text: &str| text.parse().unwrap_or(number.value);
         let text = match () {
@@ -62,7 +67,10 @@ pub(crate) fn max_tokens(
 ) -> Option<u64> {
     let asked = request.max_tokens.or(default)?;
     let allowed = traits.max_output.map_or(asked, |most| asked.min(most));
-    losses.add_if(allowed < asked && request.max_tokens.is_some(), Field::MaxTokens);
+    losses.add_if(
+        allowed < asked && request.max_tokens.is_some(),
+        Field::MaxTokens,
+    );
     Some(allowed)
 }
 
@@ -74,7 +82,10 @@ pub(crate) fn sampling<'a>(
 ) -> (Option<Number<'a>>, Option<Number<'a>>) {
     let (temperature, top_p) = match traits.sampling {
         Sampling::Both => (request.temperature, request.top_p),
-        Sampling::One => (request.temperature, request.top_p.filter(|_| request.temperature.is_none())),
+        Sampling::One => (
+            request.temperature,
+            request.top_p.filter(|_| request.temperature.is_none()),
+        ),
         Sampling::Neither => (None, None),
     };
     losses.add_if(temperature != request.temperature, Field::Temperature);
@@ -86,15 +97,23 @@ pub(crate) fn sampling<'a>(
 pub(crate) fn lose_others(request: &Request<'_>, losses: &mut LostFields) {
     losses.add_if(request.has_budget(), Field::ThinkingBudget);
     // Only a word for the effort says anything of the settings of thinking.
-    losses.add_if(request.thinking.settings.is_some() && request.effort().is_none(), Field::Thinking);
-    request.others.iter().for_each(|(name, _)| losses.add(Field::other(name)));
+    losses.add_if(
+        request.thinking.settings.is_some() && request.effort().is_none(),
+        Field::Thinking,
+    );
+    request
+        .others
+        .iter()
+        .for_each(|(name, _)| losses.add(Field::other(name)));
 }
 
 /// Notes the hints where a prompt cache may end as lost.
 pub(crate) fn lose_cache_hints(request: &Request<'_>, losses: &mut LostFields) {
-    let of_message =
-        |message: &Message<'_>| message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some());
-    let is_there = request.messages.iter().any(of_message) || request.tools.iter().any(|tool| tool.cache.is_some());
+    let of_message = |message: &Message<'_>| {
+        message.cache.is_some() || message.content.iter().any(|part| part.cache.is_some())
+    };
+    let is_there = request.messages.iter().any(of_message)
+        || request.tools.iter().any(|tool| tool.cache.is_some());
     losses.add_if(is_there, Field::CacheHint);
 }
 
@@ -106,26 +125,69 @@ mod tests {
 
     #[test]
     fn what_the_model_cannot_say_is_left_out_or_cut() {
-        let (request, _) = read(br#"{"model":"m","temperature":0.5,"top_p":0.9,"max_tokens":100}"#).unwrap();
+        let (request, _) =
+            read(br#"{"model":"m","temperature":0.5,"top_p":0.9,"max_tokens":100}"#).unwrap();
         let said = |traits: Traits| {
             let mut losses = LostFields::default();
             let (temperature, top_p) = sampling(&request, &traits, &mut losses);
             let most = max_tokens(&request, Some(7), &traits, &mut losses);
-            (temperature.is_some(), top_p.is_some(), most, in_words(losses).names().join(" "))
+            (
+                temperature.is_some(),
+                top_p.is_some(),
+                most,
+                in_words(losses).names().join(" "),
+            )
         };
         let all = Traits::UNKNOWN;
         assert_eq!(said(all), (true, true, Some(100), String::new()));
-        assert_eq!(said(Traits { sampling: Sampling::One, ..all }), (true, false, Some(100), "top_p".into()));
         assert_eq!(
-            said(Traits { sampling: Sampling::Neither, ..all }),
+            said(Traits {
+                sampling: Sampling::One,
+                ..all
+            }),
+            (true, false, Some(100), "top_p".into())
+        );
+        assert_eq!(
+            said(Traits {
+                sampling: Sampling::Neither,
+                ..all
+            }),
             (false, false, Some(100), "temperature top_p".into())
         );
-        assert_eq!(said(Traits { max_output: Some(50), ..all }), (true, true, Some(50), "max_tokens".into()));
+        assert_eq!(
+            said(Traits {
+                max_output: Some(50),
+                ..all
+            }),
+            (true, true, Some(50), "max_tokens".into())
+        );
 
         let (silent, mut losses) = (Request::default(), LostFields::default());
         assert_eq!(max_tokens(&silent, Some(7), &all, &mut losses), Some(7));
-        assert_eq!(max_tokens(&silent, Some(7), &Traits { max_output: Some(5), ..all }, &mut losses), Some(5));
-        assert_eq!(max_tokens(&silent, None, &Traits { max_output: Some(5), ..all }, &mut losses), None);
+        assert_eq!(
+            max_tokens(
+                &silent,
+                Some(7),
+                &Traits {
+                    max_output: Some(5),
+                    ..all
+                },
+                &mut losses
+            ),
+            Some(5)
+        );
+        assert_eq!(
+            max_tokens(
+                &silent,
+                None,
+                &Traits {
+                    max_output: Some(5),
+                    ..all
+                },
+                &mut losses
+            ),
+            None
+        );
         assert_eq!(losses.names().len(), 0);
     }
 }

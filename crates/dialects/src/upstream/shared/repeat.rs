@@ -68,7 +68,10 @@ pub(crate) struct Repeat<M> {
 
 impl<M> Default for Repeat<M> {
     fn default() -> Self {
-        Self { around: Around::default(), meaning: None }
+        Self {
+            around: Around::default(),
+            meaning: None,
+        }
     }
 }
 
@@ -87,7 +90,11 @@ impl<M: Copy> Repeat<M> {
         if data.len() > MAX_LEARNED {
             return;
         }
-        let Some(mut holes) = [Some(text), padding].into_iter().flatten().map(|text| only_place(data, text)).collect()
+        let Some(mut holes) = [Some(text), padding]
+            .into_iter()
+            .flatten()
+            .map(|text| only_place(data, text))
+            .collect()
         else {
             return;
         };
@@ -105,7 +112,10 @@ impl<M: Copy> Repeat<M> {
 fn around(data: &[u8], holes: &mut Vec<Span>) -> Around {
     let text = holes.first().map_or(0, |hole| hole.start);
     holes.sort_by_key(|hole| hole.start);
-    let text_at = holes.iter().position(|hole| hole.start == text).unwrap_or_default();
+    let text_at = holes
+        .iter()
+        .position(|hole| hole.start == text)
+        .unwrap_or_default();
     let (mut parts, mut at) = (Vec::with_capacity(STRINGS + 1), 0);
     for hole in holes {
         parts.push(json::slice(data, &(at..hole.start)).to_vec());
@@ -139,7 +149,10 @@ mod tests {
         for (data, text) in [
             (r#"{"kind":"t","text":"one"} "#, Some("one")),
             (r#"{"kind":"t","text":""} "#, Some("")),
-            (r#"{"kind":"t","text":"a\n\"b\" \u00e9"} "#, Some("a\n\"b\" é")),
+            (
+                r#"{"kind":"t","text":"a\n\"b\" \u00e9"} "#,
+                Some("a\n\"b\" é"),
+            ),
             (r#"{"kind":"t","text":"one"}"#, None),
             (r#"{"kind":"u","text":"one"} "#, None),
             (r#"{"kind":"t","text":"one","more":"two"} "#, None),
@@ -147,30 +160,53 @@ mod tests {
             (r#"{"kind":"t","text":"\x"} "#, None),
             ("", None),
         ] {
-            assert_eq!(repeat.follow(data.as_bytes()), text.map(|text| (7, Cow::Borrowed(text))), "{data}");
+            assert_eq!(
+                repeat.follow(data.as_bytes()),
+                text.map(|text| (7, Cow::Borrowed(text))),
+                "{data}"
+            );
         }
         assert_eq!(repeat.follow(b"{\"kind\":\"t\",\"text\":\"\xff\"} "), None);
     }
 
     #[test]
     fn padding_may_stand_before_or_after() {
-        for data in [r#"{"pad":"xyz","text":"one"}"#, r#"{"text":"one","pad":"xyz"}"#] {
+        for data in [
+            r#"{"pad":"xyz","text":"one"}"#,
+            r#"{"text":"one","pad":"xyz"}"#,
+        ] {
             let repeat = learned(data, "one", Some("xyz"));
             let next = data.replace("one", "two").replace("xyz", "p");
-            assert_eq!(repeat.follow(next.as_bytes()), Some((7, Cow::Borrowed("two"))));
+            assert_eq!(
+                repeat.follow(next.as_bytes()),
+                Some((7, Cow::Borrowed("two")))
+            );
         }
         let repeat = learned(r#"{"pad":"","text":"one"}"#, "one", Some(""));
-        assert!(!repeat.around.is_known(), "it is not known where an empty padding stands");
+        assert!(
+            !repeat.around.is_known(),
+            "it is not known where an empty padding stands"
+        );
     }
 
     #[test]
     fn a_text_that_stands_twice_or_with_escapes_is_not_learned() {
-        for (data, text) in [(r#"{"kind":"text","text":"text"}"#, "text"), (r#"{"text":"a\nb"}"#, "a\nb"), ("{}", "a")]
-        {
-            assert_eq!(learned(data, text, None).follow(data.as_bytes()), None, "{data}");
+        for (data, text) in [
+            (r#"{"kind":"text","text":"text"}"#, "text"),
+            (r#"{"text":"a\nb"}"#, "a\nb"),
+            ("{}", "a"),
+        ] {
+            assert_eq!(
+                learned(data, text, None).follow(data.as_bytes()),
+                None,
+                "{data}"
+            );
         }
         let long = format!(r#"{{"text":"a{}"}}"#, " ".repeat(MAX_LEARNED));
-        assert_eq!(learned(&long, &long[9..long.len() - 2], None).follow(long.as_bytes()), None);
+        assert_eq!(
+            learned(&long, &long[9..long.len() - 2], None).follow(long.as_bytes()),
+            None
+        );
         let mut repeat = learned(r#"{"text":"one"}"#, "one", None);
         repeat.forget();
         assert_eq!(repeat.follow(br#"{"text":"one"}"#), None);

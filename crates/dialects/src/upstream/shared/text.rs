@@ -56,14 +56,22 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 
 /// Returns the text of a part that is text.
 pub(crate) fn text_of<'p>(part: &'p Part<'_>) -> Option<&'p str> {
-    if let PartKind::Text(text) = &part.kind { Some(text) } else { None }
+    if let PartKind::Text(text) = &part.kind {
+        Some(text)
+    } else {
+        None
+    }
 }
 
 /// Returns the texts of a message as one text, with a line for each.
 pub(crate) fn joined<'m>(content: &'m [Part<'_>]) -> Cow<'m, str> {
     let mut texts = content.iter().filter_map(text_of);
-    let Some(first) = texts.next() else { return Cow::Borrowed("") };
-    let Some(second) = texts.next() else { return Cow::Borrowed(first) };
+    let Some(first) = texts.next() else {
+        return Cow::Borrowed("");
+    };
+    let Some(second) = texts.next() else {
+        return Cow::Borrowed(first);
+    };
     let mut joined = format!("{first}\n{second}");
     for text in texts {
         joined.push('\n');
@@ -80,14 +88,17 @@ mod tests {
     #[test]
     fn texts_are_joined_by_lines() {
         let of = |content: &str| {
-            let body = format!(r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#);
+            let body =
+                format!(r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#);
             joined(&read(body.as_bytes()).unwrap().0.messages[0].content).into_owned()
         };
         assert_eq!(of("null"), "");
         assert_eq!(of(r#""a""#), "a");
         assert_eq!(of(r#"[{"type":"text","text":"a"}]"#), "a");
         assert_eq!(
-            of(r#"[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]"#),
+            of(
+                r#"[{"type":"text","text":"a"},{"type":"text","text":"b"},{"type":"text","text":"c"}]"#
+            ),
             "a\nb\nc"
         );
     }

@@ -18,7 +18,10 @@ pub(crate) fn frame(headers: &[(&str, &str)], payload: &[u8]) -> Vec<u8> {
 
 fn raw(headers: &[u8], payload: &[u8]) -> Vec<u8> {
     let total = PRELUDE + headers.len() + payload.len() + CHECKSUM;
-    let mut frame = prelude(u32::try_from(total).unwrap(), u32::try_from(headers.len()).unwrap());
+    let mut frame = prelude(
+        u32::try_from(total).unwrap(),
+        u32::try_from(headers.len()).unwrap(),
+    );
     frame.extend_from_slice(headers);
     frame.extend_from_slice(payload);
     frame.extend_from_slice(&crc32fast::hash(&frame).to_be_bytes());
@@ -33,7 +36,11 @@ fn prelude(total: u32, headers: u32) -> Vec<u8> {
 
 fn event(name: &str, payload: &str) -> Vec<u8> {
     frame(
-        &[(":event-type", name), (":content-type", "application/json"), (":message-type", "event")],
+        &[
+            (":event-type", name),
+            (":content-type", "application/json"),
+            (":message-type", "event"),
+        ],
         payload.as_bytes(),
     )
 }
@@ -45,7 +52,11 @@ fn told<'b>(pieces: impl IntoIterator<Item = &'b [u8]>, limit: usize) -> Vec<Str
     let mut told = Vec::new();
     for piece in pieces {
         let flow = decoder.feed(piece, |event| {
-            told.push(format!("{}={}", String::from_utf8_lossy(event.name), String::from_utf8_lossy(event.data)));
+            told.push(format!(
+                "{}={}",
+                String::from_utf8_lossy(event.name),
+                String::from_utf8_lossy(event.data)
+            ));
             ControlFlow::<()>::Continue(())
         });
         if let Err(Broken(why)) = flow {
@@ -78,7 +89,10 @@ fn check(bytes: &[u8], expected: &[&str]) {
 #[test]
 fn events_are_named_by_their_type() {
     check(b"", &[]);
-    check(&event("messageStart", r#"{"role":"assistant"}"#), &[r#"messageStart={"role":"assistant"}"#]);
+    check(
+        &event("messageStart", r#"{"role":"assistant"}"#),
+        &[r#"messageStart={"role":"assistant"}"#],
+    );
     let two = [event("a", "1"), event("b", ""), event("", "3")].concat();
     check(&two, &["a=1", "b=", "=3"]);
     check(&frame(&[], b"x"), &["=x"]);
@@ -88,29 +102,64 @@ fn events_are_named_by_their_type() {
 #[test]
 fn exceptions_and_errors_have_other_names() {
     let exception = frame(
-        &[(":exception-type", "throttlingException"), (":message-type", "exception")],
+        &[
+            (":exception-type", "throttlingException"),
+            (":message-type", "exception"),
+        ],
         br#"{"message":"Too many requests"}"#,
     );
-    check(&exception, &[r#"exception/throttlingException={"message":"Too many requests"}"#]);
-    check(&frame(&[(":message-type", "exception")], b""), &["exception/="]);
-    let error = frame(&[(":message-type", "error"), (":error-code", "500"), (":error-message", "it \"broke\"")], b"");
+    check(
+        &exception,
+        &[r#"exception/throttlingException={"message":"Too many requests"}"#],
+    );
+    check(
+        &frame(&[(":message-type", "exception")], b""),
+        &["exception/="],
+    );
+    let error = frame(
+        &[
+            (":message-type", "error"),
+            (":error-code", "500"),
+            (":error-message", "it \"broke\""),
+        ],
+        b"",
+    );
     check(&error, &[r#"error/500={"message":"it \"broke\""}"#]);
-    check(&frame(&[(":message-type", "error")], b"payload"), &[r#"error/={"message":""}"#]);
+    check(
+        &frame(&[(":message-type", "error")], b"payload"),
+        &[r#"error/={"message":""}"#],
+    );
 }
 
 #[test]
 fn messages_of_unknown_types_are_passed_over() {
-    check(&[frame(&[(":message-type", "news"), (":event-type", "a")], b"x"), event("b", "y")].concat(), &["b=y"]);
+    check(
+        &[
+            frame(&[(":message-type", "news"), (":event-type", "a")], b"x"),
+            event("b", "y"),
+        ]
+        .concat(),
+        &["b=y"],
+    );
 }
 
 /// The frames that Amazon's own libraries are tested with.
 #[test]
 fn published_frames() {
     let hex = |text: &str| {
-        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect::<Vec<_>>()
+        (0..text.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap())
+            .collect::<Vec<_>>()
     };
-    check(&hex("0000001f0000000f172dc2ab0b736f6d652d6865616465720301f4933c5cad"), &["="]);
-    check(&hex("0000002400000000516356ad616e6f746865722074657374207061796c6f61648df80e65"), &["=another test payload"]);
+    check(
+        &hex("0000001f0000000f172dc2ab0b736f6d652d6865616465720301f4933c5cad"),
+        &["="],
+    );
+    check(
+        &hex("0000002400000000516356ad616e6f746865722074657374207061796c6f61648df80e65"),
+        &["=another test payload"],
+    );
     let all = "000000960000007a8bb495fb0474727565000566616c736501046279746502320573686f7274034e2003696e74040007a120046c6f6e67050000000ba43b7400\
                05627974657306000a736f6d6520627974657303737472070008736f6d65207374720474696d6508000000012a05f200047575696409b79bc914de214e13b8b2\
                bc47e85b7f0b736f6d65207061796c6f616401a05860";
@@ -120,7 +169,16 @@ fn published_frames() {
 #[test]
 fn headers_of_every_type_are_stepped_over() {
     let mut headers = Vec::new();
-    for (kind, length) in [(0, 0), (1, 0), (2, 1), (3, 2), (4, 4), (5, 8), (8, 8), (9, 16)] {
+    for (kind, length) in [
+        (0, 0),
+        (1, 0),
+        (2, 1),
+        (3, 2),
+        (4, 4),
+        (5, 8),
+        (8, 8),
+        (9, 16),
+    ] {
         headers.extend_from_slice(&[1, b'x', kind]);
         headers.extend(vec![0xFF; length]);
     }
@@ -194,12 +252,28 @@ fn lengths_are_checked() {
         (u32::MAX, 128 * 1024, "a frame is too large"),
         (16 + 1025, 0, "a frame is too large"),
     ] {
-        check(&[prelude(total, headers), b"rest".to_vec()].concat(), &[expected]);
+        check(
+            &[prelude(total, headers), b"rest".to_vec()].concat(),
+            &[expected],
+        );
     }
     check(&[prelude(16 + 1024, 0), b"rest".to_vec()].concat(), &["…"]);
-    check(&[prelude(16 + 128 * 1024 + 1024, 128 * 1024), b"rest".to_vec()].concat(), &["…"]);
-    assert_eq!(told([&prelude(16 + 24 * 1024 * 1024, 0)[..]], usize::MAX), ["…"]);
-    assert_eq!(told([&prelude(17 + 24 * 1024 * 1024, 0)[..]], usize::MAX), ["a frame is too large"]);
+    check(
+        &[
+            prelude(16 + 128 * 1024 + 1024, 128 * 1024),
+            b"rest".to_vec(),
+        ]
+        .concat(),
+        &["…"],
+    );
+    assert_eq!(
+        told([&prelude(16 + 24 * 1024 * 1024, 0)[..]], usize::MAX),
+        ["…"]
+    );
+    assert_eq!(
+        told([&prelude(17 + 24 * 1024 * 1024, 0)[..]], usize::MAX),
+        ["a frame is too large"]
+    );
 }
 
 #[test]
@@ -219,7 +293,14 @@ fn a_break_drops_the_rest() {
                 names.push(event.name.to_vec());
                 ControlFlow::Break(names.len())
             });
-            assert_eq!(flow, Ok(if piece.len() == cut { ControlFlow::Continue(()) } else { ControlFlow::Break(1) }));
+            assert_eq!(
+                flow,
+                Ok(if piece.len() == cut {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(1)
+                })
+            );
         }
         assert_eq!(names, [b"a"]);
     }
@@ -230,7 +311,10 @@ fn a_large_frame_leaves_no_large_buffer() {
     let mut decoder = FrameDecoder::new(1 << 20);
     let bytes = event("a", &"x".repeat(100_000));
     for piece in bytes.chunks(1000) {
-        assert_eq!(decoder.feed(piece, |_| ControlFlow::<()>::Continue(())), Ok(ControlFlow::Continue(())));
+        assert_eq!(
+            decoder.feed(piece, |_| ControlFlow::<()>::Continue(())),
+            Ok(ControlFlow::Continue(()))
+        );
     }
     assert!(decoder.is_empty() && decoder.pending.capacity() <= KEPT);
 }

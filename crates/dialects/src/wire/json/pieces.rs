@@ -66,7 +66,13 @@ enum Number {
 
 impl Default for Pieces {
     fn default() -> Self {
-        Self { at: At::Value, objects: 0, around: Vec::new(), depth: 0, kind: None }
+        Self {
+            at: At::Value,
+            objects: 0,
+            around: Vec::new(),
+            depth: 0,
+            kind: None,
+        }
     }
 }
 
@@ -100,7 +106,11 @@ impl Pieces {
     /// Returns whether the text is exactly one whole value.
     pub fn is_whole(&self) -> bool {
         use Number::{Exponent, Fraction, Whole, Zero};
-        self.depth == 0 && matches!(self.at, At::After | At::Number(Zero | Whole | Fraction | Exponent))
+        self.depth == 0
+            && matches!(
+                self.at,
+                At::After | At::Number(Zero | Whole | Fraction | Exponent)
+            )
     }
 
     /// Returns whether the text is one whole object.
@@ -125,7 +135,10 @@ impl Pieces {
             }
             // Most of a text is inside strings.
             if let At::Text(_) = self.at {
-                let plain = rest.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20)).unwrap_or(rest.len());
+                let plain = rest
+                    .iter()
+                    .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20))
+                    .unwrap_or(rest.len());
                 if plain > 0 {
                     rest = rest.get(plain..).unwrap_or_default();
                     continue;
@@ -152,7 +165,9 @@ impl Pieces {
             (At::Text(is_key), b'\\') => At::Escape(is_key),
             (At::Text(is_key), 0x20..) => At::Text(is_key),
             (At::Escape(is_key), b'u') => At::Hex(is_key, 4),
-            (At::Escape(is_key), b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => At::Text(is_key),
+            (At::Escape(is_key), b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                At::Text(is_key)
+            }
             (At::Hex(is_key, left), b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F') => match left {
                 ..=1 => At::Text(is_key),
                 2.. => At::Hex(is_key, left - 1),
@@ -163,9 +178,16 @@ impl Pieces {
                 Some((wanted, rest)) if *wanted == byte => At::Word(rest),
                 Some(_) | None => At::Broken,
             },
-            (At::FirstKey | At::Key | At::Colon | At::Text(_) | At::Escape(_) | At::Hex(..) | At::Broken, _) => {
-                At::Broken
-            }
+            (
+                At::FirstKey
+                | At::Key
+                | At::Colon
+                | At::Text(_)
+                | At::Escape(_)
+                | At::Hex(..)
+                | At::Broken,
+                _,
+            ) => At::Broken,
         };
     }
 
@@ -179,7 +201,11 @@ impl Pieces {
                 }
                 self.depth += 1;
                 self.objects = self.objects << 1 | u128::from(byte == b'{');
-                if byte == b'{' { At::FirstKey } else { At::FirstItem }
+                if byte == b'{' {
+                    At::FirstKey
+                } else {
+                    At::FirstItem
+                }
             }
             b'"' => At::Text(false),
             b'-' => At::Number(Number::Minus),
@@ -271,7 +297,12 @@ mod tests {
         ] {
             let all = of([text]);
             assert_eq!(
-                (all.is_whole(), all.is_object(), all.is_null(), all.is_blank()),
+                (
+                    all.is_whole(),
+                    all.is_object(),
+                    all.is_null(),
+                    all.is_blank()
+                ),
                 (whole, object, null, blank),
                 "{text}"
             );
@@ -280,7 +311,16 @@ mod tests {
 
     #[test]
     fn the_beginning_of_an_object_may_become_one() {
-        for text in ["", " ", "{", "{\"a", "{\"a\":[1,", "{\"a\":tr", "{}", "{\"a\":1} \n"] {
+        for text in [
+            "",
+            " ",
+            "{",
+            "{\"a",
+            "{\"a\":[1,",
+            "{\"a\":tr",
+            "{}",
+            "{\"a\":1} \n",
+        ] {
             assert!(of([text]).may_be_object(), "{text}");
         }
         for text in ["[", "\"", "1", "null", "n", "{a", "{}{", "{\"a\":01", "x"] {
@@ -295,7 +335,10 @@ mod tests {
             let (begin, end) = ("{\"a\":[".repeat(depth), "]}".repeat(depth));
             assert!(of([&*begin, &*end]).is_object(), "{depth}");
             assert!(of([&*begin, "1,{}", &*end]).is_object(), "{depth}");
-            assert!(of([&*"[".repeat(depth), &*"]".repeat(depth)]).is_whole(), "{depth}");
+            assert!(
+                of([&*"[".repeat(depth), &*"]".repeat(depth)]).is_whole(),
+                "{depth}"
+            );
             assert!(!of([&*begin, &end[1..]]).is_whole(), "{depth}");
             assert!(!of([&*begin, &end[..end.len() - 1]]).is_whole(), "{depth}");
             assert!(!of([&*begin, &*end, "}"]).is_whole(), "{depth}");

@@ -69,10 +69,13 @@ fn plain_blocks<const N: usize>(text: &[u8], at: usize, high: &mut u64) -> usize
     let (blocks, _) = text.get(at..).unwrap_or_default().as_chunks::<N>();
     let mut plain = at;
     for block in blocks {
-        let (least, stops, any) = block.iter().fold((u8::MAX, 0, 0), |(least, stops, any), byte| {
-            let stop = u8::from(*byte == b'"') | u8::from(*byte == b'\\');
-            (least.min(*byte), stops | stop, any | *byte)
-        });
+        let (least, stops, any) =
+            block
+                .iter()
+                .fold((u8::MAX, 0, 0), |(least, stops, any), byte| {
+                    let stop = u8::from(*byte == b'"') | u8::from(*byte == b'\\');
+                    (least.min(*byte), stops | stop, any | *byte)
+                });
         if least < 0x20 || stops != 0 {
             break;
         }

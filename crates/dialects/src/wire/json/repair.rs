@@ -30,15 +30,20 @@ pub(crate) fn repaired_line(text: &[u8]) -> Option<Vec<u8>> {
         return clean;
     }
     let mut line = clean.unwrap_or_else(|| text.to_vec());
-    line.iter_mut().filter(|byte| is_end(byte)).for_each(|byte| *byte = b' ');
+    line.iter_mut()
+        .filter(|byte| is_end(byte))
+        .for_each(|byte| *byte = b' ');
     Some(line)
 }
 
 /// Returns whether a text is ASCII without escapes and control characters, as most are. It is
 /// looked at in large steps; the last bytes are in two of them.
 fn is_plain(text: &[u8]) -> bool {
-    let is_plain =
-        |step: &[u8]| !step.iter().fold(false, |odd, byte| odd | !(b' '..0x80).contains(byte) | (*byte == b'\\'));
+    let is_plain = |step: &[u8]| {
+        !step.iter().fold(false, |odd, byte| {
+            odd | !(b' '..0x80).contains(byte) | (*byte == b'\\')
+        })
+    };
     let (steps, rest) = text.as_chunks::<32>();
     match text.last_chunk::<32>() {
         Some(last) if !rest.is_empty() => steps.iter().all(|step| is_plain(step)) && is_plain(last),
@@ -53,10 +58,16 @@ fn replace_lone_surrogates(text: &mut [u8]) -> bool {
     let mut rest = text;
     while let Some(at) = memchr(b'\\', rest) {
         let escape = rest.get_mut(at..).unwrap_or_default();
-        let step = match (surrogate(escape), surrogate(escape.get(6..).unwrap_or_default())) {
+        let step = match (
+            surrogate(escape),
+            surrogate(escape.get(6..).unwrap_or_default()),
+        ) {
             (Some(Half::High), Some(Half::Low)) => 12,
             (Some(_), _) => {
-                escape.iter_mut().zip(br"\ufffd").for_each(|(byte, new)| *byte = *new);
+                escape
+                    .iter_mut()
+                    .zip(br"\ufffd")
+                    .for_each(|(byte, new)| *byte = *new);
                 any = true;
                 6
             }
@@ -78,8 +89,12 @@ enum Half {
 fn surrogate(text: &[u8]) -> Option<Half> {
     let digits = text.strip_prefix(br"\u")?.first_chunk::<4>()?;
     match digits.map(|digit| digit.to_ascii_lowercase()) {
-        [b'd', b'8' | b'9' | b'a' | b'b', _, _] if digits.iter().all(u8::is_ascii_hexdigit) => Some(Half::High),
-        [b'd', b'c' | b'd' | b'e' | b'f', _, _] if digits.iter().all(u8::is_ascii_hexdigit) => Some(Half::Low),
+        [b'd', b'8' | b'9' | b'a' | b'b', _, _] if digits.iter().all(u8::is_ascii_hexdigit) => {
+            Some(Half::High)
+        }
+        [b'd', b'c' | b'd' | b'e' | b'f', _, _] if digits.iter().all(u8::is_ascii_hexdigit) => {
+            Some(Half::Low)
+        }
         _ => None,
     }
 }
@@ -98,9 +113,13 @@ mod tests {
     fn line_ends_become_blanks_wherever_they_stand() {
         for length in 0..100 {
             for at in 0..length {
-                for (byte, becomes) in
-                    [(b'\n', Some(b' ')), (b'\r', Some(b' ')), (0xFF, Some(0xEF)), (b'\t', None), (b'\\', None)]
-                {
+                for (byte, becomes) in [
+                    (b'\n', Some(b' ')),
+                    (b'\r', Some(b' ')),
+                    (0xFF, Some(0xEF)),
+                    (b'\t', None),
+                    (b'\\', None),
+                ] {
                     let mut text = vec![b'a'; length];
                     text[at] = byte;
                     let line = repaired_line(&text);
@@ -117,7 +136,10 @@ mod tests {
         check(b"\xFF\xFE", Some("\u{FFFD}\u{FFFD}"));
         check(br#""\ud83d""#, Some(r#""\ufffd""#));
         check(br#""\uDE00x""#, Some(r#""\ufffdx""#));
-        check(br#""\ud83d\ud83d\ude00\ude00""#, Some(r#""\ufffd\ud83d\ude00\ufffd""#));
+        check(
+            br#""\ud83d\ud83d\ude00\ude00""#,
+            Some(r#""\ufffd\ud83d\ude00\ufffd""#),
+        );
         check(br#""\ud83dx\ude00""#, Some(r#""\ufffdx\ufffd""#));
         check(br#""\ud83d\n""#, Some(r#""\ufffd\n""#));
         check(br#""\\\ud83d""#, Some(r#""\\\ufffd""#));

@@ -33,7 +33,9 @@ pub(crate) fn documents() -> impl Strategy<Value = String> {
         let elements = prop::collection::vec((blank(), inner, blank()), 0..6);
         prop_oneof![
             (members, blank()).prop_map(|(members, blank)| {
-                let member = |(key, before, value, after)| format!("{before}{key}{after}:{before}{value}{after}");
+                let member = |(key, before, value, after)| {
+                    format!("{before}{key}{after}:{before}{value}{after}")
+                };
                 let members: Vec<String> = members.into_iter().map(member).collect();
                 format!("{{{}{blank}}}", members.join(","))
             }),
@@ -47,7 +49,10 @@ pub(crate) fn documents() -> impl Strategy<Value = String> {
 }
 
 fn keys() -> impl Strategy<Value = String> {
-    prop_oneof!["[a-c]{0,2}".prop_map(|key| quote(&key)), Just(r#""\u0061\n""#.to_owned())]
+    prop_oneof![
+        "[a-c]{0,2}".prop_map(|key| quote(&key)),
+        Just(r#""\u0061\n""#.to_owned())
+    ]
 }
 
 fn scan(text: &[u8]) -> Result<Span, Broken> {
@@ -99,7 +104,10 @@ fn build(cursor: &mut Cursor<'_>) -> Result<Value, Broken> {
 fn check_broken(text: impl AsRef<[u8]>, at: usize, why: &'static str) {
     assert_eq!(scan(text.as_ref()), Err(Broken { at, why }));
     let mut cursor = Cursor::new(text.as_ref());
-    assert!(build(&mut cursor).and_then(|_| cursor.end()).is_err(), "by callbacks too");
+    assert!(
+        build(&mut cursor).and_then(|_| cursor.end()).is_err(),
+        "by callbacks too"
+    );
 }
 
 #[test]
@@ -118,15 +126,35 @@ fn faults_say_where_and_why() {
     check_broken("[01]", 2, "a number must not begin with 0");
     check_broken("[-]", 2, "expected a digit");
     check_broken("[1.e3]", 3, "expected a digit");
-    check_broken("\"a\nb\"", 2, "control characters in strings must be escaped");
+    check_broken(
+        "\"a\nb\"",
+        2,
+        "control characters in strings must be escaped",
+    );
     check_broken(r#""\x""#, 1, "invalid escape in a string");
-    check_broken(r#""\u12g4""#, 1, "expected four hexadecimal digits after `\\u`");
+    check_broken(
+        r#""\u12g4""#,
+        1,
+        "expected four hexadecimal digits after `\\u`",
+    );
     check_broken(b"[\"ab\xFF\"]", 4, "invalid UTF-8");
     check_broken(b"\"\xED\xA0\x80\"", 1, "invalid UTF-8");
     check_broken("\u{FEFF}{}", 0, "a byte order mark (BOM) is not allowed");
-    check_broken(b"\xFF\xFE{\0}\0", 0, "the text must be UTF-8, and this looks like UTF-16");
-    check_broken(b"{\0}\0", 1, "the text must be UTF-8, and this looks like UTF-16 or UTF-32");
-    check_broken(b"\0{\0}", 0, "the text must be UTF-8, and this looks like UTF-16 or UTF-32");
+    check_broken(
+        b"\xFF\xFE{\0}\0",
+        0,
+        "the text must be UTF-8, and this looks like UTF-16",
+    );
+    check_broken(
+        b"{\0}\0",
+        1,
+        "the text must be UTF-8, and this looks like UTF-16 or UTF-32",
+    );
+    check_broken(
+        b"\0{\0}",
+        0,
+        "the text must be UTF-8, and this looks like UTF-16 or UTF-32",
+    );
 }
 
 #[test]
@@ -166,7 +194,11 @@ fn long_strings_are_scanned_to_the_byte() {
     for len in (0..200).chain([1000]) {
         for stop in ["\"", "\\\"\"", "é\"", "\\u0041\""] {
             let text = format!("\"{}{stop} ", "x".repeat(len));
-            assert_eq!(Cursor::new(text.as_bytes()).value(), Ok(0..text.len() - 1), "{text}");
+            assert_eq!(
+                Cursor::new(text.as_bytes()).value(),
+                Ok(0..text.len() - 1),
+                "{text}"
+            );
         }
         for bad in [&b"\n"[..], b"\x1F", b"\xFF", b"\x80"] {
             let text = [b"\"", "x".repeat(len).as_bytes(), bad, &[b'y'; 100], b"\""].concat();
@@ -216,7 +248,11 @@ fn spans_outside_the_text_are_harmless() {
 
 #[test]
 fn lone_surrogates_become_replacement_characters() {
-    let decoded = |text: &str| text_of(text.as_bytes(), &(0..text.len())).expect("a string").into_owned();
+    let decoded = |text: &str| {
+        text_of(text.as_bytes(), &(0..text.len()))
+            .expect("a string")
+            .into_owned()
+    };
     assert_eq!(decoded(r#""\ud83d\ude00""#), "😀");
     assert_eq!(decoded(r#""\ud83d""#), "\u{FFFD}");
     assert_eq!(decoded(r#""\ud83dx\ude00""#), "\u{FFFD}x\u{FFFD}");
@@ -300,16 +336,29 @@ fn fold(cursor: &mut Cursor<'_>) -> Result<(), Broken> {
 #[test]
 fn a_run_ends_at_each_byte_that_ends_one_and_at_no_other() {
     // Long enough for words, for blocks and for what is left of them.
-    for length in [1, 7, 8, 9, 16, 31, 33, 63, 64, 65, 140, 200, 575, 577, 640, 1_200] {
+    for length in [
+        1, 7, 8, 9, 16, 31, 33, 63, 64, 65, 140, 200, 575, 577, 640, 1_200,
+    ] {
         for at in (0..length).step_by(1 + length / 20) {
             for byte in 0..=u8::MAX {
                 let mut text = vec![b'#'; length];
                 text[at] = byte;
                 let (mut high, ends) = (0, byte < 0x20 || matches!(byte, b'"' | b'\\'));
-                assert_eq!(plain(&text, &mut high), if ends { at } else { length }, "{byte} at {at} of {length}");
-                assert!(ends || (high & HIGH_BITS != 0) == (byte >= 0x80), "{byte} at {at} of {length}");
+                assert_eq!(
+                    plain(&text, &mut high),
+                    if ends { at } else { length },
+                    "{byte} at {at} of {length}"
+                );
+                assert!(
+                    ends || (high & HIGH_BITS != 0) == (byte >= 0x80),
+                    "{byte} at {at} of {length}"
+                );
                 let whole = (length / 16 * 16).min(128);
-                let first = if (ends || byte >= 0x80) && at < whole { at } else { whole };
+                let first = if (ends || byte >= 0x80) && at < whole {
+                    at
+                } else {
+                    whole
+                };
                 assert_eq!(ascii(&text), first, "{byte} at {at} of {length}");
             }
         }
@@ -318,8 +367,13 @@ fn a_run_ends_at_each_byte_that_ends_one_and_at_no_other() {
 
 #[test]
 fn a_string_has_an_end() {
-    for broken in ["", "1", "\"\\0\"", "\"\n\"", "\"", "\"\\", "\"\\\"", "\"a\\"] {
-        assert!(Cursor::new(broken.as_bytes()).string_literal().is_err(), "{broken}");
+    for broken in [
+        "", "1", "\"\\0\"", "\"\n\"", "\"", "\"\\", "\"\\\"", "\"a\\",
+    ] {
+        assert!(
+            Cursor::new(broken.as_bytes()).string_literal().is_err(),
+            "{broken}"
+        );
     }
 }
 

@@ -135,7 +135,9 @@ fn unescape(mut rest: &[u8]) -> Option<String> {
         let (character, after) = escaped(rest.get(end + 1..)?)?;
         match u8::try_from(character) {
             Ok(byte) if byte.is_ascii() => decoded.push(byte),
-            Ok(_) | Err(_) => decoded.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+            Ok(_) | Err(_) => {
+                decoded.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes())
+            }
         }
         rest = after;
     }
@@ -168,11 +170,16 @@ pub(super) fn code_point(rest: &[u8]) -> Option<(char, &[u8])> {
         let code = 0x1_0000 + ((high - 0xD800) << 10 | (low - 0xDC00));
         return Some((char::from_u32(code)?, after));
     }
-    Some((char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER), after))
+    Some((
+        char::from_u32(high).unwrap_or(char::REPLACEMENT_CHARACTER),
+        after,
+    ))
 }
 
 fn hex4(text: &[u8]) -> Option<(u32, &[u8])> {
     let (digits, after) = text.split_at_checked(4)?;
-    let code = digits.iter().try_fold(0, |code, digit| Some(code << 4 | char::from(*digit).to_digit(16)?));
+    let code = digits.iter().try_fold(0, |code, digit| {
+        Some(code << 4 | char::from(*digit).to_digit(16)?)
+    });
     Some((code?, after))
 }

@@ -13,7 +13,9 @@ pub struct Writer {
 impl Writer {
     /// Returns an empty text with room for this number of bytes.
     pub fn with_capacity(room: usize) -> Self {
-        Self { out: Vec::with_capacity(room) }
+        Self {
+            out: Vec::with_capacity(room),
+        }
     }
 
     /// Returns the text.
@@ -41,7 +43,10 @@ impl Writer {
     /// value must come next.
     #[inline]
     pub fn key(&mut self, name: &'static str) -> &mut Self {
-        debug_assert!(plain(name.as_bytes(), &mut 0) == name.len(), "{name:?} is to be escaped");
+        debug_assert!(
+            plain(name.as_bytes(), &mut 0) == name.len(),
+            "{name:?} is to be escaped"
+        );
         self.comma();
         self.out.push(b'"');
         self.out.extend_from_slice(name.as_bytes());
@@ -59,18 +64,30 @@ impl Writer {
 
     /// Writes members whose values are strings.
     pub fn texts<const N: usize>(&mut self, members: [(&'static str, &str); N]) {
-        members.into_iter().for_each(|(name, text)| self.key(name).text(text));
+        members
+            .into_iter()
+            .for_each(|(name, text)| self.key(name).text(text));
     }
 
     /// Writes a member, if it has a value.
-    pub fn optional<T>(&mut self, name: &'static str, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+    pub fn optional<T>(
+        &mut self,
+        name: &'static str,
+        value: Option<T>,
+        write: impl FnOnce(&mut Self, T),
+    ) {
         if let Some(value) = value {
             write(self.key(name), value);
         }
     }
 
     /// Writes a member: its value, or `null`.
-    pub fn or_null<T>(&mut self, name: &'static str, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+    pub fn or_null<T>(
+        &mut self,
+        name: &'static str,
+        value: Option<T>,
+        write: impl FnOnce(&mut Self, T),
+    ) {
         match value {
             Some(value) => write(self.key(name), value),
             None => self.key(name).null(),
@@ -78,13 +95,22 @@ impl Writer {
     }
 
     /// Writes an array. `write` writes an element, or nothing, for each item.
-    pub fn each<T>(&mut self, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Self, T)) {
+    pub fn each<T>(
+        &mut self,
+        items: impl IntoIterator<Item = T>,
+        mut write: impl FnMut(&mut Self, T),
+    ) {
         self.array(|w| items.into_iter().for_each(|item| write(w, item)));
     }
 
     /// Writes a member whose value is an array as in [`each`](Self::each), unless the array is
     /// empty.
-    pub fn list<T>(&mut self, name: &'static str, items: impl IntoIterator<Item = T>, write: impl FnMut(&mut Self, T)) {
+    pub fn list<T>(
+        &mut self,
+        name: &'static str,
+        items: impl IntoIterator<Item = T>,
+        write: impl FnMut(&mut Self, T),
+    ) {
         self.filled(name, |w| w.each(items, write));
     }
 
@@ -154,7 +180,10 @@ impl Writer {
     /// quote, so a bracket or a colon as the last byte was not written inside a string.
     #[inline]
     fn comma(&mut self) {
-        if !matches!(self.out.last(), None | Some(b'{' | b'[' | b':' | b'\n' | b' ')) {
+        if !matches!(
+            self.out.last(),
+            None | Some(b'{' | b'[' | b':' | b'\n' | b' ')
+        ) {
             self.out.push(b',');
         }
     }
@@ -167,7 +196,9 @@ pub fn escape_into(text: &str, out: &mut Vec<u8>) {
         let end = plain(rest, &mut 0);
         let (before, from) = rest.split_at_checked(end).unwrap_or((rest, &[]));
         out.extend_from_slice(before);
-        let Some((byte, after)) = from.split_first() else { return };
+        let Some((byte, after)) = from.split_first() else {
+            return;
+        };
         rest = after;
         match byte {
             b'"' => out.extend_from_slice(b"\\\""),
@@ -231,12 +262,18 @@ mod tests {
             w.optional("e", Some(2), Writer::number);
             w.group("f", |w| w.list("g", [3], Writer::number));
         });
-        assert_eq!(String::from_utf8(w.into_bytes()).unwrap(), r#"{"b":"1","c":"","e":2,"f":{"g":[3]}}"#);
+        assert_eq!(
+            String::from_utf8(w.into_bytes()).unwrap(),
+            r#"{"b":"1","c":"","e":2,"f":{"g":[3]}}"#
+        );
     }
 
     #[test]
     fn strings_are_escaped_as_serde_does() {
-        let text: String = (0..0x90u8).map(char::from).chain("é😀\u{2028}".chars()).collect();
+        let text: String = (0..0x90u8)
+            .map(char::from)
+            .chain("é😀\u{2028}".chars())
+            .collect();
         let long = format!("{}{text}{}", "x".repeat(100), "y".repeat(100));
         for text in ["", "a", &text, &long] {
             let mut w = Writer::default();

@@ -4,7 +4,14 @@ use proptest::prelude::*;
 /// The two fields of the tests that stand once, whatever their case and brackets, and one of each
 /// other reading.
 fn reading(name: &str) -> FieldReading {
-    match name.split('[').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+    match name
+        .split('[')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase()
+        .as_str()
+    {
         "model" => FieldReading::Once("model"),
         "n" => FieldReading::Once("n"),
         "fallbacks" => FieldReading::Whole,
@@ -15,7 +22,8 @@ fn reading(name: &str) -> FieldReading {
 }
 
 fn part(name: &str, more: &str, content: &[u8]) -> Vec<u8> {
-    let head = format!("--B0undary\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n");
+    let head =
+        format!("--B0undary\r\nContent-Disposition: form-data; name=\"{name}\"{more}\r\n\r\n");
     [head.as_bytes(), content, b"\r\n"].concat()
 }
 
@@ -28,7 +36,11 @@ fn read_in(form: &[u8], pieces: impl Iterator<Item = usize>) -> Result<Vec<FormF
     for length in pieces {
         let (piece, after) = rest.split_at(length.min(rest.len()));
         scanner.feed(piece)?;
-        assert!(scanner.rest.len() <= HEAD + form.len().min(piece.len()) + 16, "{}", scanner.rest.len());
+        assert!(
+            scanner.rest.len() <= HEAD + form.len().min(piece.len()) + 16,
+            "{}",
+            scanner.rest.len()
+        );
         rest = after;
     }
     scanner.feed(rest)?;
@@ -40,17 +52,31 @@ fn read(form: &[u8]) -> Result<Vec<FormField>, FormFault> {
 }
 
 fn model(form: &[u8]) -> Result<String, String> {
-    let fields =
-        read(form).map_err(|fault| format!("{} {}", fault.field.as_deref().unwrap_or("the form"), fault.why))?;
-    let field = fields.into_iter().find(|field| field.name == "model").ok_or("none")?;
-    assert_eq!(&form[field.place.clone()], field.value, "the place is right");
+    let fields = read(form).map_err(|fault| {
+        format!(
+            "{} {}",
+            fault.field.as_deref().unwrap_or("the form"),
+            fault.why
+        )
+    })?;
+    let field = fields
+        .into_iter()
+        .find(|field| field.name == "model")
+        .ok_or("none")?;
+    assert_eq!(
+        &form[field.place.clone()],
+        field.value,
+        "the place is right"
+    );
     Ok(String::from_utf8(field.value).expect("text"))
 }
 
 #[test]
 fn the_model_is_found_wherever_it_stands() {
-    let (named, file) =
-        (part("model", "", b"whisper-1"), part("file", "; filename=\"a.wav\"", b"RIFF\r\n\r\n--B0un\0"));
+    let (named, file) = (
+        part("model", "", b"whisper-1"),
+        part("file", "; filename=\"a.wav\"", b"RIFF\r\n\r\n--B0un\0"),
+    );
     let other = part("prompt", "", b"name=\"model\"\r\n\r\nx");
     for parts in [
         [named.clone(), file.clone(), other.clone()],
@@ -61,23 +87,55 @@ fn the_model_is_found_wherever_it_stands() {
     }
     assert_eq!(model(&form(&[file, other])), Err("none".to_owned()));
     assert_eq!(model(&form(&[part("model", "", b"")])).as_deref(), Ok(""));
-    assert_eq!(model(&form(&[])), Err("none".to_owned()), "a form without parts");
+    assert_eq!(
+        model(&form(&[])),
+        Err("none".to_owned()),
+        "a form without parts"
+    );
 }
 
 #[test]
 fn what_is_read_must_be_there_once_short_and_no_file() {
     let named = part("model", "", b"m");
     let check = |parts: &[Vec<u8>], why: &str| assert_eq!(model(&form(parts)), Err(why.to_owned()));
-    check(&[named.clone(), named.clone()], "model is given more than once");
-    check(&[named.clone(), part("model[]", "", b"other")], "model is given more than once");
-    check(&[part("model", "; filename=\"m\"", b"m")], "model must be a text and no file");
-    check(&[part("model", "; FileName*=utf-8''m", b"m")], "model must be a text and no file");
-    check(&[part("model", "", &[b'm'; VALUE + 1])], "model is too long");
-    check(&[named.clone(), part("Model", "", b"other")], "model is given more than once");
-    check(&[named.clone(), part(" model", "", b"other")], "model is given more than once");
-    assert_eq!(model(&form(&[named, part("models", "", b"x")])).as_deref(), Ok("m"), "another field");
+    check(
+        &[named.clone(), named.clone()],
+        "model is given more than once",
+    );
+    check(
+        &[named.clone(), part("model[]", "", b"other")],
+        "model is given more than once",
+    );
+    check(
+        &[part("model", "; filename=\"m\"", b"m")],
+        "model must be a text and no file",
+    );
+    check(
+        &[part("model", "; FileName*=utf-8''m", b"m")],
+        "model must be a text and no file",
+    );
+    check(
+        &[part("model", "", &[b'm'; VALUE + 1])],
+        "model is too long",
+    );
+    check(
+        &[named.clone(), part("Model", "", b"other")],
+        "model is given more than once",
+    );
+    check(
+        &[named.clone(), part(" model", "", b"other")],
+        "model is given more than once",
+    );
+    assert_eq!(
+        model(&form(&[named, part("models", "", b"x")])).as_deref(),
+        Ok("m"),
+        "another field"
+    );
     let both = read(&form(&[part("n", "", b"3"), part("model", "", b"m")])).expect("a form");
-    assert_eq!(both.iter().map(|field| &*field.name).collect::<Vec<_>>(), ["n", "model"]);
+    assert_eq!(
+        both.iter().map(|field| &*field.name).collect::<Vec<_>>(),
+        ["n", "model"]
+    );
 }
 
 #[test]
@@ -90,33 +148,74 @@ fn what_is_read_of_a_field_is_bounded() {
                 .collect::<Vec<_>>()
         })
     };
-    let found = |name: &str, length: usize, is_whole: bool| Ok(vec![(name.to_owned(), length, is_whole)]);
+    let found =
+        |name: &str, length: usize, is_whole: bool| Ok(vec![(name.to_owned(), length, is_whole)]);
     let json = |length: usize| [&b"\r\n {"[..], &vec![b'x'; length - 4]].concat();
     for name in ["extra", "image[]", "fallbacks"] {
-        assert_eq!(fields(&[part(name, "", &json(VALUES))]), found(name, VALUES, true));
-        let too_much = Err(FormFault { field: Some(name.into()), why: TOO_MUCH });
-        assert_eq!(fields(&[part(name, "", &json(VALUES + 1))]).map(drop), too_much.clone().map(drop));
-        let two = [part("extra", "", &json(VALUES - 9)), part(name, "", &json(10))];
+        assert_eq!(
+            fields(&[part(name, "", &json(VALUES))]),
+            found(name, VALUES, true)
+        );
+        let too_much = Err(FormFault {
+            field: Some(name.into()),
+            why: TOO_MUCH,
+        });
+        assert_eq!(
+            fields(&[part(name, "", &json(VALUES + 1))]).map(drop),
+            too_much.clone().map(drop)
+        );
+        let two = [
+            part("extra", "", &json(VALUES - 9)),
+            part(name, "", &json(10)),
+        ];
         assert_eq!(fields(&two), too_much, "all together");
     }
-    assert_eq!(fields(&[part("extra", "", &[b'x'; 9_000])]), Ok(vec![]), "no JSON");
-    assert_eq!(fields(&[part("extra", "", "日本語 {".repeat(900).as_bytes())]), Ok(vec![]), "no JSON");
+    assert_eq!(
+        fields(&[part("extra", "", &[b'x'; 9_000])]),
+        Ok(vec![]),
+        "no JSON"
+    );
+    assert_eq!(
+        fields(&[part("extra", "", "日本語 {".repeat(900).as_bytes())]),
+        Ok(vec![]),
+        "no JSON"
+    );
     assert_eq!(fields(&[part("extra", "", b" \n")]), Ok(vec![]), "blank");
-    assert_eq!(fields(&[part("image", "", &[b'x'; VALUE])]), found("image", VALUE, true));
-    assert_eq!(fields(&[part("image", "", &[b'x'; 9_000])]), found("image", VALUE, false));
+    assert_eq!(
+        fields(&[part("image", "", &[b'x'; VALUE])]),
+        found("image", VALUE, true)
+    );
+    assert_eq!(
+        fields(&[part("image", "", &[b'x'; 9_000])]),
+        found("image", VALUE, false)
+    );
     for blanks in [" ".repeat(VALUE), "\u{a0}".repeat(VALUE / 2)] {
-        assert!(fields(&[part("extra", "", format!("{blanks}{{").as_bytes())]).is_err(), "too many blanks");
+        assert!(
+            fields(&[part("extra", "", format!("{blanks}{{").as_bytes())]).is_err(),
+            "too many blanks"
+        );
         assert_eq!(
             fields(&[part("extra", "", format!("{}{{", &blanks[2..]).as_bytes())]),
             found("extra", VALUE - 1, true)
         );
     }
     for file in ["; filename=\"a.json\"", "; filename*=utf-8''a.json"] {
-        assert_eq!(fields(&[part("extra", file, b"{}"), part("image", file, b"{}")]), Ok(vec![]), "files");
-        assert!(fields(&[part("fallbacks", file, b"[]")]).is_err(), "it must be no file");
+        assert_eq!(
+            fields(&[part("extra", file, b"{}"), part("image", file, b"{}")]),
+            Ok(vec![]),
+            "files"
+        );
+        assert!(
+            fields(&[part("fallbacks", file, b"[]")]).is_err(),
+            "it must be no file"
+        );
     }
     for no_file in ["; filename=\"\"", "; filenames=\"a\""] {
-        assert_eq!(fields(&[part("extra", no_file, b"{}")]), found("extra", 2, true), "some servers read a text");
+        assert_eq!(
+            fields(&[part("extra", no_file, b"{}")]),
+            found("extra", 2, true),
+            "some servers read a text"
+        );
     }
 }
 
@@ -139,8 +238,11 @@ fn heads_are_read_as_clients_write_them() {
 
 #[test]
 fn what_servers_could_read_in_two_ways_is_refused() {
-    let whole =
-        String::from_utf8(form(&[part("model", "", b"m"), part("file", "; filename=\"f\"", b"x")])).expect("text");
+    let whole = String::from_utf8(form(&[
+        part("model", "", b"m"),
+        part("file", "; filename=\"f\"", b"x"),
+    ]))
+    .expect("text");
     assert!(model(whole.as_bytes()).is_ok());
     let head = "Content-Disposition: form-data; name=\"file\"; filename=\"f\"";
     for (odd, why) in [
@@ -196,7 +298,10 @@ fn what_servers_could_read_in_two_ways_is_refused() {
 fn a_boundary_is_read_from_the_content_type() {
     for (kind, expected) in [
         ("multipart/form-data; boundary=abc", Some("abc")),
-        ("Multipart/Form-Data;charset=utf-8; Boundary=\"a(b)=\"", Some("a(b)=")),
+        (
+            "Multipart/Form-Data;charset=utf-8; Boundary=\"a(b)=\"",
+            Some("a(b)="),
+        ),
         ("multipart/form-data; boundary===1==", Some("==1==")),
         ("multipart/form-data", None),
         ("multipart/form-data; boundary=", None),
@@ -205,7 +310,11 @@ fn a_boundary_is_read_from_the_content_type() {
         ("multipart/form-data; boundary=\"a\\\"b\"", None),
         ("multipart/form-data; boundary=ä", None),
     ] {
-        assert_eq!(boundary(kind.as_bytes()).and_then(Result::ok), expected, "{kind}");
+        assert_eq!(
+            boundary(kind.as_bytes()).and_then(Result::ok),
+            expected,
+            "{kind}"
+        );
     }
     let long = format!("multipart/form-data; boundary={}", "b".repeat(71));
     assert!(boundary(long.as_bytes()).is_some_and(|read| read.is_err()));
@@ -232,11 +341,13 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         proptest::sample::select(words).prop_map(<[u8]>::to_vec),
         proptest::collection::vec(any::<u8>(), 0..40),
-        (0..6usize, proptest::collection::vec(any::<u8>(), 0..60)).prop_map(|(name, content)| part(
-            ["model", "file", "n", "fallbacks", "extra", "image[]"][name],
-            "",
-            &content
-        )),
+        (0..6usize, proptest::collection::vec(any::<u8>(), 0..60)).prop_map(
+            |(name, content)| part(
+                ["model", "file", "n", "fallbacks", "extra", "image[]"][name],
+                "",
+                &content
+            )
+        ),
     ]
 }
 

@@ -41,7 +41,10 @@ fn no_more_edits_are_gathered_than_may_be() {
         (0..count).for_each(|at| edits.replace(2 * at + 1..2 * at + 2, &b"0"[..]));
         (edits.is_over(), edits.list.len())
     };
-    assert_eq!([gathered(2), gathered(3), gathered(4)], [(false, 2), (true, 3), (true, 3)]);
+    assert_eq!(
+        [gathered(2), gathered(3), gathered(4)],
+        [(false, 2), (true, 3), (true, 3)]
+    );
 }
 
 #[test]
@@ -56,19 +59,55 @@ fn members_go_with_their_commas() {
     check(text, &["a", "c"], &[], &[], r#"{"b":2}"#);
     check(text, &["a", "b", "c"], &[], &[], "{}");
     check(text, &["b", "c"], &["a"], &[], r#"{"a":0}"#);
-    check("{ \"a\" : 1 ,\n \"b\" : 2 }", &["b"], &[], &[], "{ \"a\" : 1  }");
-    check("{ \"a\" : 1 ,\n \"b\" : 2 }", &["a"], &[], &[], "{ \"b\" : 2 }");
+    check(
+        "{ \"a\" : 1 ,\n \"b\" : 2 }",
+        &["b"],
+        &[],
+        &[],
+        "{ \"a\" : 1  }",
+    );
+    check(
+        "{ \"a\" : 1 ,\n \"b\" : 2 }",
+        &["a"],
+        &[],
+        &[],
+        "{ \"b\" : 2 }",
+    );
 }
 
 #[test]
 fn members_are_inserted_with_the_commas_needed() {
     check("{}", &[], &[], &[r#""x":9"#], r#"{"x":9}"#);
-    check("{ }", &[], &[], &[r#""x":9"#, r#""y":8"#], r#"{"x":9,"y":8 }"#);
+    check(
+        "{ }",
+        &[],
+        &[],
+        &[r#""x":9"#, r#""y":8"#],
+        r#"{"x":9,"y":8 }"#,
+    );
     check(r#"{"a":1}"#, &[], &[], &[r#""x":9"#], r#"{"x":9,"a":1}"#);
-    check(r#"{"a":1}"#, &[], &["a"], &[r#""x":9"#, r#""y":8"#], r#"{"x":9,"y":8,"a":0}"#);
+    check(
+        r#"{"a":1}"#,
+        &[],
+        &["a"],
+        &[r#""x":9"#, r#""y":8"#],
+        r#"{"x":9,"y":8,"a":0}"#,
+    );
     check(r#"{"a":1}"#, &["a"], &[], &[r#""x":9"#], r#"{"x":9}"#);
-    check(r#"{"a":1,"b":2}"#, &["a"], &[], &[r#""x":9"#], r#"{"x":9,"b":2}"#);
-    check(r#"{ "a":1, "b":2 }"#, &["a", "b"], &[], &[r#""x":9"#], r#"{"x":9  }"#);
+    check(
+        r#"{"a":1,"b":2}"#,
+        &["a"],
+        &[],
+        &[r#""x":9"#],
+        r#"{"x":9,"b":2}"#,
+    );
+    check(
+        r#"{ "a":1, "b":2 }"#,
+        &["a", "b"],
+        &[],
+        &[r#""x":9"#],
+        r#"{"x":9  }"#,
+    );
 }
 
 #[test]
@@ -141,7 +180,9 @@ fn plan(
     match cursor.kind()? {
         Kind::Object => {
             let inserts = fates.next().unwrap_or(0).saturating_sub(9);
-            let mut members: Vec<String> = (0..inserts).map(|index| format!("\"new\":{index}")).collect();
+            let mut members: Vec<String> = (0..inserts)
+                .map(|index| format!("\"new\":{index}"))
+                .collect();
             let object = cursor.object(|cursor, key| {
                 match fates.next() {
                     Some(0 | 1) => {
@@ -181,8 +222,14 @@ fn plan(
 
 fn compact(text: &str) -> String {
     let mut cursor = Cursor::new(text.as_bytes());
-    let compacted = plan(&mut cursor, &mut Edits::new(text.as_bytes()), &mut std::iter::repeat(9));
-    compacted.and_then(|compacted| cursor.end().map(|()| compacted)).expect("JSON")
+    let compacted = plan(
+        &mut cursor,
+        &mut Edits::new(text.as_bytes()),
+        &mut std::iter::repeat(9),
+    );
+    compacted
+        .and_then(|compacted| cursor.end().map(|()| compacted))
+        .expect("JSON")
 }
 
 fn scalars(cursor: &mut Cursor<'_>, each: &mut impl FnMut(Span)) -> Result<(), Broken> {

@@ -29,7 +29,10 @@ fn decode(limit: usize, reads: &[&[u8]]) -> (Events, Result<Option<String>, TooL
 #[track_caller]
 fn check(stream: impl AsRef<[u8]>, expected: &[(&str, &str)], pending: Option<&str>) {
     let stream = stream.as_ref();
-    let expected: Events = expected.iter().map(|(n, d)| (n.to_string(), d.to_string())).collect();
+    let expected: Events = expected
+        .iter()
+        .map(|(n, d)| (n.to_string(), d.to_string()))
+        .collect();
     let expected = (expected, Ok(pending.map(str::to_owned)));
     let shown = stream.escape_ascii();
     assert_eq!(decode(LIMIT, &[stream]), expected, "{shown}");
@@ -38,7 +41,11 @@ fn check(stream: impl AsRef<[u8]>, expected: &[(&str, &str)], pending: Option<&s
     for second in 0..=stream.len() {
         for first in 0..=second {
             let reads = [&stream[..first], &stream[first..second], &stream[second..]];
-            assert_eq!(decode(LIMIT, &reads), expected, "cut at {first} and {second}: {shown}");
+            assert_eq!(
+                decode(LIMIT, &reads),
+                expected,
+                "cut at {first} and {second}: {shown}"
+            );
         }
     }
 }
@@ -46,24 +53,54 @@ fn check(stream: impl AsRef<[u8]>, expected: &[(&str, &str)], pending: Option<&s
 #[test]
 fn names_repeat_and_change() {
     let one = "event: a\ndata: 1\n\n";
-    let stream =
-        format!("{one}{one}event: ab\ndata: 2\n\nevent: a\r\ndata: 3\n\n{one}event\ndata: 4\n\ndata: 5\n\n{one}");
-    let events = [("a", "1"), ("a", "1"), ("ab", "2"), ("a", "3"), ("a", "1"), ("", "4"), ("", "5"), ("a", "1")];
+    let stream = format!(
+        "{one}{one}event: ab\ndata: 2\n\nevent: a\r\ndata: 3\n\n{one}event\ndata: 4\n\ndata: 5\n\n{one}"
+    );
+    let events = [
+        ("a", "1"),
+        ("a", "1"),
+        ("ab", "2"),
+        ("a", "3"),
+        ("a", "1"),
+        ("", "4"),
+        ("", "5"),
+        ("a", "1"),
+    ];
     check(stream, &events, None);
-    check("event: a\nevent: b\nevent: a\ndata: 1\n\nevent: a\n\ndata: 2\n\n", &[("a", "1"), ("", "2")], None);
-    assert_eq!(decode(20, &[&b"data: 0123456789\nevent: a\nevent: a\n\n"[..]]).1, Ok(None));
-    assert_eq!(decode(17, &[&b"event: a\n\ndata: 0123456789\nevent: a\n\n"[..]]).1, Err(TooLarge));
+    check(
+        "event: a\nevent: b\nevent: a\ndata: 1\n\nevent: a\n\ndata: 2\n\n",
+        &[("a", "1"), ("", "2")],
+        None,
+    );
+    assert_eq!(
+        decode(20, &[&b"data: 0123456789\nevent: a\nevent: a\n\n"[..]]).1,
+        Ok(None)
+    );
+    assert_eq!(
+        decode(17, &[&b"event: a\n\ndata: 0123456789\nevent: a\n\n"[..]]).1,
+        Err(TooLarge)
+    );
 }
 
 #[test]
 fn d10_vectors_of_the_specification() {
-    for stream in ["data: a\n\n", "data:a\r\n\r\n", "data: a\r\r", "data: a\n\r\n", "data: a\r\n\r"] {
+    for stream in [
+        "data: a\n\n",
+        "data:a\r\n\r\n",
+        "data: a\r\r",
+        "data: a\n\r\n",
+        "data: a\r\n\r",
+    ] {
         check(stream, &[("", "a")], None);
     }
     check("data:  a\n\n", &[("", " a")], None);
     check("data:\ta\n\n", &[("", "\ta")], None);
     check("data: a\ndata: b\n\n", &[("", "a\nb")], None);
-    check("data: a\ndata\ndata:\ndata: b\n\n", &[("", "a\n\n\nb")], None);
+    check(
+        "data: a\ndata\ndata:\ndata: b\n\n",
+        &[("", "a\n\n\nb")],
+        None,
+    );
     check("data\ndata: a\n\n", &[("", "\na")], None);
     check("data: a:b: c\n\n", &[("", "a:b: c")], None);
     check("data: a\r\ndata: b\r\n\r\n", &[("", "a\nb")], None);
@@ -79,13 +116,21 @@ fn d10_comments_and_other_fields_pass_silently() {
     check(": x\n\n", &[], None);
     check(":\n:data: x\n\n", &[], None);
     check("id: 1\n\nretry: 10\n\nid\n\n", &[], None);
-    check("data: a\n: ping\ndata: b\nid: 7\nretry: 1\n\n", &[("", "a\nb")], None);
+    check(
+        "data: a\n: ping\ndata: b\nid: 7\nretry: 1\n\n",
+        &[("", "a\nb")],
+        None,
+    );
 }
 
 #[test]
 fn event_names_hold_for_one_event() {
     check("event: e\n\ndata: a\n\n", &[("", "a")], None);
-    check("event: e\ndata: a\n\ndata: b\n\n", &[("e", "a"), ("", "b")], None);
+    check(
+        "event: e\ndata: a\n\ndata: b\n\n",
+        &[("e", "a"), ("", "b")],
+        None,
+    );
     check("data: a\nevent:e\nevent: f\n\n", &[("f", "a")], None);
     check("event: e\nevent\ndata: a\n\n", &[("", "a")], None);
 }
@@ -123,7 +168,10 @@ fn the_end_comes_once() {
     let mut decoder = Decoder::new(LIMIT);
     let fed = decoder.feed(b"event: e\ndata: a", |_| ControlFlow::Break(()));
     assert_eq!(fed, Ok(ControlFlow::Continue(())));
-    assert_eq!(decoder.finish(|event| (event.name.to_vec(), event.data.len())), Some((b"e".to_vec(), 1)));
+    assert_eq!(
+        decoder.finish(|event| (event.name.to_vec(), event.data.len())),
+        Some((b"e".to_vec(), 1))
+    );
     assert_eq!(decoder.finish(|_| ()), None);
 }
 
@@ -133,7 +181,11 @@ fn a_break_stops_the_read() {
     let mut decoder = Decoder::new(LIMIT);
     let fed = decoder.feed(b"data: a\n\ndata: b\n\ndata: c\n\n", |event| {
         seen += 1;
-        if event.data == b"b" { ControlFlow::Break("stop") } else { ControlFlow::Continue(()) }
+        if event.data == b"b" {
+            ControlFlow::Break("stop")
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     assert_eq!((fed, seen), (Ok(ControlFlow::Break("stop")), 2));
 }
@@ -155,7 +207,10 @@ fn d14_a_line_without_an_end_stops_at_the_limit() {
     let mut decoder = Decoder::new(LIMIT);
     let read = [b'x'; 10_000];
     let mut fed = 0;
-    while decoder.feed(&read, |_| ControlFlow::<()>::Continue(())).is_ok() {
+    while decoder
+        .feed(&read, |_| ControlFlow::<()>::Continue(()))
+        .is_ok()
+    {
         fed += read.len();
         assert!(decoder.line.capacity() <= LIMIT);
     }
@@ -165,9 +220,16 @@ fn d14_a_line_without_an_end_stops_at_the_limit() {
 #[test]
 fn d14_data_in_many_lines_stops_at_the_limit() {
     let mut decoder = Decoder::new(LIMIT);
-    let read = b"data: ".repeat(700).into_iter().chain(*b"\n").collect::<Vec<_>>();
+    let read = b"data: "
+        .repeat(700)
+        .into_iter()
+        .chain(*b"\n")
+        .collect::<Vec<_>>();
     let mut fed = 0;
-    while decoder.feed(&read, |_| ControlFlow::<()>::Continue(())).is_ok() {
+    while decoder
+        .feed(&read, |_| ControlFlow::<()>::Continue(()))
+        .is_ok()
+    {
         fed += read.len();
         assert!(decoder.line.capacity() + decoder.data.buffer.capacity() <= LIMIT + read.len());
     }
@@ -194,7 +256,10 @@ fn model(stream: &[u8]) -> (Events, Option<String>) {
     let holds = |data: &str| !data.trim_matches('\n').is_empty();
     let mut lines: Vec<&str> = stream.split('\n').collect();
     let unfinished = lines.pop().unwrap_or("");
-    let fields = lines.into_iter().map(|line| (line, true)).chain([(unfinished, false)]);
+    let fields = lines
+        .into_iter()
+        .map(|line| (line, true))
+        .chain([(unfinished, false)]);
     for (line, ended) in fields {
         if line.is_empty() && ended {
             if holds(&data) {

@@ -7,7 +7,12 @@ use crate::told::{Told, append, without_media};
 /// Reads a message.
 pub fn message(message: &Value) -> Result<Told, String> {
     let mut told = Told::default();
-    let text = |value: &Value, key: &str| value[key].as_str().map(str::to_owned).ok_or(format!("no {key}: {value}"));
+    let text = |value: &Value, key: &str| {
+        value[key]
+            .as_str()
+            .map(str::to_owned)
+            .ok_or(format!("no {key}: {value}"))
+    };
     for (key, expected) in [("type", "message"), ("role", "assistant"), ("model", "m")] {
         if message[key] != expected {
             return Err(format!("{key} is {}", message[key]));
@@ -32,7 +37,9 @@ pub fn message(message: &Value) -> Result<Told, String> {
     }
     let usage = &message["usage"];
     let count = |name: &str| usage[name].as_u64().unwrap_or(0);
-    told.prompt = count("input_tokens") + count("cache_creation_input_tokens") + count("cache_read_input_tokens");
+    told.prompt = count("input_tokens")
+        + count("cache_creation_input_tokens")
+        + count("cache_read_input_tokens");
     told.completion = count("output_tokens");
     told.reason = match text(message, "stop_reason").unwrap_or_default().as_str() {
         "tool_use" => "tool_calls",
@@ -51,8 +58,13 @@ pub fn stream(out: &str) -> Result<Told, String> {
     let (mut message, mut content) = (Value::Null, Vec::<Value>::new());
     let (mut open, mut json) = (false, String::new());
     let mut has_ended = false;
-    for event in out.split_terminator("\n\n").filter(|event| !event.starts_with(':')) {
-        let parts = event.strip_prefix("event: ").and_then(|event| event.split_once("\ndata: "));
+    for event in out
+        .split_terminator("\n\n")
+        .filter(|event| !event.starts_with(':'))
+    {
+        let parts = event
+            .strip_prefix("event: ")
+            .and_then(|event| event.split_once("\ndata: "));
         let (name, data) = parts.ok_or(format!("no event: {event}"))?;
         let data: Value = serde_json::from_str(data).map_err(|why| format!("{why}: {event}"))?;
         let wrong = |why: &str| Err(format!("{why}: {event}"));
@@ -60,7 +72,9 @@ pub fn stream(out: &str) -> Result<Told, String> {
             return wrong("another type, or after the end");
         }
         match name {
-            "message_start" if message.is_null() && data["message"]["usage"]["input_tokens"].is_u64() => {
+            "message_start"
+                if message.is_null() && data["message"]["usage"]["input_tokens"].is_u64() =>
+            {
                 message = data["message"].clone();
             }
             "content_block_start" if !open && data["index"] == content.len() => {
@@ -100,9 +114,13 @@ pub fn stream(out: &str) -> Result<Told, String> {
         return Err("it has no end".to_owned());
     }
     // A call that was cut is none.
-    let is_cut = matches!(message["stop_reason"].as_str(), Some("max_tokens" | "refusal"));
+    let is_cut = matches!(
+        message["stop_reason"].as_str(),
+        Some("max_tokens" | "refusal")
+    );
     content.retain(|block| {
-        block["type"] != "tool_use" || block["input"].is_object() && (!is_cut || block["has_input"] == true)
+        block["type"] != "tool_use"
+            || block["input"].is_object() && (!is_cut || block["has_input"] == true)
     });
     message["content"] = content.into();
     self::message(&message)

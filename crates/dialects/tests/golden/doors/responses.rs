@@ -18,11 +18,25 @@ pub fn response(response: &Value) -> Result<Told, String> {
             return Err(format!("{key} is {}", response[key]));
         }
     }
-    if !response["id"].as_str().is_some_and(|id| id.starts_with("resp_")) || !response["created_at"].is_u64() {
+    if !response["id"]
+        .as_str()
+        .is_some_and(|id| id.starts_with("resp_"))
+        || !response["created_at"].is_u64()
+    {
         return Err("an odd id, or no time".to_owned());
     }
-    let list = |value: &Value, key: &str| value[key].as_array().cloned().ok_or(format!("no {key}: {value}"));
-    let text = |value: &Value, key: &str| value[key].as_str().map(str::to_owned).ok_or(format!("no {key}: {value}"));
+    let list = |value: &Value, key: &str| {
+        value[key]
+            .as_array()
+            .cloned()
+            .ok_or(format!("no {key}: {value}"))
+    };
+    let text = |value: &Value, key: &str| {
+        value[key]
+            .as_str()
+            .map(str::to_owned)
+            .ok_or(format!("no {key}: {value}"))
+    };
     let mut ids = Vec::new();
     for item in list(response, "output")? {
         let id = text(&item, "id")?;
@@ -51,7 +65,10 @@ pub fn response(response: &Value) -> Result<Told, String> {
                 "fc_"
             }
             "custom_tool_call" => {
-                told.call(&text(&item, "name")?, &json!({"input": text(&item, "input")?}));
+                told.call(
+                    &text(&item, "name")?,
+                    &json!({"input": text(&item, "input")?}),
+                );
                 "ctc_"
             }
             "tool_search_call" if item["execution"] == "client" => {
@@ -63,7 +80,9 @@ pub fn response(response: &Value) -> Result<Told, String> {
         if !id.starts_with(prefix) || ids.contains(&id) {
             return Err(format!("an odd id: {id}"));
         }
-        if item.get("call_id").is_some() && (item["call_id"] == item["id"] || text(&item, "call_id")?.is_empty()) {
+        if item.get("call_id").is_some()
+            && (item["call_id"] == item["id"] || text(&item, "call_id")?.is_empty())
+        {
             return Err(format!("an odd id of a call: {item}"));
         }
         ids.push(id);
@@ -78,7 +97,10 @@ pub fn response(response: &Value) -> Result<Told, String> {
     {
         return Err(format!("the counts do not fit: {usage}"));
     }
-    told.reason = match (response["status"].as_str(), response["incomplete_details"]["reason"].as_str()) {
+    told.reason = match (
+        response["status"].as_str(),
+        response["incomplete_details"]["reason"].as_str(),
+    ) {
         (Some("completed"), None) => "completed",
         (Some("incomplete"), Some("max_output_tokens")) => "length",
         (Some("incomplete"), Some("content_filter")) => "content_filter",
@@ -103,17 +125,27 @@ pub fn stream(out: &str) -> Result<Told, String> {
     let (mut items, mut open) = (Vec::new(), None::<Open>);
     let (mut number, mut last) = (0, None::<Value>);
     let mut head = Value::Null;
-    for event in out.split_terminator("\n\n").filter(|event| !event.starts_with(':')) {
-        let parts = event.strip_prefix("event: ").and_then(|event| event.split_once("\ndata: "));
+    for event in out
+        .split_terminator("\n\n")
+        .filter(|event| !event.starts_with(':'))
+    {
+        let parts = event
+            .strip_prefix("event: ")
+            .and_then(|event| event.split_once("\ndata: "));
         let (name, data) = parts.ok_or(format!("no event: {event}"))?;
         let data: Value = serde_json::from_str(data).map_err(|why| format!("{why}: {event}"))?;
         let wrong = |why: &str| Err(format!("{why}: {event}"));
         if data["type"] != name || data["sequence_number"] != number || last.is_some() {
             return wrong("another type or number, or after the end");
         }
-        let is_of_item = |open: &Open| data["item_id"] == open.item["id"] && data["output_index"] == items.len();
+        let is_of_item =
+            |open: &Open| data["item_id"] == open.item["id"] && data["output_index"] == items.len();
         let is_of_part = |open: &Open| {
-            let index = if open.item["type"] == "reasoning" { &data["summary_index"] } else { &data["content_index"] };
+            let index = if open.item["type"] == "reasoning" {
+                &data["summary_index"]
+            } else {
+                &data["content_index"]
+            };
             is_of_item(open) && *index == open.parts.len()
         };
         match (name.strip_prefix("response.").unwrap_or(name), &mut open) {
@@ -129,18 +161,31 @@ pub fn stream(out: &str) -> Result<Told, String> {
                 if item["status"] != "in_progress" {
                     return wrong("an item that has ended");
                 }
-                open = Some(Open { item, part: None, parts: Vec::new(), said: "".into() });
+                open = Some(Open {
+                    item,
+                    part: None,
+                    parts: Vec::new(),
+                    said: "".into(),
+                });
             }
             ("content_part.added" | "reasoning_summary_part.added", Some(open))
                 if is_of_part(open) && open.part.is_none() =>
             {
                 open.part = Some(data["part"].clone());
             }
-            ("output_text.delta" | "refusal.delta" | "reasoning_summary_text.delta", Some(open))
-                if is_of_part(open) =>
-            {
-                let key = if name.contains("refusal") { "refusal" } else { "text" };
-                append(&mut open.part.as_mut().ok_or("no part")?[key], &data["delta"]);
+            (
+                "output_text.delta" | "refusal.delta" | "reasoning_summary_text.delta",
+                Some(open),
+            ) if is_of_part(open) => {
+                let key = if name.contains("refusal") {
+                    "refusal"
+                } else {
+                    "text"
+                };
+                append(
+                    &mut open.part.as_mut().ok_or("no part")?[key],
+                    &data["delta"],
+                );
             }
             ("output_text.annotation.added", Some(open)) if is_of_part(open) => {
                 let part = open.part.as_mut().ok_or("no part")?;
@@ -150,30 +195,52 @@ pub fn stream(out: &str) -> Result<Told, String> {
                 }
                 all.push(data["annotation"].clone());
             }
-            ("output_text.done" | "refusal.done" | "reasoning_summary_text.done", Some(open)) if is_of_part(open) => {
-                let key = if name.contains("refusal") { "refusal" } else { "text" };
+            ("output_text.done" | "refusal.done" | "reasoning_summary_text.done", Some(open))
+                if is_of_part(open) =>
+            {
+                let key = if name.contains("refusal") {
+                    "refusal"
+                } else {
+                    "text"
+                };
                 if open.part.as_ref().map(|part| &part[key]) != Some(&data[key]) {
                     return wrong("another text than its pieces");
                 }
             }
-            ("content_part.done" | "reasoning_summary_part.done", Some(open)) if is_of_part(open) => {
+            ("content_part.done" | "reasoning_summary_part.done", Some(open))
+                if is_of_part(open) =>
+            {
                 if open.part.take().as_ref() != Some(&data["part"]) {
                     return wrong("another part than its pieces");
                 }
                 open.parts.push(data["part"].clone());
             }
-            ("function_call_arguments.delta" | "custom_tool_call_input.delta", Some(open)) if is_of_item(open) => {
+            ("function_call_arguments.delta" | "custom_tool_call_input.delta", Some(open))
+                if is_of_item(open) =>
+            {
                 append(&mut open.said, &data["delta"]);
             }
-            ("function_call_arguments.done" | "custom_tool_call_input.done", Some(open)) if is_of_item(open) => {
-                let key = if name.contains("custom") { "input" } else { "arguments" };
+            ("function_call_arguments.done" | "custom_tool_call_input.done", Some(open))
+                if is_of_item(open) =>
+            {
+                let key = if name.contains("custom") {
+                    "input"
+                } else {
+                    "arguments"
+                };
                 if data[key] != open.said {
                     return wrong("other arguments than their pieces");
                 }
             }
-            ("output_item.done", Some(Open { item, part: None, parts, said }))
-                if data["output_index"] == items.len() =>
-            {
+            (
+                "output_item.done",
+                Some(Open {
+                    item,
+                    part: None,
+                    parts,
+                    said,
+                }),
+            ) if data["output_index"] == items.len() => {
                 let done = &data["item"];
                 let mut expected = item.clone();
                 match item["type"].as_str() {
@@ -195,7 +262,8 @@ pub fn stream(out: &str) -> Result<Told, String> {
                 open = None;
             }
             ("completed" | "incomplete", None) if number > 1 => {
-                if Some(data["response"]["status"].as_str().unwrap_or_default()) != name.strip_prefix("response.")
+                if Some(data["response"]["status"].as_str().unwrap_or_default())
+                    != name.strip_prefix("response.")
                     || data["response"]["output"] != Value::from(items.clone())
                     || data["response"]["id"] != head["id"]
                 {

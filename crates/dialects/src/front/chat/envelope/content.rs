@@ -21,8 +21,8 @@ pub(super) fn message(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<bool, 
         }),
         b"function_call" => call(cursor, read),
         name => {
-            read.refers |=
-                !is_plain_in_message(name) && matches!(cursor.kind()?, Kind::Array | Kind::Object | Kind::String);
+            read.refers |= !is_plain_in_message(name)
+                && matches!(cursor.kind()?, Kind::Array | Kind::Object | Kind::String);
             read.other(cursor)
         }
     })
@@ -37,14 +37,18 @@ pub(in crate::front) fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result
         match (name, MediaPlace::of(name)) {
             (b"type", _) => {
                 let span = cursor.value()?;
-                of_type = json::text_of(cursor.text(), &span).and_then(|name| MediaPlace::of(name.as_bytes()));
+                of_type = json::text_of(cursor.text(), &span)
+                    .and_then(|name| MediaPlace::of(name.as_bytes()));
                 Ok(())
             }
             (b"text", _) => read.text(cursor),
             (_, Some(place)) => {
                 let medium = media::read(cursor, place)?;
                 // Of several the last one is taken, and the others count by their bytes.
-                if let Some(Some(before)) = media.get_mut(place as usize).map(|held| held.replace((place, medium))) {
+                if let Some(Some(before)) = media
+                    .get_mut(place as usize)
+                    .map(|held| held.replace((place, medium)))
+                {
                     read.medium(before.1, false);
                 }
                 Ok(())
@@ -52,17 +56,20 @@ pub(in crate::front) fn part(cursor: &mut Cursor<'_>, read: &mut Read) -> Result
             (_, None) => read.other(cursor),
         }
     })?;
-    media.iter().flatten().for_each(|(place, medium)| read.medium(*medium, of_type == Some(*place)));
+    media
+        .iter()
+        .flatten()
+        .for_each(|(place, medium)| read.medium(*medium, of_type == Some(*place)));
     Ok(())
 }
 
 /// Consumes what a tool call holds under its type's name, and counts its arguments.
 fn call(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
-    members(
-        cursor,
-        read,
-        |cursor, name, read| {
-            if matches!(name, b"arguments" | b"input") { read.text(cursor) } else { read.other(cursor) }
-        },
-    )
+    members(cursor, read, |cursor, name, read| {
+        if matches!(name, b"arguments" | b"input") {
+            read.text(cursor)
+        } else {
+            read.other(cursor)
+        }
+    })
 }

@@ -17,7 +17,10 @@ fn with(fields: &str) -> String {
 #[track_caller]
 fn check_fault(body: impl AsRef<[u8]>, param: Option<&str>, message: &str) {
     let fault = read(body.as_ref()).expect_err("refused");
-    assert_eq!((fault.param.as_deref(), fault.message.as_str()), (param, message));
+    assert_eq!(
+        (fault.param.as_deref(), fault.message.as_str()),
+        (param, message)
+    );
 }
 
 #[track_caller]
@@ -33,17 +36,34 @@ fn an_envelope_knows_its_spans() {
     let text = |span: &Span| &body[span.clone()];
     assert_eq!(envelope.model, "gpt-4");
     assert_eq!(text(&envelope.places.model), r#""gpt\u002d4""#);
-    assert_eq!(envelope.places.stream_options.as_ref().map(text), Some(r#"{ "include_usage":true }"#));
-    assert_eq!(envelope.places.include_usage.as_ref().map(text), Some("true"));
-    assert_eq!(envelope.places.max_tokens_null.as_ref().map(text), Some("null"));
+    assert_eq!(
+        envelope.places.stream_options.as_ref().map(text),
+        Some(r#"{ "include_usage":true }"#)
+    );
+    assert_eq!(
+        envelope.places.include_usage.as_ref().map(text),
+        Some("true")
+    );
+    assert_eq!(
+        envelope.places.max_tokens_null.as_ref().map(text),
+        Some("null")
+    );
     assert_eq!(envelope.places.open, 1);
     assert!(envelope.stream && envelope.include_usage && !envelope.max_tokens_said);
 }
 
 #[test]
 fn b01_a_body_that_is_no_object() {
-    check_fault("", None, "the request body is empty: it must be a JSON object");
-    check_fault(" \n", None, "the request body is empty: it must be a JSON object");
+    check_fault(
+        "",
+        None,
+        "the request body is empty: it must be a JSON object",
+    );
+    check_fault(
+        " \n",
+        None,
+        "the request body is empty: it must be a JSON object",
+    );
     for (body, named) in [
         ("null", "null"),
         ("[]", "an array"),
@@ -52,29 +72,61 @@ fn b01_a_body_that_is_no_object() {
         ("1", "a number"),
         ("true", "a boolean"),
     ] {
-        check_fault(body, None, &format!("the request body must be a JSON object, not {named}"));
+        check_fault(
+            body,
+            None,
+            &format!("the request body must be a JSON object, not {named}"),
+        );
     }
 }
 
 #[test]
 fn b02_broken_json_names_line_and_column() {
     let check = |body: &[u8], why: &str| {
-        check_fault(body, None, &format!("the request body is not valid JSON: {why}"));
+        check_fault(
+            body,
+            None,
+            &format!("the request body is not valid JSON: {why}"),
+        );
     };
-    check(b"{\"model\":\"a\",\n  \"messages\":[", "the text ends too early (line 2, column 15)");
+    check(
+        b"{\"model\":\"a\",\n  \"messages\":[",
+        "the text ends too early (line 2, column 15)",
+    );
     check(b"{\"model\": 'a'}", "expected a value (line 1, column 11)");
-    check(b"{} {}", "expected nothing after the value (line 1, column 4)");
-    check("\u{FEFF}{}".as_bytes(), "a byte order mark (BOM) is not allowed (line 1, column 1)");
-    let utf16: Vec<u8> = "{\"a\":1}".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    check(&utf16, "the text must be UTF-8, and this looks like UTF-16 or UTF-32 (line 1, column 2)");
+    check(
+        b"{} {}",
+        "expected nothing after the value (line 1, column 4)",
+    );
+    check(
+        "\u{FEFF}{}".as_bytes(),
+        "a byte order mark (BOM) is not allowed (line 1, column 1)",
+    );
+    let utf16: Vec<u8> = "{\"a\":1}"
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    check(
+        &utf16,
+        "the text must be UTF-8, and this looks like UTF-16 or UTF-32 (line 1, column 2)",
+    );
     check(b"{\"model\":\"\xE9\"}", "invalid UTF-8 (line 1, column 11)");
     // Broken syntax is said before faults in fields.
-    check(b"{\"model\":1,\"stream\":2,", "the text ends too early (line 1, column 23)");
+    check(
+        b"{\"model\":1,\"stream\":2,",
+        "the text ends too early (line 1, column 23)",
+    );
 }
 
 #[test]
 fn b03_nesting() {
-    let nested = |depth: usize| with(&format!(r#""model":"m","x":{}{}"#, "[".repeat(depth), "]".repeat(depth)));
+    let nested = |depth: usize| {
+        with(&format!(
+            r#""model":"m","x":{}{}"#,
+            "[".repeat(depth),
+            "]".repeat(depth)
+        ))
+    };
     accepted(&nested(126));
     check_fault(
         nested(127),
@@ -84,19 +136,46 @@ fn b03_nesting() {
     assert!(read("[".repeat(1_000_000).as_bytes()).is_err());
     assert!(read(nested(1_000_000).as_bytes()).is_err());
     assert!(read("{\"messages\":".repeat(1_000_000).as_bytes()).is_err());
-    assert!(read("{\"messages\":[{\"content\":[{\"text\":".repeat(1_000_000).as_bytes()).is_err());
+    assert!(
+        read(
+            "{\"messages\":[{\"content\":[{\"text\":"
+                .repeat(1_000_000)
+                .as_bytes()
+        )
+        .is_err()
+    );
 }
 
 #[test]
 fn b05_model() {
-    check_fault(with(r#""model":null"#), Some("model"), "`model` must be a string, not null");
-    check_fault(with(r#""model":1"#), Some("model"), "`model` must be a string, not a number");
-    check_fault(with(r#""model":{"a":"b"}"#), Some("model"), "`model` must be a string, not an object");
-    check_fault(with(r#""model":"""#), Some("model"), "`model` must not be empty");
+    check_fault(
+        with(r#""model":null"#),
+        Some("model"),
+        "`model` must be a string, not null",
+    );
+    check_fault(
+        with(r#""model":1"#),
+        Some("model"),
+        "`model` must be a string, not a number",
+    );
+    check_fault(
+        with(r#""model":{"a":"b"}"#),
+        Some("model"),
+        "`model` must be a string, not an object",
+    );
+    check_fault(
+        with(r#""model":"""#),
+        Some("model"),
+        "`model` must not be empty",
+    );
     let long = |bytes| with(&format!(r#""model":"{}""#, "m".repeat(bytes)));
     assert_eq!(accepted(&long(512)).model.len(), 512);
     check_fault(long(513), Some("model"), "`model` is longer than 512 bytes");
-    check_fault(long(10_000), Some("model"), "`model` is longer than 512 bytes");
+    check_fault(
+        long(10_000),
+        Some("model"),
+        "`model` is longer than 512 bytes",
+    );
     check_fault(format!("{{{HI}}}"), Some("model"), "`model` is missing");
 }
 
@@ -107,7 +186,11 @@ fn b09_stream() {
     assert!(!accepted(&stream("false")).stream);
     assert!(!accepted(&stream("null")).stream);
     assert!(!accepted(&with(r#""model":"m""#)).stream);
-    for (value, named) in [("\"true\"", "a string"), ("1", "a number"), ("[true]", "an array")] {
+    for (value, named) in [
+        ("\"true\"", "a string"),
+        ("1", "a number"),
+        ("[true]", "an array"),
+    ] {
         let message = format!("`stream` must be true or false, not {named}");
         check_fault(stream(value), Some("stream"), &message);
     }
@@ -116,13 +199,29 @@ fn b09_stream() {
 #[test]
 fn messages() {
     let messages = |value: &str| format!(r#"{{"model":"m","messages":{value}}}"#);
-    check_fault(r#"{"model":"m"}"#, Some("messages"), "`messages` is missing");
-    check_fault(messages("[]"), Some("messages"), "`messages` must hold at least one message");
-    for (value, named) in [("null", "null"), ("\"hi\"", "a string"), ("{}", "an object")] {
+    check_fault(
+        r#"{"model":"m"}"#,
+        Some("messages"),
+        "`messages` is missing",
+    );
+    check_fault(
+        messages("[]"),
+        Some("messages"),
+        "`messages` must hold at least one message",
+    );
+    for (value, named) in [
+        ("null", "null"),
+        ("\"hi\"", "a string"),
+        ("{}", "an object"),
+    ] {
         let message = format!("`messages` must be an array of messages, not {named}");
         check_fault(messages(value), Some("messages"), &message);
     }
-    check_fault(messages("[{},\"x\",1]"), Some("messages[1]"), "`messages[1]` must be an object, not a string");
+    check_fault(
+        messages("[{},\"x\",1]"),
+        Some("messages[1]"),
+        "`messages[1]` must be an object, not a string",
+    );
 }
 
 #[test]
@@ -133,7 +232,11 @@ fn stream_options() {
     assert!(!asked(r#"{"include_usage":false}"#));
     assert!(!asked(r#"{"include_usage":null}"#));
     assert!(!asked("{}") && !asked("null"));
-    check_fault(options("[]"), Some("stream_options"), "`stream_options` must be an object, not an array");
+    check_fault(
+        options("[]"),
+        Some("stream_options"),
+        "`stream_options` must be an object, not an array",
+    );
     check_fault(
         options(r#"{"include_usage":"yes"}"#),
         Some("stream_options.include_usage"),
@@ -165,37 +268,85 @@ fn what_an_answer_may_need_is_read_where_it_is_a_number() {
     };
     assert_eq!(read(r#""x":5"#), (None, 1));
     assert_eq!(read(r#""max_tokens":5,"n":3"#), (Some(5), 3));
-    assert_eq!(read(r#""max_tokens":5,"max_completion_tokens":7"#), (Some(7), 1));
-    assert_eq!(read(r#""max_completion_tokens":7,"max_tokens":null,"n":null"#), (Some(7), 1));
+    assert_eq!(
+        read(r#""max_tokens":5,"max_completion_tokens":7"#),
+        (Some(7), 1)
+    );
+    assert_eq!(
+        read(r#""max_completion_tokens":7,"max_tokens":null,"n":null"#),
+        (Some(7), 1)
+    );
     assert_eq!(read(r#""max_tokens":1e5,"n":2.0"#), (Some(100_000), 2));
-    assert_eq!(read(r#""max_tokens":"50","n":"1e1""#), (Some(50), 10), "some servers take a text for its number");
-    assert_eq!(read(r#""max_tokens":99999999999999999999,"n":1.5"#), (Some(u64::MAX), 2));
+    assert_eq!(
+        read(r#""max_tokens":"50","n":"1e1""#),
+        (Some(50), 10),
+        "some servers take a text for its number"
+    );
+    assert_eq!(
+        read(r#""max_tokens":99999999999999999999,"n":1.5"#),
+        (Some(u64::MAX), 2)
+    );
     assert_eq!(read(r#""max_tokens":1e999,"n":0"#), (Some(u64::MAX), 1));
-    assert_eq!(read(r#""max_tokens":"many","n":{}"#), (None, 1), "what is none is for the upstream to judge");
+    assert_eq!(
+        read(r#""max_tokens":"many","n":{}"#),
+        (None, 1),
+        "what is none is for the upstream to judge"
+    );
     assert_eq!(read(r#""max_tokens":-5,"n":-1"#), (None, 1));
     let choices = |fields: &str| accepted(&with(&format!(r#""model":"m",{fields}"#))).choices;
     for fields in [r#""n":2,"best_of":5"#, r#""best_of":5,"n":2"#] {
-        assert_eq!(choices(fields), Choices { shown: 2, written: 5 }, "of the best, all others are written too");
+        assert_eq!(
+            choices(fields),
+            Choices {
+                shown: 2,
+                written: 5
+            },
+            "of the best, all others are written too"
+        );
     }
-    assert_eq!(choices(r#""n":3,"best_of":2"#), Choices { shown: 3, written: 3 });
+    assert_eq!(
+        choices(r#""n":3,"best_of":2"#),
+        Choices {
+            shown: 3,
+            written: 3
+        }
+    );
 }
 
 #[test]
 fn what_a_model_reads_besides_the_messages_is_counted_apart() {
     let body = |fields: &str, content: &str| {
-        let envelope =
-            accepted(&format!(r#"{{"model":"m",{fields}"messages":[{{"role":"user","content":{content}}}]}}"#));
+        let envelope = accepted(&format!(
+            r#"{{"model":"m",{fields}"messages":[{{"role":"user","content":{content}}}]}}"#
+        ));
         (envelope.prompt_bytes, envelope.more_bytes)
     };
     assert_eq!(body("", r#""1234""#), (4, 0));
-    assert_eq!(body(r#""tools":[{"type":"function"}],"response_format":{},"#, r#""1234""#), (4, 21 + 2));
-    let parts =
-        r#"[{"type":"text","text":"12"},{"type":"image_url","image_url":{"url":"data:…"}},{"type":"file","file":{}}]"#;
+    assert_eq!(
+        body(
+            r#""tools":[{"type":"function"}],"response_format":{},"#,
+            r#""1234""#
+        ),
+        (4, 21 + 2)
+    );
+    let parts = r#"[{"type":"text","text":"12"},{"type":"image_url","image_url":{"url":"data:…"}},{"type":"file","file":{}}]"#;
     assert_eq!(body("", parts), (2, (1_500 + 5_000) * 4));
     // What is not known may be read; settings are short.
     let text = "x".repeat(80);
-    assert_eq!(body(&format!(r#""documents":["{text}"],"reasoning_effort":"high","#), r#""1234""#), (4, 84));
-    assert_eq!(body("", &format!(r#"[{{"type":"document","source":{{"data":"{text}"}}}}]"#)), (0, 91));
+    assert_eq!(
+        body(
+            &format!(r#""documents":["{text}"],"reasoning_effort":"high","#),
+            r#""1234""#
+        ),
+        (4, 84)
+    );
+    assert_eq!(
+        body(
+            "",
+            &format!(r#"[{{"type":"document","source":{{"data":"{text}"}}}}]"#)
+        ),
+        (0, 91)
+    );
 }
 
 /// Everywhere that a caller may write: names that mean something at their place, and at no other.
@@ -247,8 +398,12 @@ const NAMES: [&str; 18] = [
 /// medium, if the part is of that type. So short it is worth less than each medium's least, be it
 /// text or not.
 fn media(body: &Value) -> usize {
-    let parts =
-        body["messages"].as_array().into_iter().flatten().filter_map(|message| message["content"].as_array()).flatten();
+    let parts = body["messages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|message| message["content"].as_array())
+        .flatten();
     let each = parts.filter_map(|part| {
         let kind = part["type"].as_str()?;
         let data = match kind {
@@ -257,10 +412,20 @@ fn media(body: &Value) -> usize {
             "file" => part[kind]["file_data"].as_str()?,
             _ => return None,
         };
-        let bare = if kind == "image_url" { None } else { Some(data) };
-        let base64 =
-            data.strip_prefix("data:").and_then(|url| url.split_once(";base64,")).map(|(_, data)| data).or(bare)?;
-        base64.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_').then_some(base64.len())
+        let bare = if kind == "image_url" {
+            None
+        } else {
+            Some(data)
+        };
+        let base64 = data
+            .strip_prefix("data:")
+            .and_then(|url| url.split_once(";base64,"))
+            .map(|(_, data)| data)
+            .or(bare)?;
+        base64
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            .then_some(base64.len())
     });
     each.sum()
 }
@@ -348,11 +513,24 @@ proptest! {
 
 #[test]
 fn fields_given_twice_are_refused() {
-    check_fault(with(r#""model":"a","model":"b""#), Some("model"), "`model` is given more than once");
-    check_fault(with(r#""model":"a","mod\u0065l":"b""#), Some("model"), "`model` is given more than once");
-    check_fault(with(r#""model":"a","x":1,"x":1"#), Some("x"), "`x` is given more than once");
+    check_fault(
+        with(r#""model":"a","model":"b""#),
+        Some("model"),
+        "`model` is given more than once",
+    );
+    check_fault(
+        with(r#""model":"a","mod\u0065l":"b""#),
+        Some("model"),
+        "`model` is given more than once",
+    );
+    check_fault(
+        with(r#""model":"a","x":1,"x":1"#),
+        Some("x"),
+        "`x` is given more than once",
+    );
     let long = format!("\"{}\":1,", "é".repeat(60));
-    let fault = read(with(&format!("{long}{long}\"model\":\"m\"")).as_bytes()).expect_err("refused");
+    let fault =
+        read(with(&format!("{long}{long}\"model\":\"m\"")).as_bytes()).expect_err("refused");
     assert_eq!(fault.param, Some(format!("{}…", "é".repeat(40)).into()));
     // Only the top level is looked at.
     accepted(&with(r#""model":"m","x":{"a":1,"a":2}"#));
@@ -373,18 +551,39 @@ fn a_known_name_in_another_case_is_refused() {
         ("Max_Completion_Tokens", "max_completion_tokens"),
         ("N", "n"),
     ] {
-        let shown = written.replace(r"\u004d", "M").replace(r"\u017f", "\u{17f}");
-        for body in [with(&format!(r#""model":"m","{written}":1"#)), with(&format!(r#""{written}":1,"model":"m""#))] {
-            check_fault(body, Some(&shown), &format!("`{shown}` is not a field: write `{known}`"));
+        let shown = written
+            .replace(r"\u004d", "M")
+            .replace(r"\u017f", "\u{17f}");
+        for body in [
+            with(&format!(r#""model":"m","{written}":1"#)),
+            with(&format!(r#""{written}":1,"model":"m""#)),
+        ] {
+            check_fault(
+                body,
+                Some(&shown),
+                &format!("`{shown}` is not a field: write `{known}`"),
+            );
         }
     }
     check_fault(
-        with(r#""model":"m","stream":true,"stream_options":{"include_usage":true,"Include_Usage":false}"#),
+        with(
+            r#""model":"m","stream":true,"stream_options":{"include_usage":true,"Include_Usage":false}"#,
+        ),
         Some("Include_Usage"),
         "`Include_Usage` is not a field: write `include_usage`",
     );
     // Those who write in another case altogether are not meant, nor other letters.
-    for name in ["maxTokens", "Models", "topP", "N2", "ｍodel", "mödel", "X", "K", "dataSources"] {
+    for name in [
+        "maxTokens",
+        "Models",
+        "topP",
+        "N2",
+        "ｍodel",
+        "mödel",
+        "X",
+        "K",
+        "dataSources",
+    ] {
         accepted(&with(&format!(r#""model":"m","{name}":[]"#)));
     }
 }
@@ -396,17 +595,37 @@ fn many_fields_are_compared_in_time() {
         with(&format!("{fields}{last}\"model\":\"m\""))
     };
     accepted(&fields(100_000, ""));
-    check_fault(fields(100_000, "\"f70000\":1,"), Some("f70000"), "`f70000` is given more than once");
-    check_fault(fields(33, "\"f7\":1,"), Some("f7"), "`f7` is given more than once");
-    check_fault(fields(200_000, ""), None, "the request body has too many fields");
+    check_fault(
+        fields(100_000, "\"f70000\":1,"),
+        Some("f70000"),
+        "`f70000` is given more than once",
+    );
+    check_fault(
+        fields(33, "\"f7\":1,"),
+        Some("f7"),
+        "`f7` is given more than once",
+    );
+    check_fault(
+        fields(200_000, ""),
+        None,
+        "the request body has too many fields",
+    );
 }
 
 #[test]
 fn prompt_bytes_count_text_only() {
-    let bytes = |messages: &str| accepted(&format!(r#"{{"model":"m","messages":[{messages}]}}"#)).prompt_bytes;
+    let bytes = |messages: &str| {
+        accepted(&format!(r#"{{"model":"m","messages":[{messages}]}}"#)).prompt_bytes
+    };
     assert_eq!(bytes(r#"{"role":"user","content":"hi"}"#), 2);
-    assert_eq!(bytes(r#"{"role":"user","content":"h\u00e9\n\ud83d\ude00"}"#), 8);
-    assert_eq!(bytes(r#"{"content":"a"},{"content":"bc"},{"content":null},{}"#), 3);
+    assert_eq!(
+        bytes(r#"{"role":"user","content":"h\u00e9\n\ud83d\ude00"}"#),
+        8
+    );
+    assert_eq!(
+        bytes(r#"{"content":"a"},{"content":"bc"},{"content":null},{}"#),
+        3
+    );
     assert_eq!(
         bytes(
             r#"{"content":[{"type":"text","text":"abc"},{"type":"image_url","image_url":{"url":"data:x"}},
@@ -421,7 +640,10 @@ fn prompt_bytes_count_text_only() {
         ),
         10
     );
-    assert_eq!(bytes(r#"{"content":{"text":"no"},"tool_calls":"no","function_call":"no","name":"no"}"#), 0);
+    assert_eq!(
+        bytes(r#"{"content":{"text":"no"},"tool_calls":"no","function_call":"no","name":"no"}"#),
+        0
+    );
 }
 
 const GOLDEN: [&str; 3] = [
@@ -470,13 +692,17 @@ fn a_format_that_is_json_is_noticed() {
         ("null", false),
         (r#"{"type":"text"}"#, false),
         (r#"{"type":"json_object"}"#, true),
-        (r#"{"json_schema":{"name":"n","schema":{"type":"object"}},"type":"json_schema"}"#, true),
+        (
+            r#"{"json_schema":{"name":"n","schema":{"type":"object"}},"type":"json_schema"}"#,
+            true,
+        ),
         (r#"{"schema":{"type":"json_object"}}"#, false),
         (r#""json_object""#, false),
         (r#"[]"#, false),
     ] {
-        let body =
-            format!(r#"{{"model":"m","messages":[{{"role":"user","content":"a"}}],"response_format":{format}}}"#);
+        let body = format!(
+            r#"{{"model":"m","messages":[{{"role":"user","content":"a"}}],"response_format":{format}}}"#
+        );
         assert_eq!(accepted(&body).wants_json, wants_json, "{format}");
     }
     assert!(!accepted(r#"{"model":"m","messages":[{"role":"user","content":"a"}]}"#).wants_json);

@@ -27,8 +27,12 @@ pub(super) fn message<'a>(
     pending: &mut Pending<'a>,
 ) -> Result<(), ReadFault> {
     let place = value.place;
-    let mut message = Message { place: Some(list.len()), ..Message::default() };
-    let (mut role, mut refusal, mut reasoning, mut function_call, mut details) = (None, None, None, None, Vec::new());
+    let mut message = Message {
+        place: Some(list.len()),
+        ..Message::default()
+    };
+    let (mut role, mut refusal, mut reasoning, mut function_call, mut details) =
+        (None, None, None, None, Vec::new());
     value.element(|key, value| {
         match &**key {
             "role" => role = self::role(value)?,
@@ -36,14 +40,22 @@ pub(super) fn message<'a>(
             "name" => message.name = filled(value.text()?),
             "tool_call_id" => message.tool_call_id = value.text()?,
             "tool_calls" => value.array(|_, value| tool_call(value, &mut message))?,
-            "function_call" => function_call = function(value, "function_call.", &mut message.others)?,
+            "function_call" => {
+                function_call = function(value, "function_call.", &mut message.others)?
+            }
             "refusal" => refusal = value.said()?.filter(|said| !said.is_empty()),
-            "thinking_blocks" => value.array(|_, value| parts::thinking_block(value, &mut message))?,
+            "thinking_blocks" => {
+                value.array(|_, value| parts::thinking_block(value, &mut message))?
+            }
             // What answers show of a thought comes back in many shapes, and is never a reason to
             // refuse.
             "reasoning_content" | "reasoning" => {
                 let (text, is_other) = value.text_or_not()?;
-                let slot = if key == "reasoning" { &mut reasoning } else { &mut message.reasoning };
+                let slot = if key == "reasoning" {
+                    &mut reasoning
+                } else {
+                    &mut message.reasoning
+                };
                 *slot = filled(text);
                 if is_other {
                     others::note(&mut message.others, "", key);
@@ -65,7 +77,11 @@ pub(super) fn message<'a>(
         message.thoughts = details;
     }
     if let Some((name, arguments)) = function_call {
-        message.calls.push(Call { name, arguments, ..Call::default() });
+        message.calls.push(Call {
+            name,
+            arguments,
+            ..Call::default()
+        });
     }
     match message.role {
         Role::Assistant => {
@@ -76,14 +92,24 @@ pub(super) fn message<'a>(
         Role::Function => pending.function(&mut message, place)?,
         Role::System | Role::Developer | Role::User => {
             let id = message.tool_call_id.take().is_some();
-            lose(&mut message, [("refusal", refusal.is_some()), ("tool_call_id", id)]);
+            lose(
+                &mut message,
+                [("refusal", refusal.is_some()), ("tool_call_id", id)],
+            );
         }
     }
     if message.role != Role::Assistant {
         let thoughts = !std::mem::take(&mut message.thoughts).is_empty();
         let calls = !std::mem::take(&mut message.calls).is_empty();
         let reasoning = message.reasoning.take().is_some();
-        lose(&mut message, [("thinking_blocks", thoughts), ("tool_calls", calls), ("reasoning_content", reasoning)]);
+        lose(
+            &mut message,
+            [
+                ("thinking_blocks", thoughts),
+                ("tool_calls", calls),
+                ("reasoning_content", reasoning),
+            ],
+        );
     }
     // A hint on a message is one on its end.
     if !matches!(message.role, Role::Tool | Role::Function)
@@ -98,7 +124,9 @@ pub(super) fn message<'a>(
 
 fn role(value: Value<'_, '_>) -> Result<Option<Role>, ReadFault> {
     let place = value.place;
-    let Some(word) = value.text()? else { return Ok(None) };
+    let Some(word) = value.text()? else {
+        return Ok(None);
+    };
     Ok(Some(match &*word {
         "user" => Role::User,
         "assistant" => Role::Assistant,
@@ -107,9 +135,9 @@ fn role(value: Value<'_, '_>) -> Result<Option<Role>, ReadFault> {
         "developer" => Role::Developer,
         "function" => Role::Function,
         _ => {
-            return Err(
-                place.refuse("must be one of `system`, `developer`, `user`, `assistant`, `tool` and `function`")
-            );
+            return Err(place.refuse(
+                "must be one of `system`, `developer`, `user`, `assistant`, `tool` and `function`",
+            ));
         }
     }))
 }
@@ -127,7 +155,9 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
     value.element(|name, value| {
         match &**name {
             "id" => id = value.text()?,
-            "function" => function = self::function(value, "tool_calls[].function.", &mut message.others)?,
+            "function" => {
+                function = self::function(value, "tool_calls[].function.", &mut message.others)?
+            }
             "custom" => custom = self::custom(value, &mut message.others)?,
             "extra_content" => signature = google(value)?,
             // What is there under its name says the type; answers' fragments have an index.
@@ -137,8 +167,16 @@ fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), 
         Ok(())
     })?;
     let is_custom = function.is_none() && custom.is_some();
-    let (name, arguments) = function.or(custom).ok_or_else(|| place.field("function").missing())?;
-    message.calls.push(Call { id: id.unwrap_or_default(), name, arguments, signature, is_custom });
+    let (name, arguments) = function
+        .or(custom)
+        .ok_or_else(|| place.field("function").missing())?;
+    message.calls.push(Call {
+        id: id.unwrap_or_default(),
+        name,
+        arguments,
+        signature,
+        is_custom,
+    });
     Ok(())
 }
 
@@ -156,19 +194,31 @@ fn function<'a>(
         match &**key {
             "name" => name = value.text()?,
             // Some send what it means, not what the model wrote.
-            "arguments" if value.kind()? == Kind::Object => arguments = Some(Cow::Borrowed(value.raw()?.0)),
+            "arguments" if value.kind()? == Kind::Object => {
+                arguments = Some(Cow::Borrowed(value.raw()?.0))
+            }
             "arguments" => arguments = value.text()?,
             _ => others::field(others, prefix, key, value)?,
         }
         Ok(())
     })?;
-    if is_there { named(name, arguments, place).map(Some) } else { Ok(None) }
+    if is_there {
+        named(name, arguments, place).map(Some)
+    } else {
+        Ok(None)
+    }
 }
 
-fn custom<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<NameAndArguments<'a>>, ReadFault> {
+fn custom<'a>(
+    value: Value<'_, 'a>,
+    others: &mut Vec<Name<'a>>,
+) -> Result<Option<NameAndArguments<'a>>, ReadFault> {
     let place = value.place;
-    let other = |name: &_, value: Value<'_, 'a>| others::field(others, "tool_calls[].custom.", name, value);
-    let Some([name, input]) = value.texts(["name", "input"], other)? else { return Ok(None) };
+    let other =
+        |name: &_, value: Value<'_, 'a>| others::field(others, "tool_calls[].custom.", name, value);
+    let Some([name, input]) = value.texts(["name", "input"], other)? else {
+        return Ok(None);
+    };
     named(name, input, place).map(Some)
 }
 
@@ -215,7 +265,11 @@ impl<'a> Pending<'a> {
             return;
         }
         self.calls.clear();
-        for (number, call) in calls.iter_mut().enumerate().filter(|(_, call)| call.id.is_empty()) {
+        for (number, call) in calls
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, call)| call.id.is_empty())
+        {
             call.id = format!("call_{message}_{number}").into();
             self.calls.push_back((call.name.clone(), call.id.clone()));
         }
@@ -225,14 +279,27 @@ impl<'a> Pending<'a> {
     fn tool(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), ReadFault> {
         let place = place.field("tool_call_id");
         let id = message.tool_call_id.take().ok_or_else(|| place.missing())?;
-        message.tool_call_id = if id.is_empty() { self.calls.pop_front().map(|(_, id)| id) } else { Some(id) };
-        if message.tool_call_id.is_some() { Ok(()) } else { Err(place.refuse("must not be empty")) }
+        message.tool_call_id = if id.is_empty() {
+            self.calls.pop_front().map(|(_, id)| id)
+        } else {
+            Some(id)
+        };
+        if message.tool_call_id.is_some() {
+            Ok(())
+        } else {
+            Err(place.refuse("must not be empty"))
+        }
     }
 
     /// A function's result has no id, but the function's name.
     fn function(&mut self, message: &mut Message<'a>, place: Place<'_>) -> Result<(), ReadFault> {
-        let Some(name) = &message.name else { return Err(place.field("name").missing()) };
-        let is_next = self.calls.front().is_some_and(|(function, _)| function == name);
+        let Some(name) = &message.name else {
+            return Err(place.field("name").missing());
+        };
+        let is_next = self
+            .calls
+            .front()
+            .is_some_and(|(function, _)| function == name);
         message.tool_call_id = match filled(message.tool_call_id.take()) {
             None if is_next => self.calls.pop_front().map(|(_, id)| id),
             said => said,

@@ -10,12 +10,18 @@ use crate::wire::json::Kind;
 /// Adds text to a message, if it is any.
 pub(super) fn say<'a>(message: &mut Message<'a>, text: Said<'a>, cache: Option<Cache<'a>>) {
     if !text.is_empty() {
-        message.content.push(Part { kind: PartKind::Text(text), cache });
+        message.content.push(Part {
+            kind: PartKind::Text(text),
+            cache,
+        });
     }
 }
 
 /// Reads a message's `content`.
-pub(super) fn content<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
+pub(super) fn content<'a>(
+    mut value: Value<'_, 'a>,
+    message: &mut Message<'a>,
+) -> Result<(), ReadFault> {
     match value.kind()? {
         Kind::Array => value.array(|_, value| part(value, message)),
         Kind::String | Kind::Null => {
@@ -34,11 +40,16 @@ pub(super) fn content<'a>(mut value: Value<'_, 'a>, message: &mut Message<'a>) -
 
 /// Reads a hint for a prompt cache: `cache_control`, or `prompt_cache_breakpoint`.
 pub(super) fn cache<'a>(value: Value<'_, 'a>) -> Result<Option<Cache<'a>>, ReadFault> {
-    Ok(value.texts(["ttl"], |_, value| value.skip())?.map(|[ttl]| Cache { ttl }))
+    Ok(value
+        .texts(["ttl"], |_, value| value.skip())?
+        .map(|[ttl]| Cache { ttl }))
 }
 
 /// Reads one of an assistant's `thinking_blocks`.
-pub(super) fn thinking_block<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
+pub(super) fn thinking_block<'a>(
+    value: Value<'_, 'a>,
+    message: &mut Message<'a>,
+) -> Result<(), ReadFault> {
     let (mut thought, mut text) = (Thought::default(), None);
     value.element(|name, value| {
         match &**name {
@@ -78,7 +89,9 @@ pub(super) fn reasoning_details<'a>(
                     "text" => thought.text = text.unwrap_or_default(),
                     "signature" => thought.signature = filled(text),
                     "data" => thought.redacted = filled(text),
-                    "format" => is_claudes = text.is_none_or(|format| format.starts_with("anthropic")),
+                    "format" => {
+                        is_claudes = text.is_none_or(|format| format.starts_with("anthropic"))
+                    }
                     _ => {}
                 }
                 Ok(())
@@ -108,7 +121,8 @@ const SHOWN: [&str; 5] = ["text", "refusal", "image_url", "input_audio", "file"]
 /// Reads a part. Its type may come last, so the members of all types are kept until then.
 fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     let place = value.place;
-    let (mut kind, mut cache, mut thought, mut has_thinking) = (None, None, Thought::default(), false);
+    let (mut kind, mut cache, mut thought, mut has_thinking) =
+        (None, None, Thought::default(), false);
     let mut members = [const { None }; SHOWN.len()];
     let [text, refusal, image, audio, file] = &mut members;
     value.element(|name, value| {
@@ -119,7 +133,9 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadF
             "image_url" => *image = self::image(value, &mut message.others)?,
             "input_audio" => *audio = self::audio(value, &mut message.others)?,
             "file" => *file = self::file(value, &mut message.others)?,
-            "cache_control" | "prompt_cache_breakpoint" => cache = self::cache(value)?.or(cache.take()),
+            "cache_control" | "prompt_cache_breakpoint" => {
+                cache = self::cache(value)?.or(cache.take())
+            }
             // Mistral's is a list of parts.
             "thinking" => {
                 let (text, is_list) = value.text_or_not()?;
@@ -149,7 +165,11 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadF
     let shown = members.get_mut(place_of_kind).and_then(Option::take);
     let shown = shown.ok_or_else(|| place.field(&kind).missing())?;
     // A part of this type does not have the other members.
-    SHOWN.iter().zip(&members).filter(|(_, member)| member.is_some()).for_each(|(name, _)| lose(name));
+    SHOWN
+        .iter()
+        .zip(&members)
+        .filter(|(_, member)| member.is_some())
+        .for_each(|(name, _)| lose(name));
     if has_thinking {
         lose("thinking");
     }
@@ -163,23 +183,36 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadF
 }
 
 /// Reads `{url, detail}`, or the bare URL as Mistral has it.
-fn image<'a>(mut value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
+fn image<'a>(
+    mut value: Value<'_, 'a>,
+    others: &mut Vec<Name<'a>>,
+) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
     if value.kind()? == Kind::String {
         let url = filled(value.text()?).ok_or_else(|| place.refuse("must not be empty"))?;
         return Ok(Some(PartKind::Image(url::media(url, place)?, None)));
     }
-    let other = |name: &_, value: Value<'_, 'a>| others::field(others, "content[].image_url.", name, value);
-    let Some([url, detail]) = value.texts(["url", "detail"], other)? else { return Ok(None) };
+    let other =
+        |name: &_, value: Value<'_, 'a>| others::field(others, "content[].image_url.", name, value);
+    let Some([url, detail]) = value.texts(["url", "detail"], other)? else {
+        return Ok(None);
+    };
     let place = place.field("url");
     let url = filled(url).ok_or_else(|| place.missing())?;
     Ok(Some(PartKind::Image(url::media(url, place)?, detail)))
 }
 
-fn audio<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
+fn audio<'a>(
+    value: Value<'_, 'a>,
+    others: &mut Vec<Name<'a>>,
+) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
-    let other = |name: &_, value: Value<'_, 'a>| others::field(others, "content[].input_audio.", name, value);
-    let Some([data, format]) = value.texts(["data", "format"], other)? else { return Ok(None) };
+    let other = |name: &_, value: Value<'_, 'a>| {
+        others::field(others, "content[].input_audio.", name, value)
+    };
+    let Some([data, format]) = value.texts(["data", "format"], other)? else {
+        return Ok(None);
+    };
     let data = filled(data).ok_or_else(|| place.field("data").missing())?;
     let format = filled(format).ok_or_else(|| place.field("format").missing())?;
     let data = match url::media(data, place.field("data"))? {
@@ -188,18 +221,29 @@ fn audio<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<
     Ok(Some(PartKind::Audio(data, format)))
 }
 
-fn file<'a>(value: Value<'_, 'a>, others: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
+fn file<'a>(
+    value: Value<'_, 'a>,
+    others: &mut Vec<Name<'a>>,
+) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
-    let other = |name: &_, value: Value<'_, 'a>| others::field(others, "content[].file.", name, value);
+    let other =
+        |name: &_, value: Value<'_, 'a>| others::field(others, "content[].file.", name, value);
     let texts = value.texts(["file_data", "file_id", "filename"], other)?;
-    let Some([data, id, filename]) = texts else { return Ok(None) };
-    let kind_of_name = filename.as_deref().and_then(url::media_type).unwrap_or_default();
+    let Some([data, id, filename]) = texts else {
+        return Ok(None);
+    };
+    let kind_of_name = filename
+        .as_deref()
+        .and_then(url::media_type)
+        .unwrap_or_default();
     let media = match (filled(data), filled(id)) {
         (Some(data), _) => match url::media(data, place.field("file_data"))? {
             // OpenAI takes only data URLs, OpenRouter others too, and many callers send bare
             // base64.
             Media::Url(data) if !url::has_scheme(&data) => Media::Inline(kind_of_name.into(), data),
-            Media::Inline(kind, data) if kind.is_empty() => Media::Inline(kind_of_name.into(), data),
+            Media::Inline(kind, data) if kind.is_empty() => {
+                Media::Inline(kind_of_name.into(), data)
+            }
             other @ (Media::Inline(..) | Media::Url(_) | Media::Id(_)) => other,
         },
         (None, Some(id)) => Media::Id(id),

@@ -35,7 +35,9 @@ impl<'a> Tools<'a> {
                     // Of a provider's own tool these may be anything: it is refused for its
                     // type.
                     "custom" if value.kind()? == Kind::Object => custom = self.custom(value)?,
-                    "cache_control" | "prompt_cache_breakpoint" => cache = parts::cache(value)?.or(cache.take()),
+                    "cache_control" | "prompt_cache_breakpoint" => {
+                        cache = parts::cache(value)?.or(cache.take())
+                    }
                     _ => others::inner(&mut self.others, "tools[].", name, value)?,
                 }
                 Ok(())
@@ -45,7 +47,12 @@ impl<'a> Tools<'a> {
                 Some("custom") => (custom, "custom"),
                 Some(_) => {
                     let kind = ToolKind::Other;
-                    self.list.push(Tool { name: "".into(), description: None, kind, cache });
+                    self.list.push(Tool {
+                        name: "".into(),
+                        description: None,
+                        kind,
+                        cache,
+                    });
                     return Ok(());
                 }
                 None if custom.is_some() => (custom, "custom"),
@@ -54,7 +61,13 @@ impl<'a> Tools<'a> {
             };
             let place = place.field(field);
             let tool = read.ok_or_else(|| place.missing())?;
-            self.add(Tool { cache: cache.or(tool.cache), ..tool }, place)
+            self.add(
+                Tool {
+                    cache: cache.or(tool.cache),
+                    ..tool
+                },
+                place,
+            )
         })
     }
 
@@ -64,20 +77,30 @@ impl<'a> Tools<'a> {
             self.are_functions |= self.list.is_empty();
             let place = value.place;
             let function = self.function("functions[].", value)?;
-            self.add(function.ok_or_else(|| place.wrong("an object", Kind::Null))?, place)
+            self.add(
+                function.ok_or_else(|| place.wrong("an object", Kind::Null))?,
+                place,
+            )
         })
     }
 
-    fn function(&mut self, prefix: &str, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, ReadFault> {
+    fn function(
+        &mut self,
+        prefix: &str,
+        value: Value<'_, 'a>,
+    ) -> Result<Option<Tool<'a>>, ReadFault> {
         let place = value.place;
-        let (mut name, mut description, mut parameters, mut strict, mut cache) = (None, None, None, None, None);
+        let (mut name, mut description, mut parameters, mut strict, mut cache) =
+            (None, None, None, None, None);
         let is_there = value.object(|key, value| {
             match &**key {
                 "name" => name = value.text()?,
                 "description" => description = value.said()?,
                 "parameters" => parameters = value.raw_object()?,
                 "strict" => strict = value.flag()?,
-                "cache_control" | "prompt_cache_breakpoint" => cache = parts::cache(value)?.or(cache.take()),
+                "cache_control" | "prompt_cache_breakpoint" => {
+                    cache = parts::cache(value)?.or(cache.take())
+                }
                 _ => others::inner(&mut self.others, prefix, key, value)?,
             }
             Ok(())
@@ -86,15 +109,29 @@ impl<'a> Tools<'a> {
             return Ok(None);
         }
         let name = name.ok_or_else(|| place.field("name").missing())?;
-        Ok(Some(Tool { name, description, kind: ToolKind::Function(parameters.map(Cow::from), strict), cache }))
+        Ok(Some(Tool {
+            name,
+            description,
+            kind: ToolKind::Function(parameters.map(Cow::from), strict),
+            cache,
+        }))
     }
 
     fn custom(&mut self, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, ReadFault> {
         let place = value.place;
-        let other = |name: &_, value: Value<'_, 'a>| others::inner(&mut self.others, "tools[].custom.", name, value);
-        let [name, description] = value.texts(["name", "description"], other)?.unwrap_or_default();
+        let other = |name: &_, value: Value<'_, 'a>| {
+            others::inner(&mut self.others, "tools[].custom.", name, value)
+        };
+        let [name, description] = value
+            .texts(["name", "description"], other)?
+            .unwrap_or_default();
         let name = name.ok_or_else(|| place.field("name").missing())?;
-        Ok(Some(Tool { name, description: description.map(Said::from), kind: ToolKind::Custom, cache: None }))
+        Ok(Some(Tool {
+            name,
+            description: description.map(Said::from),
+            kind: ToolKind::Custom,
+            cache: None,
+        }))
     }
 
     /// Adds a tool; `place` is where its name stands.
@@ -114,7 +151,9 @@ impl<'a> Tools<'a> {
 /// Reads `tool_choice`.
 pub(super) fn choice<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoice<'a>>, ReadFault> {
     // Mistral's word is `any`.
-    let word = |word: &str, place: Place<'_>| choice::word(if word == "any" { "required" } else { word }, place);
+    let word = |word: &str, place: Place<'_>| {
+        choice::word(if word == "any" { "required" } else { word }, place)
+    };
     ReadChoice::read(value, word, chosen)
 }
 
@@ -127,7 +166,9 @@ pub(super) fn function_call<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoic
     };
     ReadChoice::read(value, word, |value| {
         let place = value.place;
-        named(value)?.map(choice::one).ok_or_else(|| place.missing())
+        named(value)?
+            .map(choice::one)
+            .ok_or_else(|| place.missing())
     })
 }
 
@@ -155,10 +196,13 @@ fn chosen<'a>(value: Value<'_, 'a>) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>
         None if function.is_some() => (function, "function"),
         None => return Err(place.field("type").missing()),
     };
-    tool.map(choice::one).ok_or_else(|| place.field(field).missing())
+    tool.map(choice::one)
+        .ok_or_else(|| place.field(field).missing())
 }
 
-fn allowed<'a>(value: Value<'_, 'a>) -> Result<Option<(ToolChoice<'a>, Vec<NamedTool<'a>>)>, ReadFault> {
+fn allowed<'a>(
+    value: Value<'_, 'a>,
+) -> Result<Option<(ToolChoice<'a>, Vec<NamedTool<'a>>)>, ReadFault> {
     let place = value.place;
     let (mut mode, mut tools) = (None, None);
     let is_there = value.object(|name, value| {
@@ -182,7 +226,13 @@ fn allowed<'a>(value: Value<'_, 'a>) -> Result<Option<(ToolChoice<'a>, Vec<Named
     if mode.is_some() && tools.is_none() {
         return Err(place.field("tools").missing());
     }
-    choice::some(mode.as_deref(), tools.unwrap_or_default(), "must hold at least one tool", place).map(Some)
+    choice::some(
+        mode.as_deref(),
+        tools.unwrap_or_default(),
+        "must hold at least one tool",
+        place,
+    )
+    .map(Some)
 }
 
 fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<NamedTool<'a>, ReadFault> {
@@ -196,13 +246,17 @@ fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<NamedTool<'a>, ReadFault> {
         }
         Ok(())
     })?;
-    function.or(custom).ok_or_else(|| place.field("function").missing())
+    function
+        .or(custom)
+        .ok_or_else(|| place.field("function").missing())
 }
 
 /// `{name}`: the name, and where it stands.
 fn named<'a>(value: Value<'_, 'a>) -> Result<Option<NamedTool<'a>>, ReadFault> {
     let place = value.place;
-    let Some([name]) = value.texts(["name"], |_, value| value.skip())? else { return Ok(None) };
+    let Some([name]) = value.texts(["name"], |_, value| value.skip())? else {
+        return Ok(None);
+    };
     let place = place.field("name");
     let name = name.ok_or_else(|| place.missing())?;
     Ok(Some((name, place.path())))

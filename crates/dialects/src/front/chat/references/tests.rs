@@ -5,20 +5,29 @@ use crate::wire::json;
 use proptest::prelude::*;
 
 const NOTHING: AllowedReferences = AllowedReferences::NOTHING;
-const NEAR: AllowedReferences = AllowedReferences { urls: Urls::NoneSinceNear, ..NOTHING };
+const NEAR: AllowedReferences = AllowedReferences {
+    urls: Urls::NoneSinceNear,
+    ..NOTHING
+};
 
 /// The field that is refused, if one is.
 #[track_caller]
 fn refused(leave: AllowedReferences, body: &str) -> Option<String> {
     let envelope = (CHAT.envelope)(body.as_bytes()).expect("a good request");
     let seen = envelope.may_refer();
-    let all = crate::front::Envelope { refers: true, ..envelope };
+    let all = crate::front::Envelope {
+        refers: true,
+        ..envelope
+    };
     let refused = match all.check_references(&leave, body.as_bytes()) {
         Ok(()) => None,
         Err(Refused::Unsupported(complaint)) => Some(complaint.param),
         Err(Refused::Invalid(complaint)) => panic!("another account may: {complaint:?}"),
     };
-    assert!(seen || refused.is_none(), "the envelope must tell that there is something to look at: {body}");
+    assert!(
+        seen || refused.is_none(),
+        "the envelope must tell that there is something to look at: {body}"
+    );
     refused
 }
 
@@ -27,35 +36,85 @@ fn message(rest: &str) -> String {
 }
 
 fn part(part: &str) -> String {
-    message(&format!(r#""role":"user","content":[{{"type":"text","text":"what is http://10.0.0.1/?"}},{part}]"#))
+    message(&format!(
+        r#""role":"user","content":[{{"type":"text","text":"what is http://10.0.0.1/?"}},{part}]"#
+    ))
 }
 
 fn image(url: &str) -> String {
     let url = json::quote(url);
-    part(&format!(r#"{{"type":"image_url","image_url":{{"url":{url},"detail":"low"}}}}"#))
+    part(&format!(
+        r#"{{"type":"image_url","image_url":{{"url":{url},"detail":"low"}}}}"#
+    ))
 }
 
 #[track_caller]
 fn check(leave: AllowedReferences, body: &str, expected: Option<&str>) {
-    assert_eq!(refused(leave, body).as_deref(), expected, "{leave:?} {body}");
+    assert_eq!(
+        refused(leave, body).as_deref(),
+        expected,
+        "{leave:?} {body}"
+    );
 }
 
 #[test]
 fn what_the_account_may_read_is_refused_unless_it_is_allowed() {
     let file = |id: &str| part(&format!(r#"{{"type":"file","file":{{"file_id":"{id}"}}}}"#));
     let all = [
-        ("gs", AllowedReferences { gs: true, ..NOTHING }),
-        ("s3", AllowedReferences { s3: true, ..NOTHING }),
-        ("files", AllowedReferences { files: true, ..NOTHING }),
+        (
+            "gs",
+            AllowedReferences {
+                gs: true,
+                ..NOTHING
+            },
+        ),
+        (
+            "s3",
+            AllowedReferences {
+                s3: true,
+                ..NOTHING
+            },
+        ),
+        (
+            "files",
+            AllowedReferences {
+                files: true,
+                ..NOTHING
+            },
+        ),
     ];
     for (word, body, param) in [
-        ("gs", image("gs://bucket/a.png"), "messages[1].content[1].image_url"),
-        ("gs", image(" \n GS://bucket/a.png"), "messages[1].content[1].image_url"),
-        ("gs", image("g\ts://bucket/a.png"), "messages[1].content[1].image_url"),
-        ("gs", part(r#"{"type":"file","file":{"file_data":"gs://bucket/a.pdf"}}"#), "messages[1].content[1].file"),
-        ("s3", image("s3://bucket/a.png"), "messages[1].content[1].image_url"),
+        (
+            "gs",
+            image("gs://bucket/a.png"),
+            "messages[1].content[1].image_url",
+        ),
+        (
+            "gs",
+            image(" \n GS://bucket/a.png"),
+            "messages[1].content[1].image_url",
+        ),
+        (
+            "gs",
+            image("g\ts://bucket/a.png"),
+            "messages[1].content[1].image_url",
+        ),
+        (
+            "gs",
+            part(r#"{"type":"file","file":{"file_data":"gs://bucket/a.pdf"}}"#),
+            "messages[1].content[1].file",
+        ),
+        (
+            "s3",
+            image("s3://bucket/a.png"),
+            "messages[1].content[1].image_url",
+        ),
         ("files", file("file-abc"), "messages[1].content[1].file"),
-        ("files", part(r#"{"type":"file","file_id":"file-abc"}"#), "messages[1].content[1].file_id"),
+        (
+            "files",
+            part(r#"{"type":"file","file_id":"file-abc"}"#),
+            "messages[1].content[1].file_id",
+        ),
         (
             "files",
             part(r#"{"type":"image","source":{"type":"file","file\u005fid":"file-abc"}}"#),
@@ -69,7 +128,14 @@ fn what_the_account_may_read_is_refused_unless_it_is_allowed() {
     ] {
         for (allowed, leave) in all {
             check(leave, &body, (allowed != word).then_some(param));
-            check(AllowedReferences { urls: Urls::Any, ..leave }, &body, (allowed != word).then_some(param));
+            check(
+                AllowedReferences {
+                    urls: Urls::Any,
+                    ..leave
+                },
+                &body,
+                (allowed != word).then_some(param),
+            );
         }
         check(AllowedReferences::ALL, &body, None);
     }
@@ -78,18 +144,37 @@ fn what_the_account_may_read_is_refused_unless_it_is_allowed() {
 
 #[test]
 fn azures_data_sources_are_read_with_the_accounts_rights() {
-    let with = |field: &str| format!(r#"{{"model":"m",{field},"messages":[{{"role":"user","content":"x"}}]}}"#);
+    let with = |field: &str| {
+        format!(r#"{{"model":"m",{field},"messages":[{{"role":"user","content":"x"}}]}}"#)
+    };
     for name in ["data_sources", "dataSources", r"data\u005fsources"] {
         let body = with(&format!(r#""{name}":[{{"type":"azure_search"}}]"#));
-        check(NOTHING, &body, Some(if name == "dataSources" { name } else { "data_sources" }));
-        check(AllowedReferences { data_sources: true, ..NOTHING }, &body, None);
+        check(
+            NOTHING,
+            &body,
+            Some(if name == "dataSources" {
+                name
+            } else {
+                "data_sources"
+            }),
+        );
+        check(
+            AllowedReferences {
+                data_sources: true,
+                ..NOTHING
+            },
+            &body,
+            None,
+        );
         check(NOTHING, &with(&format!(r#""{name}":[]"#)), None);
     }
 }
 
 #[test]
 fn what_an_account_has_stored_is_read_with_its_rights() {
-    let with = |field: &str| format!(r#"{{"model":"m",{field},"messages":[{{"role":"user","content":"x"}}]}}"#);
+    let with = |field: &str| {
+        format!(r#"{{"model":"m",{field},"messages":[{{"role":"user","content":"x"}}]}}"#)
+    };
     for field in [
         r#""cached_content":"cachedContents/a""#,
         r#""cachedContent":"cachedContents/a""#,
@@ -101,7 +186,14 @@ fn what_an_account_has_stored_is_read_with_its_rights() {
         r#""google":{"cached_content":"cachedContents/a"}"#,
     ] {
         assert!(refused(NOTHING, &with(field)).is_some(), "{field}");
-        check(AllowedReferences { cached: true, ..NOTHING }, &with(field), None);
+        check(
+            AllowedReferences {
+                cached: true,
+                ..NOTHING
+            },
+            &with(field),
+            None,
+        );
     }
     for field in [
         r#""cached_content":null"#,
@@ -123,18 +215,47 @@ fn a_long_url_is_not_judged_by_its_beginning() {
         format!("h{}ttps://a.com/{long}", "\t".repeat(70_000)),
         format!("/{long}://"),
     ] {
-        check(NOTHING, &image(&url), Some("messages[1].content[1].image_url"));
-        check(AllowedReferences { urls: Urls::Any, ..NOTHING }, &image(&url), None);
+        check(
+            NOTHING,
+            &image(&url),
+            Some("messages[1].content[1].image_url"),
+        );
+        check(
+            AllowedReferences {
+                urls: Urls::Any,
+                ..NOTHING
+            },
+            &image(&url),
+            None,
+        );
     }
     check(
-        AllowedReferences { urls: Urls::Any, ..NOTHING },
+        AllowedReferences {
+            urls: Urls::Any,
+            ..NOTHING
+        },
         &image(&format!("g\ns://{long}")),
         Some("messages[1].content[1].image_url"),
     );
-    check(NOTHING, &image(&format!("https://a.com/{}", "a".repeat(60_000))), None);
+    check(
+        NOTHING,
+        &image(&format!("https://a.com/{}", "a".repeat(60_000))),
+        None,
+    );
     // As MIME writes base64.
-    check(NEAR, &image(&format!("iVBORw0KGgo{}", "AAAA\r\n".repeat(20_000))), None);
-    check(NEAR, &image(&format!("data:image/png;base64,{}", "AAAA\r\n".repeat(20_000))), None);
+    check(
+        NEAR,
+        &image(&format!("iVBORw0KGgo{}", "AAAA\r\n".repeat(20_000))),
+        None,
+    );
+    check(
+        NEAR,
+        &image(&format!(
+            "data:image/png;base64,{}",
+            "AAAA\r\n".repeat(20_000)
+        )),
+        None,
+    );
 }
 
 #[test]
@@ -149,23 +270,57 @@ fn a_reference_is_found_behind_what_servers_look_past() {
         "a/b gs://b/a",
     ] {
         check(
-            AllowedReferences { urls: Urls::Any, s3: true, ..NOTHING },
+            AllowedReferences {
+                urls: Urls::Any,
+                s3: true,
+                ..NOTHING
+            },
             &image(url),
             Some("messages[1].content[1].image_url"),
         );
-        check(AllowedReferences { gs: true, ..NOTHING }, &image(url), None);
-        let s3 = url.to_ascii_lowercase().replace("gs:", "S3:").replace("g\ts:", "s\t3a:");
         check(
-            AllowedReferences { urls: Urls::Any, gs: true, ..NOTHING },
+            AllowedReferences {
+                gs: true,
+                ..NOTHING
+            },
+            &image(url),
+            None,
+        );
+        let s3 = url
+            .to_ascii_lowercase()
+            .replace("gs:", "S3:")
+            .replace("g\ts:", "s\t3a:");
+        check(
+            AllowedReferences {
+                urls: Urls::Any,
+                gs: true,
+                ..NOTHING
+            },
             &image(&s3),
             Some("messages[1].content[1].image_url"),
         );
-        check(AllowedReferences { s3: true, ..NOTHING }, &image(&s3), None);
+        check(
+            AllowedReferences {
+                s3: true,
+                ..NOTHING
+            },
+            &image(&s3),
+            None,
+        );
     }
-    let data = part(r#"{"type":"input_audio","input_audio":{"data":"\u00a0gs://b/a","format":"wav"}}"#);
+    let data =
+        part(r#"{"type":"input_audio","input_audio":{"data":"\u00a0gs://b/a","format":"wav"}}"#);
     check(NOTHING, &data, Some("messages[1].content[1].input_audio"));
-    for url in ["\u{a0}https://127.0.0.1/", "<http://10.0.0.1/>", "x http://10.0.0.1/"] {
-        check(NOTHING, &image(url), Some("messages[1].content[1].image_url"));
+    for url in [
+        "\u{a0}https://127.0.0.1/",
+        "<http://10.0.0.1/>",
+        "x http://10.0.0.1/",
+    ] {
+        check(
+            NOTHING,
+            &image(url),
+            Some("messages[1].content[1].image_url"),
+        );
     }
     // The Gemini API's own, however its path is written.
     for url in [
@@ -173,20 +328,39 @@ fn a_reference_is_found_behind_what_servers_look_past() {
         "https://GenerativeLanguage.googleapis.com/x",
         "https://a@generativelanguage.googleapis.com",
     ] {
-        check(AllowedReferences { urls: Urls::Any, ..NOTHING }, &image(url), Some("messages[1].content[1].image_url"));
-        check(AllowedReferences { files: true, urls: Urls::Any, ..NOTHING }, &image(url), None);
+        check(
+            AllowedReferences {
+                urls: Urls::Any,
+                ..NOTHING
+            },
+            &image(url),
+            Some("messages[1].content[1].image_url"),
+        );
+        check(
+            AllowedReferences {
+                files: true,
+                urls: Urls::Any,
+                ..NOTHING
+            },
+            &image(url),
+            None,
+        );
     }
     for name in ["File_ID", "FILE_ID", "fileID"] {
         check(
             NOTHING,
-            &part(&format!(r#"{{"type":"file","file":{{"{name}":"file-abc"}}}}"#)),
+            &part(&format!(
+                r#"{{"type":"file","file":{{"{name}":"file-abc"}}}}"#
+            )),
             Some("messages[1].content[1].file"),
         );
     }
     // A text is a text.
     check(
         NOTHING,
-        &part(r#"{"type":"tool_result","content":"the bucket is gs://b/a, behind http://10.0.0.1/"}"#),
+        &part(
+            r#"{"type":"tool_result","content":"the bucket is gs://b/a, behind http://10.0.0.1/"}"#,
+        ),
         None,
     );
 }
@@ -234,20 +408,53 @@ fn a_url_goes_up_if_anybody_could_fetch_it() {
         "ftp://example.com/a",
         "oss://bucket/a",
     ] {
-        check(NOTHING, &image(url), Some("messages[1].content[1].image_url"));
+        check(
+            NOTHING,
+            &image(url),
+            Some("messages[1].content[1].image_url"),
+        );
         check(NEAR, &image(url), Some("messages[1].content[1].image_url"));
-        check(AllowedReferences { urls: Urls::Any, ..NOTHING }, &image(url), None);
+        check(
+            AllowedReferences {
+                urls: Urls::Any,
+                ..NOTHING
+            },
+            &image(url),
+            None,
+        );
     }
 }
 
 /// Wherever the server stands, it may have files.
 #[test]
 fn a_path_in_place_of_a_url_needs_the_accounts_permission() {
-    for path in ["/etc/passwd", "etc/passwd", "~/.ssh/id_rsa", "C:\\secret.png", "\\\\host\\a", "../a.png"] {
-        check(NOTHING, &image(path), Some("messages[1].content[1].image_url"));
-        check(AllowedReferences { urls: Urls::Any, ..NOTHING }, &image(path), None);
+    for path in [
+        "/etc/passwd",
+        "etc/passwd",
+        "~/.ssh/id_rsa",
+        "C:\\secret.png",
+        "\\\\host\\a",
+        "../a.png",
+    ] {
+        check(
+            NOTHING,
+            &image(path),
+            Some("messages[1].content[1].image_url"),
+        );
+        check(
+            AllowedReferences {
+                urls: Urls::Any,
+                ..NOTHING
+            },
+            &image(path),
+            None,
+        );
     }
-    for data in ["data:image/png;base64,AA", "/9j/4AAQSkZJRg==", "iVBORw0KGgo="] {
+    for data in [
+        "data:image/png;base64,AA",
+        "/9j/4AAQSkZJRg==",
+        "iVBORw0KGgo=",
+    ] {
         check(NOTHING, &image(data), None);
     }
 }
@@ -265,9 +472,21 @@ fn what_stands_in_the_operators_network_fetches_nothing_for_callers() {
         "\\\\host\\a",
     ] {
         check(NEAR, &image(url), Some("messages[1].content[1].image_url"));
-        check(AllowedReferences { urls: Urls::None, ..NOTHING }, &image(url), Some("messages[1].content[1].image_url"));
+        check(
+            AllowedReferences {
+                urls: Urls::None,
+                ..NOTHING
+            },
+            &image(url),
+            Some("messages[1].content[1].image_url"),
+        );
     }
-    for url in ["data:image/png;base64,AA", "/9j/4AAQSkZJRg==", "iVBORw0KGgo=", &long] {
+    for url in [
+        "data:image/png;base64,AA",
+        "/9j/4AAQSkZJRg==",
+        "iVBORw0KGgo=",
+        &long,
+    ] {
         check(NEAR, &image(url), None);
     }
     let parts = [
@@ -287,15 +506,24 @@ fn what_stands_in_the_operators_network_fetches_nothing_for_callers() {
         assert!(member.starts_with("messages[1].content[1]."), "{member}");
         check(NOTHING, &part(body), None);
     }
-    let tool =
-        r#""role":"tool","tool_call_id":"c","content":[{"type":"image_url","image_url":{"url":"https://x.com/a"}}]"#;
-    check(NEAR, &message(tool), Some("messages[1].content[0].image_url"));
+    let tool = r#""role":"tool","tool_call_id":"c","content":[{"type":"image_url","image_url":{"url":"https://x.com/a"}}]"#;
     check(
         NEAR,
-        &message(r#""role":"user","content":{"type":"image_url","image_url":{"url":"https://x.com/a"}}"#),
+        &message(tool),
+        Some("messages[1].content[0].image_url"),
+    );
+    check(
+        NEAR,
+        &message(
+            r#""role":"user","content":{"type":"image_url","image_url":{"url":"https://x.com/a"}}"#,
+        ),
         Some("messages[1].content.image_url"),
     );
-    check(NEAR, &message(r#""role":"user","content":"a","images":["https://x.com/a"]"#), Some("messages[1].images[0]"));
+    check(
+        NEAR,
+        &message(r#""role":"user","content":"a","images":["https://x.com/a"]"#),
+        Some("messages[1].images[0]"),
+    );
 }
 
 #[test]
@@ -309,13 +537,29 @@ fn words_are_no_references() {
         r#""role":"tool","tool_call_id":"http://10.0.0.1/","content":"gs://b/a""#,
     ] {
         let body = message(rest);
-        check(AllowedReferences { urls: Urls::None, ..NOTHING }, &body, None);
-        assert!(!(CHAT.envelope)(body.as_bytes()).unwrap().refers, "nothing is looked at twice: {body}");
+        check(
+            AllowedReferences {
+                urls: Urls::None,
+                ..NOTHING
+            },
+            &body,
+            None,
+        );
+        assert!(
+            !(CHAT.envelope)(body.as_bytes()).unwrap().refers,
+            "nothing is looked at twice: {body}"
+        );
     }
-    check(NEAR, &part(r#"{"type":"input_audio","input_audio":{"data":"UklGRg==","format":"wav"}}"#), None);
     check(
         NEAR,
-        &part(r#"{"type":"file","file":{"file_data":"data:text/plain;base64,AA","filename":"a/b.txt"}}"#),
+        &part(r#"{"type":"input_audio","input_audio":{"data":"UklGRg==","format":"wav"}}"#),
+        None,
+    );
+    check(
+        NEAR,
+        &part(
+            r#"{"type":"file","file":{"file_data":"data:text/plain;base64,AA","filename":"a/b.txt"}}"#,
+        ),
         None,
     );
 }

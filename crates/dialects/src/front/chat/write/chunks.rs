@@ -23,7 +23,12 @@ impl Chunks {
     /// Returns the writer of a stream at its start.
     pub(crate) fn new(header: &AnswerHeader) -> Self {
         let head = Head::new(br#"data: {"id":""#, "chat.completion.chunk", header);
-        Self { head, show_usage: header.show_usage, cited: Vec::new(), out: Vec::new() }
+        Self {
+            head,
+            show_usage: header.show_usage,
+            cited: Vec::new(),
+            out: Vec::new(),
+        }
     }
 
     /// Writes what stands before a delta's members.
@@ -58,7 +63,8 @@ impl AnswerWriter for Chunks {
     fn open(&mut self, choice: usize) {
         self.head.has_id = true;
         self.before(choice);
-        self.out.extend_from_slice(br#""role":"assistant","content":"""#);
+        self.out
+            .extend_from_slice(br#""role":"assistant","content":"""#);
         self.after();
     }
 
@@ -99,7 +105,8 @@ impl AnswerWriter for Chunks {
         self.out.reserve(self.head.bytes().len() + data.len() + 256);
         self.before(choice);
         self.out.push(b'"');
-        self.out.extend_from_slice(words::media_list(mime).as_bytes());
+        self.out
+            .extend_from_slice(words::media_list(mime).as_bytes());
         self.out.extend_from_slice(br#"":["#);
         words::media(&mut self.out, number, mime, data);
         self.out.push(b']');
@@ -113,7 +120,9 @@ impl AnswerWriter for Chunks {
         if self.cited.len() <= choice {
             self.cited.resize(choice + 1, 0);
         }
-        let Some(number) = self.cited.get_mut(choice) else { return false };
+        let Some(number) = self.cited.get_mut(choice) else {
+            return false;
+        };
         let index = *number;
         *number += 1;
         self.before(choice);
@@ -126,8 +135,16 @@ impl AnswerWriter for Chunks {
 
     fn finish(&mut self, choice: usize, reason: Finish) {
         self.before(choice);
-        put_text(&mut self.out, r#"},"logprobs":null,"finish_reason":"#, words::reason(reason));
-        let usage = if self.show_usage { &b"}],\"usage\":null}\n\n"[..] } else { b"}]}\n\n" };
+        put_text(
+            &mut self.out,
+            r#"},"logprobs":null,"finish_reason":"#,
+            words::reason(reason),
+        );
+        let usage = if self.show_usage {
+            &b"}],\"usage\":null}\n\n"[..]
+        } else {
+            b"}]}\n\n"
+        };
         self.out.extend_from_slice(usage);
     }
 

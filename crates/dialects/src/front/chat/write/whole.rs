@@ -31,7 +31,11 @@ struct ChoiceText {
 impl Whole {
     /// Returns the writer of an answer of which nothing is known yet.
     pub(crate) fn new(header: &AnswerHeader) -> Self {
-        Self { head: Head::new(br#"{"id":""#, "chat.completion", header), choices: Vec::new(), out: Vec::new() }
+        Self {
+            head: Head::new(br#"{"id":""#, "chat.completion", header),
+            choices: Vec::new(),
+            out: Vec::new(),
+        }
     }
 
     /// Changes the choice, which was opened before.
@@ -45,10 +49,19 @@ impl Whole {
 impl ChoiceText {
     /// About what it takes.
     fn room(&self) -> usize {
-        let calls: usize =
-            self.calls.iter().map(|call| call.arguments.len() + call.name.len() + call.id.len() + 128).sum();
+        let calls: usize = self
+            .calls
+            .iter()
+            .map(|call| call.arguments.len() + call.name.len() + call.id.len() + 128)
+            .sum();
         let texts = self.content.len() + self.reasoning.len() + self.refusal.len();
-        256 + texts + texts / 8 + calls + calls / 8 + self.images.len() + self.files.len() + self.annotations.len()
+        256 + texts
+            + texts / 8
+            + calls
+            + calls / 8
+            + self.images.len()
+            + self.files.len()
+            + self.annotations.len()
     }
 
     fn write(&self, at: usize, out: &mut Vec<u8>) {
@@ -72,7 +85,13 @@ impl ChoiceText {
         for call in &self.calls {
             out.extend_from_slice(before.as_bytes());
             out.push(b'{');
-            words::call(out, &call.id, &call.name, &call.arguments, call.signature.as_deref());
+            words::call(
+                out,
+                &call.id,
+                &call.name,
+                &call.arguments,
+                call.signature.as_deref(),
+            );
             before = ",";
         }
         if !self.calls.is_empty() {
@@ -90,7 +109,11 @@ impl ChoiceText {
                 out.push(b']');
             }
         }
-        put_text(out, r#"},"logprobs":null,"finish_reason":"#, words::reason(self.reason.unwrap_or(Finish::Stop)));
+        put_text(
+            out,
+            r#"},"logprobs":null,"finish_reason":"#,
+            words::reason(self.reason.unwrap_or(Finish::Stop)),
+        );
         out.push(b'}');
     }
 }
@@ -122,13 +145,21 @@ impl AnswerWriter for Whole {
 
     fn arguments(&mut self, choice: usize, number: usize, text: &str) {
         self.with(choice, |choice| {
-            choice.calls.get_mut(number).into_iter().for_each(|call| call.arguments.to_mut().push_str(text));
+            choice
+                .calls
+                .get_mut(number)
+                .into_iter()
+                .for_each(|call| call.arguments.to_mut().push_str(text));
         });
     }
 
     fn media(&mut self, choice: usize, number: usize, mime: &str, data: &str) {
         self.with(choice, |choice| {
-            let list = if is_picture(mime) { &mut choice.images } else { &mut choice.files };
+            let list = if is_picture(mime) {
+                &mut choice.images
+            } else {
+                &mut choice.files
+            };
             if !list.is_empty() {
                 list.push(b',');
             }

@@ -25,7 +25,11 @@ impl Head {
         put_text(&mut bytes, r#"","object":"#, object);
         bytes.extend_from_slice(format!(r#","created":{}"#, header.created).as_bytes());
         put_text(&mut bytes, r#","model":"#, &header.model);
-        Self { bytes, id, has_id: false }
+        Self {
+            bytes,
+            id,
+            has_id: false,
+        }
     }
 
     /// Takes the upstream's own id, unless there is one; one of unlikely length is not taken.
@@ -33,7 +37,11 @@ impl Head {
         if self.has_id || id.is_empty() || id.len() > 256 {
             return;
         }
-        let mut inside = if id.starts_with(CHAT.id_prefix) { Vec::new() } else { CHAT.id_prefix.into() };
+        let mut inside = if id.starts_with(CHAT.id_prefix) {
+            Vec::new()
+        } else {
+            CHAT.id_prefix.into()
+        };
         escape_into(id, &mut inside);
         let end = self.id.start + inside.len();
         self.bytes.splice(self.id.clone(), inside);
@@ -67,8 +75,12 @@ pub(super) fn usage(out: &mut Vec<u8>, tally: &Tally) {
     number(out, r#"{"prompt_tokens":"#, usage.prompt);
     number(out, r#","completion_tokens":"#, usage.completion);
     number(out, r#","total_tokens":"#, usage.total());
-    let cached = counted.cached.map(|_| (r#""cached_tokens":"#, usage.cached));
-    let cache_write = counted.cache_write.map(|_| (r#""cache_write_tokens":"#, usage.cache_write));
+    let cached = counted
+        .cached
+        .map(|_| (r#""cached_tokens":"#, usage.cached));
+    let cache_write = counted
+        .cache_write
+        .map(|_| (r#""cache_write_tokens":"#, usage.cache_write));
     let mut before = r#","prompt_tokens_details":{"#;
     for (name, count) in [cached, cache_write].into_iter().flatten() {
         out.extend_from_slice(before.as_bytes());
@@ -79,7 +91,11 @@ pub(super) fn usage(out: &mut Vec<u8>, tally: &Tally) {
         out.push(b'}');
     }
     if counted.reasoning.is_some() {
-        number(out, r#","completion_tokens_details":{"reasoning_tokens":"#, usage.reasoning);
+        number(
+            out,
+            r#","completion_tokens_details":{"reasoning_tokens":"#,
+            usage.reasoning,
+        );
         out.push(b'}');
     }
     tally.end_usage(out);
@@ -95,12 +111,22 @@ pub(super) fn number(out: &mut Vec<u8>, number: usize) {
 }
 
 /// Appends what a call is, from its id on, and closes its object.
-pub(super) fn call(out: &mut Vec<u8>, id: &str, name: &str, arguments: &str, signature: Option<&str>) {
+pub(super) fn call(
+    out: &mut Vec<u8>,
+    id: &str,
+    name: &str,
+    arguments: &str,
+    signature: Option<&str>,
+) {
     put_text(out, r#""id":"#, id);
     out.extend_from_slice(br#","type":"function""#);
     if let Some(signature) = signature {
         // As Google's own server for OpenAI's clients shows it.
-        put_text(out, r#","extra_content":{"google":{"thought_signature":"#, signature);
+        put_text(
+            out,
+            r#","extra_content":{"google":{"thought_signature":"#,
+            signature,
+        );
         out.extend_from_slice(b"}}");
     }
     put_text(out, r#","function":{"name":"#, name);

@@ -22,7 +22,10 @@ impl<'a> Calls<'a> {
             *self = Self::default();
         }
         self.ids.insert(call.id.clone());
-        self.by_name.entry(call.name.clone()).or_default().push_back(call.id.clone());
+        self.by_name
+            .entry(call.name.clone())
+            .or_default()
+            .push_back(call.id.clone());
     }
 
     /// Returns the id of the call to which a result of this function belongs, if there is one.
@@ -31,7 +34,9 @@ impl<'a> Calls<'a> {
             self.answered.insert(id.clone());
             return Some(id.clone());
         }
-        let Some(queue) = self.by_name.get_mut(name) else { return id };
+        let Some(queue) = self.by_name.get_mut(name) else {
+            return id;
+        };
         while let Some(next) = queue.pop_front() {
             if self.answered.insert(next.clone()) {
                 return Some(next);

@@ -18,7 +18,11 @@ struct Blob<'a> {
 
 impl<'a> Blob<'a> {
     /// Reads the object of this name; `None` for `null`. `lost` gets what nobody understands.
-    fn read(value: Value<'_, 'a>, of: &str, lost: &mut Vec<Name<'a>>) -> Result<Option<Self>, ReadFault> {
+    fn read(
+        value: Value<'_, 'a>,
+        of: &str,
+        lost: &mut Vec<Name<'a>>,
+    ) -> Result<Option<Self>, ReadFault> {
         let mut blob = Self::default();
         let is_there = members(value, |known, name, value| {
             match known {
@@ -37,14 +41,26 @@ impl<'a> Blob<'a> {
 /// Notes the name of a picture or of a sound, which nobody can say.
 fn lose_name(name: Option<Cow<'_, str>>, of: &str, lost: &mut Vec<Name<'_>>) {
     if name.is_some_and(|name| !name.is_empty()) {
-        others::note(lost, &format!("parts[].{of}."), &Cow::Borrowed("displayName"));
+        others::note(
+            lost,
+            &format!("parts[].{of}."),
+            &Cow::Borrowed("displayName"),
+        );
     }
 }
 
 /// Reads `inlineData`.
-pub(super) fn inline<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
+pub(super) fn inline<'a>(
+    value: Value<'_, 'a>,
+    lost: &mut Vec<Name<'a>>,
+) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
-    let Some(Blob { kind, data, name, .. }) = Blob::read(value, "inlineData", lost)? else { return Ok(None) };
+    let Some(Blob {
+        kind, data, name, ..
+    }) = Blob::read(value, "inlineData", lost)?
+    else {
+        return Ok(None);
+    };
     let kind = kind.ok_or_else(|| place.field("mimeType").missing())?;
     let data = data.ok_or_else(|| place.field("data").missing())?;
     // A server may fetch what looks like a URL.
@@ -65,13 +81,27 @@ pub(super) fn inline<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Resu
 }
 
 /// Reads `fileData`.
-pub(super) fn file<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<PartKind<'a>>, ReadFault> {
+pub(super) fn file<'a>(
+    value: Value<'_, 'a>,
+    lost: &mut Vec<Name<'a>>,
+) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
-    let Some(Blob { kind, uri, name, .. }) = Blob::read(value, "fileData", lost)? else { return Ok(None) };
-    let uri = uri.filter(|uri| !uri.is_empty()).ok_or_else(|| place.field("fileUri").missing())?;
+    let Some(Blob {
+        kind, uri, name, ..
+    }) = Blob::read(value, "fileData", lost)?
+    else {
+        return Ok(None);
+    };
+    let uri = uri
+        .filter(|uri| !uri.is_empty())
+        .ok_or_else(|| place.field("fileUri").missing())?;
     check(&uri, place.field("fileUri"))?;
     let of_name = || url::media_type(&uri).unwrap_or_default();
-    let is_picture = kind.as_deref().unwrap_or_else(of_name).to_ascii_lowercase().starts_with("image/");
+    let is_picture = kind
+        .as_deref()
+        .unwrap_or_else(of_name)
+        .to_ascii_lowercase()
+        .starts_with("image/");
     let media = Media::Url(uri);
     if is_picture {
         lose_name(name, "fileData", lost);
@@ -82,19 +112,35 @@ pub(super) fn file<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result
 
 /// Refuses what is no address, and the address of a file that was uploaded to Google.
 fn check(uri: &str, place: Place<'_>) -> Result<(), ReadFault> {
-    let is_uploaded =
-        uri.starts_with("files/") || uri.to_ascii_lowercase().contains("generativelanguage.googleapis.com");
+    let is_uploaded = uri.starts_with("files/")
+        || uri
+            .to_ascii_lowercase()
+            .contains("generativelanguage.googleapis.com");
     if is_uploaded {
-        return Err(place.unsupported("files that were uploaded to Google are not at hand here: send the data itself"));
+        return Err(place.unsupported(
+            "files that were uploaded to Google are not at hand here: send the data itself",
+        ));
     }
-    if url::has_scheme(uri) { Ok(()) } else { Err(place.refuse("must be a URL")) }
+    if url::has_scheme(uri) {
+        Ok(())
+    } else {
+        Err(place.refuse("must be a URL"))
+    }
 }
 
 /// Returns the format of a sound.
 fn sound(kind: &str) -> Option<Cow<'static, str>> {
-    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let kind = kind
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     let format = kind.strip_prefix("audio/")?;
-    let format = format.strip_prefix("x").and_then(|rest| rest.strip_prefix('-')).unwrap_or(format);
+    let format = format
+        .strip_prefix("x")
+        .and_then(|rest| rest.strip_prefix('-'))
+        .unwrap_or(format);
     Some(match format {
         "wav" | "wave" | "vnd.wave" => Cow::Borrowed("wav"),
         "mp3" | "mpeg" | "mpga" => Cow::Borrowed("mp3"),

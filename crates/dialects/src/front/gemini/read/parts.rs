@@ -27,11 +27,20 @@ struct ToolOutcome<'a> {
 impl<'a> Parts<'a> {
     /// Returns the parts of the content at this index.
     pub(super) fn new(place: Option<usize>) -> Self {
-        Self { said: Message { place, ..Message::default() }, results: Vec::new() }
+        Self {
+            said: Message {
+                place,
+                ..Message::default()
+            },
+            results: Vec::new(),
+        }
     }
 
     /// Reads a content, and returns its role.
-    pub(super) fn content(&mut self, value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFault> {
+    pub(super) fn content(
+        &mut self,
+        value: Value<'_, 'a>,
+    ) -> Result<Option<Cow<'a, str>>, ReadFault> {
         let mut role = None;
         value.element(|name, value| {
             match &**name {
@@ -51,11 +60,15 @@ impl<'a> Parts<'a> {
         lost: &mut Vec<(Name<'a>, Raw<'a>)>,
     ) -> Result<Message<'a>, ReadFault> {
         let others = std::mem::take(&mut self.said.others).into_iter();
-        lost.extend(others.map(|name| (Cow::Owned(format!("systemInstruction.{name}")), Raw("true"))));
+        lost.extend(
+            others.map(|name| (Cow::Owned(format!("systemInstruction.{name}")), Raw("true"))),
+        );
         if self.said.calls.is_empty() && self.results.is_empty() {
             return Ok(self.said);
         }
-        Err(place.field("parts").refuse("must not have calls of functions or their results"))
+        Err(place
+            .field("parts")
+            .refuse("must not have calls of functions or their results"))
     }
 
     /// Puts what was read to the end of the list.
@@ -72,7 +85,9 @@ impl<'a> Parts<'a> {
             return Err(place.refuse("has a `functionCall`, which only the role `model` can have"));
         }
         if role == Role::Assistant && !self.results.is_empty() {
-            return Err(place.refuse("has a `functionResponse`, which only the role `user` can have"));
+            return Err(
+                place.refuse("has a `functionResponse`, which only the role `user` can have")
+            );
         }
         if role == Role::User {
             self.said.reasoning = None;
@@ -90,7 +105,9 @@ impl<'a> Parts<'a> {
         }
         let has_results = !self.results.is_empty();
         for (number, ToolOutcome { id, name, content }) in self.results.into_iter().enumerate() {
-            let id = calls.answer(id, &name).unwrap_or_else(|| Cow::Owned(format!("result_{index}_{number}")));
+            let id = calls
+                .answer(id, &name)
+                .unwrap_or_else(|| Cow::Owned(format!("result_{index}_{number}")));
             list.push(Message {
                 role: Role::Tool,
                 place: self.said.place,
@@ -116,7 +133,9 @@ impl<'a> Parts<'a> {
                 "text" => text = value.said()?,
                 "thought" => is_thought = value.flag()?.unwrap_or(false),
                 // Any other means something to the model that made it, and to no other.
-                "thoughtSignature" => signature = value.text_or_not()?.0.filter(|text| is_sealed(text)),
+                "thoughtSignature" => {
+                    signature = value.text_or_not()?.0.filter(|text| is_sealed(text))
+                }
                 "inlineData" => {
                     let kind = media::inline(value, &mut said.others)?;
                     push(said, kind);
@@ -128,7 +147,9 @@ impl<'a> Parts<'a> {
                 "functionCall" => said.calls.extend(call(value, &mut said.others)?),
                 "functionResponse" => self.results.extend(outcome(value, &mut said.others)?),
                 "executableCode" => {
-                    if let Some([language, code]) = texts(value, known, ["language", "code"], &mut said.others)? {
+                    if let Some([language, code]) =
+                        texts(value, known, ["language", "code"], &mut said.others)?
+                    {
                         let language = language.unwrap_or_default().to_ascii_lowercase();
                         let language = if language == "python" { "python" } else { "" };
                         let code = code.unwrap_or_default();
@@ -136,7 +157,9 @@ impl<'a> Parts<'a> {
                     }
                 }
                 "codeExecutionResult" => {
-                    if let Some([outcome, output]) = texts(value, known, ["outcome", "output"], &mut said.others)? {
+                    if let Some([outcome, output]) =
+                        texts(value, known, ["outcome", "output"], &mut said.others)?
+                    {
                         let failed = outcome.is_some_and(|outcome| outcome != "OUTCOME_OK");
                         let before = if failed { "Error: " } else { "" };
                         let output = output.unwrap_or_default();
@@ -154,12 +177,20 @@ impl<'a> Parts<'a> {
             Some(call) => call.signature = signature,
             // Only calls must be signed.
             None if signature.is_some() => {
-                others::note(&mut said.others, "parts[].", &Cow::Borrowed("thoughtSignature"));
+                others::note(
+                    &mut said.others,
+                    "parts[].",
+                    &Cow::Borrowed("thoughtSignature"),
+                );
             }
             None => {}
         }
         match text.filter(|text| !text.is_empty()) {
-            Some(text) if is_thought => said.reasoning.get_or_insert_default().to_mut().push_str(&text),
+            Some(text) if is_thought => said
+                .reasoning
+                .get_or_insert_default()
+                .to_mut()
+                .push_str(&text),
             Some(text) => say(said, text),
             None => {}
         }
@@ -172,12 +203,27 @@ impl<'a> Parts<'a> {
 fn continued<'a>(list: &mut Vec<Message<'a>>, mut said: Message<'a>) {
     let content = std::mem::take(&mut said.content);
     if list.last().is_none_or(|last| last.role != Role::Assistant) {
-        list.push(Message { role: said.role, place: said.place, ..Message::default() });
+        list.push(Message {
+            role: said.role,
+            place: said.place,
+            ..Message::default()
+        });
     }
-    let Some(message) = list.last_mut() else { return };
+    let Some(message) = list.last_mut() else {
+        return;
+    };
     for part in content {
         match (message.content.last_mut(), part) {
-            (Some(Part { kind: PartKind::Text(text), .. }), Part { kind: PartKind::Text(more), .. }) => {
+            (
+                Some(Part {
+                    kind: PartKind::Text(text),
+                    ..
+                }),
+                Part {
+                    kind: PartKind::Text(more),
+                    ..
+                },
+            ) => {
                 text.push_str(&more);
             }
             (_, part) => message.content.push(part),
@@ -200,7 +246,9 @@ pub(super) fn say<'a>(message: &mut Message<'a>, text: Said<'a>) {
 }
 
 fn push<'a>(message: &mut Message<'a>, kind: Option<PartKind<'a>>) {
-    message.content.extend(kind.map(|kind| Part { kind, cache: None }));
+    message
+        .content
+        .extend(kind.map(|kind| Part { kind, cache: None }));
 }
 
 /// Reads `functionCall`. A call without an id gets one later.
@@ -229,7 +277,10 @@ fn call<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<Cal
 }
 
 /// Reads `functionResponse`.
-fn outcome<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<ToolOutcome<'a>>, ReadFault> {
+fn outcome<'a>(
+    value: Value<'_, 'a>,
+    lost: &mut Vec<Name<'a>>,
+) -> Result<Option<ToolOutcome<'a>>, ReadFault> {
     let place = value.place;
     let (mut id, mut function, mut response) = (None, None, None);
     let mut inside = Parts::new(None);
@@ -247,14 +298,21 @@ fn outcome<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<
         return Ok(None);
     }
     if !inside.said.calls.is_empty() || !inside.results.is_empty() {
-        return Err(place.field("parts").refuse("must not have calls of functions or their results"));
+        return Err(place
+            .field("parts")
+            .refuse("must not have calls of functions or their results"));
     }
     lost.append(&mut inside.said.others);
     let mut content = Vec::new();
     let text = response.map(words).filter(|text| !text.is_empty());
-    content.extend(text.map(|text| Part { kind: PartKind::Text(text.into()), cache: None }));
+    content.extend(text.map(|text| Part {
+        kind: PartKind::Text(text.into()),
+        cache: None,
+    }));
     content.append(&mut inside.said.content);
-    let name = function.filter(|name| !name.is_empty()).ok_or_else(|| place.field("name").missing())?;
+    let name = function
+        .filter(|name| !name.is_empty())
+        .ok_or_else(|| place.field("name").missing())?;
     Ok(Some(ToolOutcome { id, name, content }))
 }
 
@@ -263,9 +321,10 @@ fn words(Raw(response): Raw<'_>) -> Cow<'_, str> {
     let found = members_of(response).unwrap_or_default();
     match found.as_slice() {
         [(name, value)] if name == "output" => string(value).unwrap_or(Cow::Borrowed(response)),
-        [(name, value)] if name == "error" => {
-            Cow::Owned(format!("Error: {}", string(value).unwrap_or(Cow::Borrowed(value))))
-        }
+        [(name, value)] if name == "error" => Cow::Owned(format!(
+            "Error: {}",
+            string(value).unwrap_or(Cow::Borrowed(value))
+        )),
         _ => Cow::Borrowed(response),
     }
 }

@@ -27,8 +27,16 @@ pub(super) struct Standard<'a> {
 
 /// Returns a schema as JSON Schema. What is JSON Schema already stays as it is.
 pub(super) fn standard(Raw(text): Raw<'_>, written: SchemaForm) -> Standard<'_> {
-    let mut form = Form { edits: Edits::new(text.as_bytes()), has_changed: false, forbids_null: false, written };
-    let as_it_is = Standard { text: Cow::Borrowed(text), forbids_null: false };
+    let mut form = Form {
+        edits: Edits::new(text.as_bytes()),
+        has_changed: false,
+        forbids_null: false,
+        written,
+    };
+    let as_it_is = Standard {
+        text: Cow::Borrowed(text),
+        forbids_null: false,
+    };
     // What was read before is JSON.
     if form.schema(&mut Cursor::new(text.as_bytes())).is_err() || !form.has_changed {
         return as_it_is;
@@ -36,11 +44,16 @@ pub(super) fn standard(Raw(text): Raw<'_>, written: SchemaForm) -> Standard<'_> 
     let mut written = Vec::new();
     form.edits.apply_into(&mut written);
     let forbids_null = form.forbids_null;
-    String::from_utf8(written).map_or(as_it_is, |text| Standard { text: Cow::Owned(text), forbids_null })
+    String::from_utf8(written).map_or(as_it_is, |text| Standard {
+        text: Cow::Owned(text),
+        forbids_null,
+    })
 }
 
 /// The names of types in JSON Schema.
-const TYPES: [&str; 7] = ["string", "number", "integer", "boolean", "array", "object", "null"];
+const TYPES: [&str; 7] = [
+    "string", "number", "integer", "boolean", "array", "object", "null",
+];
 
 /// The keywords of Google's own form that have another name in JSON Schema.
 const TWINS: [(&str, &str); 11] = [
@@ -118,7 +131,13 @@ impl Form<'_> {
     }
 
     /// Consumes the value of a keyword, and notes what is decided at the end of the schema.
-    fn member(&mut self, keyword: &[u8], key: Span, cursor: &mut Cursor<'_>, notes: &mut Notes) -> Result<(), Broken> {
+    fn member(
+        &mut self,
+        keyword: &[u8],
+        key: Span,
+        cursor: &mut Cursor<'_>,
+        notes: &mut Notes,
+    ) -> Result<(), Broken> {
         let (text, kind) = (cursor.text(), cursor.kind()?);
         match keyword {
             b"type" if kind == Kind::Array => {
@@ -150,7 +169,8 @@ impl Form<'_> {
                     notes.others.push((key, value, "const"));
                 }
             }
-            b"properties" | b"patternProperties" | b"$defs" | b"definitions" | b"dependentSchemas"
+            b"properties" | b"patternProperties" | b"$defs" | b"definitions"
+            | b"dependentSchemas"
                 if kind == Kind::Object =>
             {
                 cursor.object(|cursor, _| self.schema(cursor))?;
@@ -166,7 +186,15 @@ impl Form<'_> {
             }
             b"oneOf" | b"allOf" if kind == Kind::Array => {
                 let list = cursor.array(|cursor, _| self.schema(cursor))?;
-                notes.others.push((key, list, if keyword == b"oneOf" { "oneOf" } else { "allOf" }));
+                notes.others.push((
+                    key,
+                    list,
+                    if keyword == b"oneOf" {
+                        "oneOf"
+                    } else {
+                        "allOf"
+                    },
+                ));
             }
             b"prefixItems" | b"items" if kind == Kind::Array => {
                 cursor.array(|cursor, _| self.schema(cursor))?;
@@ -185,11 +213,13 @@ impl Form<'_> {
                 }
                 notes.others.push((key, span, "$ref"));
             }
-            b"minItems" | b"maxItems" | b"minLength" | b"maxLength" | b"minProperties" | b"maxProperties"
+            b"minItems" | b"maxItems" | b"minLength" | b"maxLength" | b"minProperties"
+            | b"maxProperties"
                 if kind == Kind::String =>
             {
                 let span = cursor.value()?;
-                let number = json::text_of(text, &span).and_then(|number| number.parse::<u64>().ok());
+                let number =
+                    json::text_of(text, &span).and_then(|number| number.parse::<u64>().ok());
                 if let Some(number) = number {
                     self.replace(span, number.to_string());
                 }
@@ -203,15 +233,22 @@ impl Form<'_> {
 
     /// Writes `nullable: true` in JSON Schema. There each keyword has to allow `null`.
     fn allow_null(&mut self, text: &[u8], notes: &Notes) {
-        let Some((key, value)) = &notes.nullable else { return };
+        let Some((key, value)) = &notes.nullable else {
+            return;
+        };
         self.edits.remove_member(key, value);
         self.has_changed = true;
         if let Some((span, name)) = notes.one.as_ref().filter(|(_, name)| *name != "null") {
             self.replace(span.clone(), format!(r#"["{name}","null"]"#));
         }
         for (list, null) in &notes.lists {
-            let is_empty = slice(text, &(list.start + 1..list.end - 1)).trim_ascii().is_empty();
-            self.replace(list.end - 1..list.end, format!("{}{null}]", if is_empty { "" } else { "," }));
+            let is_empty = slice(text, &(list.start + 1..list.end - 1))
+                .trim_ascii()
+                .is_empty();
+            self.replace(
+                list.end - 1..list.end,
+                format!("{}{null}]", if is_empty { "" } else { "," }),
+            );
         }
         self.allow_null_beside(notes);
     }
@@ -220,7 +257,8 @@ impl Form<'_> {
     /// `anyOf` of an `allOf`, if the schema has no such keyword. An `allOf` encloses itself.
     fn allow_null_beside(&mut self, notes: &Notes) {
         let is_all_of = |name: &str| name == "allOf";
-        let (lists, others): (Vec<_>, Vec<_>) = notes.others.iter().partition(|(.., name)| is_all_of(name));
+        let (lists, others): (Vec<_>, Vec<_>) =
+            notes.others.iter().partition(|(.., name)| is_all_of(name));
         let (mut any_of_is_free, mut all_of_is_free) = (!notes.has_any_of, lists.is_empty());
         for (key, value, name) in others.into_iter().chain(lists) {
             let (open, close) = if std::mem::take(&mut any_of_is_free) {
@@ -258,14 +296,20 @@ impl Form<'_> {
     /// Writes a reference to a definition as it is in JSON Schema.
     fn reference(&mut self, text: &[u8], span: Span) {
         let [theirs, standard] = REFERENCES;
-        let name = json::text_of(text, &span).and_then(|text| text.strip_prefix(theirs).map(str::to_owned));
+        let name = json::text_of(text, &span)
+            .and_then(|text| text.strip_prefix(theirs).map(str::to_owned));
         if let Some(name) = name {
             self.replace(span, json::quote(&format!("{standard}{name}")));
         }
     }
 
     /// Consumes the only type of a schema.
-    fn type_of(&mut self, key: &Span, cursor: &mut Cursor<'_>, notes: &mut Notes) -> Result<(), Broken> {
+    fn type_of(
+        &mut self,
+        key: &Span,
+        cursor: &mut Cursor<'_>,
+        notes: &mut Notes,
+    ) -> Result<(), Broken> {
         let before = cursor.clone().value()?;
         notes.one = named(cursor)?;
         if slice(cursor.text(), &before) == br#""TYPE_UNSPECIFIED""# {
@@ -279,7 +323,9 @@ impl Form<'_> {
 
     /// Consumes one of the types of a schema. Returns whether it is the type of `null`.
     fn one_of_types(&mut self, cursor: &mut Cursor<'_>) -> Result<bool, Broken> {
-        let Some((span, name)) = named(cursor)? else { return Ok(false) };
+        let Some((span, name)) = named(cursor)? else {
+            return Ok(false);
+        };
         self.rename(cursor.text(), span, name);
         Ok(name == "null")
     }
@@ -311,8 +357,12 @@ impl Notes {
 fn named(cursor: &mut Cursor<'_>) -> Result<Option<(Span, &'static str)>, Broken> {
     let span = cursor.value()?;
     let written = slice(cursor.text(), &span);
-    let word = written.get(1..written.len().saturating_sub(1)).unwrap_or_default();
-    let name = TYPES.into_iter().find(|name| word.eq_ignore_ascii_case(name.as_bytes()));
+    let word = written
+        .get(1..written.len().saturating_sub(1))
+        .unwrap_or_default();
+    let name = TYPES
+        .into_iter()
+        .find(|name| word.eq_ignore_ascii_case(name.as_bytes()));
     Ok(name.map(|name| (span, name)))
 }
 
@@ -330,7 +380,11 @@ mod tests {
     #[track_caller]
     fn check_form(form: SchemaForm, schema: &str, expected: &str) {
         let standard = |schema| standard(Raw(schema), form);
-        assert_eq!((&*standard(schema).text, standard(schema).forbids_null), (expected, false), "{form:?}");
+        assert_eq!(
+            (&*standard(schema).text, standard(schema).forbids_null),
+            (expected, false),
+            "{form:?}"
+        );
         assert_eq!(standard(expected).text, expected, "it stays: {form:?}");
     }
 
@@ -352,9 +406,18 @@ mod tests {
             r#"{"type":"STRING","nullable":true,"enum":["STRING"]}"#,
             r#"{"type":["string","null"],"enum":["STRING",null]}"#,
         );
-        check(r#"{"nullable":true,"type":"string"}"#, r#"{"type":["string","null"]}"#);
-        check(r#"{"type":"ARRAY","minItems":"1","maxItems":"20"}"#, r#"{"type":"array","minItems":1,"maxItems":20}"#);
-        check(r#"{"type":"TYPE_UNSPECIFIED","title":"x"}"#, r#"{"title":"x"}"#);
+        check(
+            r#"{"nullable":true,"type":"string"}"#,
+            r#"{"type":["string","null"]}"#,
+        );
+        check(
+            r#"{"type":"ARRAY","minItems":"1","maxItems":"20"}"#,
+            r#"{"type":"array","minItems":1,"maxItems":20}"#,
+        );
+        check(
+            r#"{"type":"TYPE_UNSPECIFIED","title":"x"}"#,
+            r#"{"title":"x"}"#,
+        );
     }
 
     #[test]
@@ -373,10 +436,19 @@ mod tests {
             r#"{"type":"STRING","anyOf":[{"nullable":true,"enum":["a" ]}],"nullable": true,"title":"x"}"#,
             r#"{"type":["string","null"],"anyOf":[{"enum":["a" ,null]},NULL],"title":"x"}"#,
         );
-        both(r#"{"type":["STRING"],"nullable":true}"#, r#"{"type":["string","null"]}"#);
-        both(r#"{"type":["STRING","NULL"],"nullable":true}"#, r#"{"type":["string","null"]}"#);
+        both(
+            r#"{"type":["STRING"],"nullable":true}"#,
+            r#"{"type":["string","null"]}"#,
+        );
+        both(
+            r#"{"type":["STRING","NULL"],"nullable":true}"#,
+            r#"{"type":["string","null"]}"#,
+        );
         both(r#"{"type":"NULL","nullable":true}"#, r#"{"type":"null"}"#);
-        both(r#"{"enum":[null,"a"],"nullable":true}"#, r#"{"enum":[null,"a"]}"#);
+        both(
+            r#"{"enum":[null,"a"],"nullable":true}"#,
+            r#"{"enum":[null,"a"]}"#,
+        );
         both(
             r#"{"type":"STRING","const":"a","nullable":true}"#,
             r#"{"type":["string","null"],"anyOf":[{"const":"a"},NULL]}"#,
@@ -386,7 +458,10 @@ mod tests {
             r##"{"title":"x","$ref":"#/$defs/A","nullable":true}"##,
             r##"{"title":"x","anyOf":[{"$ref":"#/$defs/A"},NULL]}"##,
         );
-        both(r#"{"oneOf":[{"type":"STRING"}],"nullable":true}"#, r#"{"anyOf":[{"oneOf":[{"type":"string"}]},NULL]}"#);
+        both(
+            r#"{"oneOf":[{"type":"STRING"}],"nullable":true}"#,
+            r#"{"anyOf":[{"oneOf":[{"type":"string"}]},NULL]}"#,
+        );
         both(
             r##"{"nullable":true,"allOf":[{"type":"STRING"}],"$ref":"#/$defs/A"}"##,
             r##"{"allOf":[{"anyOf":[{"allOf":[{"type":"string"}]},NULL]}],"anyOf":[{"$ref":"#/$defs/A"},NULL]}"##,
@@ -412,7 +487,10 @@ mod tests {
     fn null_that_cannot_be_allowed_is_a_loss() {
         for (schema, expected) in [
             (r#"{"type":"ODD","nullable":true}"#, r#"{"type":"ODD"}"#),
-            (r#"{"not":{"type":"NULL"},"nullable":true}"#, r#"{"not":{"type":"null"}}"#),
+            (
+                r#"{"not":{"type":"NULL"},"nullable":true}"#,
+                r#"{"not":{"type":"null"}}"#,
+            ),
             (
                 r##"{"anyOf":[{"type":"NULL"}],"allOf":[{}],"oneOf":[{}],"nullable":true}"##,
                 r##"{"anyOf":[{"type":"null"}],"allOf":[{"anyOf":[{"allOf":[{}]},{"type":"null"}]}],"oneOf":[{}]}"##,
@@ -425,8 +503,10 @@ mod tests {
 
     #[test]
     fn keywords_with_underscores_are_those_of_json_schema_in_googles_own_form_only() {
-        let (theirs, standard): (Vec<String>, Vec<String>) =
-            TWINS.iter().map(|(theirs, standard)| (format!("\"{theirs}\":[]"), format!("\"{standard}\":[]"))).unzip();
+        let (theirs, standard): (Vec<String>, Vec<String>) = TWINS
+            .iter()
+            .map(|(theirs, standard)| (format!("\"{theirs}\":[]"), format!("\"{standard}\":[]")))
+            .unzip();
         let [theirs, standard] = [theirs, standard].map(|all| format!("{{{}}}", all.join(",")));
         check_form(SchemaForm::Google, &theirs, &standard);
         check_form(SchemaForm::JsonSchema, &theirs, &theirs);
@@ -442,7 +522,11 @@ mod tests {
             r##"{"additionalProperties":{"$ref":"#/$defs/defs"},"$defs":{"defs":{"type":"object","properties":{"ref":{"type":"string"}}}}}"##,
         );
         let both = r#"{"anyOf":[{"max_length":1}],"any_of":[]}"#;
-        check_form(SchemaForm::Google, both, r#"{"anyOf":[{"maxLength":1}],"any_of":[]}"#);
+        check_form(
+            SchemaForm::Google,
+            both,
+            r#"{"anyOf":[{"maxLength":1}],"any_of":[]}"#,
+        );
     }
 
     #[test]
@@ -454,7 +538,10 @@ mod tests {
             r#"{"type":7,"properties":7,"anyOf":{},"items":"x","nullable":false,"minItems":"x"}"#,
         ] {
             for form in [SchemaForm::Google, SchemaForm::JsonSchema] {
-                assert!(matches!(standard(Raw(schema), form).text, Cow::Borrowed(text) if text == schema), "{schema}");
+                assert!(
+                    matches!(standard(Raw(schema), form).text, Cow::Borrowed(text) if text == schema),
+                    "{schema}"
+                );
             }
         }
     }

@@ -40,14 +40,24 @@ pub(super) fn read<'a>(
             "frequencyPenalty" => request.penalties.frequency = value.number()?,
             "responseMimeType" => wanted.mime = value.text()?.filter(|mime| !mime.is_empty()),
             "responseSchema" | "responseJsonSchema" => {
-                let form = if known == "responseSchema" { SchemaForm::Google } else { SchemaForm::JsonSchema };
+                let form = if known == "responseSchema" {
+                    SchemaForm::Google
+                } else {
+                    SchemaForm::JsonSchema
+                };
                 if let Some(schema) = value.raw_object()? {
                     let standard = schema::standard(schema, form);
                     if standard.forbids_null {
-                        others::lose(&mut request.others, format!("generationConfig.{name}"), schema);
+                        others::lose(
+                            &mut request.others,
+                            format!("generationConfig.{name}"),
+                            schema,
+                        );
                     }
                     wanted.schema = Some(standard.text);
-                    wanted.schema_name = SCHEMA_NAMES.into_iter().find(|known| known.ends_with(&**name));
+                    wanted.schema_name = SCHEMA_NAMES
+                        .into_iter()
+                        .find(|known| known.ends_with(&**name));
                 }
             }
             "thinkingConfig" => request.thinking.effort = thinking(value, &mut request.others)?,
@@ -67,11 +77,17 @@ pub(super) fn read<'a>(
         }
         Ok(())
     })?;
-    request.others.retain(|(name, raw)| !(name.starts_with("generationConfig.") && is_idle(*raw)));
+    request
+        .others
+        .retain(|(name, raw)| !(name.starts_with("generationConfig.") && is_idle(*raw)));
     if let Some(name) = wanted.schema_name {
-        [Field::FormatSchema, Field::FormatDescription, Field::FormatStrict]
-            .into_iter()
-            .for_each(|field| names.write(field, name));
+        [
+            Field::FormatSchema,
+            Field::FormatDescription,
+            Field::FormatStrict,
+        ]
+        .into_iter()
+        .for_each(|field| names.write(field, name));
     }
     request.format = format(wanted, place)?;
     Ok(())
@@ -96,7 +112,12 @@ fn format<'a>(wanted: Wanted<'a>, place: Place<'_>) -> Result<Option<Format<'a>>
         (Some("application/json"), None) => Ok(Some(Format::JsonObject)),
         (Some("application/json") | None, Some(schema)) => {
             let name = Cow::Borrowed("answer");
-            Ok(Some(Format::JsonSchema { name, description: None, schema: Some(schema), strict: None }))
+            Ok(Some(Format::JsonSchema {
+                name,
+                description: None,
+                schema: Some(schema),
+                strict: None,
+            }))
         }
         (Some("text/plain") | None, None) => Ok(None),
         (Some("text/plain"), Some(_)) => Err(place
@@ -109,7 +130,10 @@ fn format<'a>(wanted: Wanted<'a>, place: Place<'_>) -> Result<Option<Format<'a>>
 }
 
 /// Reads the effort of thinking. Whether thoughts are shown, the envelope says.
-fn thinking<'a>(value: Value<'_, 'a>, lost: &mut Vec<(Name<'a>, Raw<'a>)>) -> Result<Option<Effort>, ReadFault> {
+fn thinking<'a>(
+    value: Value<'_, 'a>,
+    lost: &mut Vec<(Name<'a>, Raw<'a>)>,
+) -> Result<Option<Effort>, ReadFault> {
     let (mut level, mut budget) = (None, None);
     members(value, |known, name, mut value| {
         let place = value.place;
@@ -125,7 +149,9 @@ fn thinking<'a>(value: Value<'_, 'a>, lost: &mut Vec<(Name<'a>, Raw<'a>)>) -> Re
                     Some("HIGH") => Some(Effort::High),
                     Some("XHIGH") => Some(Effort::Xhigh),
                     Some(_) => {
-                        return Err(place.refuse("must be one of `MINIMAL`, `LOW`, `MEDIUM`, `HIGH` and `XHIGH`"));
+                        return Err(place.refuse(
+                            "must be one of `MINIMAL`, `LOW`, `MEDIUM`, `HIGH` and `XHIGH`",
+                        ));
                     }
                 };
             }

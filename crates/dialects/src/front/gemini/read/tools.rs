@@ -65,15 +65,22 @@ impl<'a> DeclaredTools<'a> {
                 "description" => description = value.said()?,
                 "parametersJsonSchema" => {
                     let schema = value.raw_object()?;
-                    parameters =
-                        schema.map(|schema| (schema, SchemaForm::JsonSchema, written.clone())).or(parameters.take());
+                    parameters = schema
+                        .map(|schema| (schema, SchemaForm::JsonSchema, written.clone()))
+                        .or(parameters.take());
                 }
                 "parameters" => {
                     let schema = value.raw_object()?;
-                    parameters =
-                        parameters.take().or(schema.map(|schema| (schema, SchemaForm::Google, written.clone())));
+                    parameters = parameters
+                        .take()
+                        .or(schema.map(|schema| (schema, SchemaForm::Google, written.clone())));
                 }
-                _ => others::inner(&mut self.others, "tools[].functionDeclarations[].", written, value)?,
+                _ => others::inner(
+                    &mut self.others,
+                    "tools[].functionDeclarations[].",
+                    written,
+                    value,
+                )?,
             }
             Ok(())
         })?;
@@ -81,7 +88,9 @@ impl<'a> DeclaredTools<'a> {
             return Err(place.wrong("an object", Kind::Null));
         }
         let named = place.field("name");
-        let name = name.filter(|name| !name.is_empty()).ok_or_else(|| named.missing())?;
+        let name = name
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| named.missing())?;
         if !self.names.insert(name.clone()) {
             return Err(named.refuse("is also the name of another function"));
         }
@@ -89,18 +98,30 @@ impl<'a> DeclaredTools<'a> {
             self.note_name(&written);
             let standard = schema::standard(schema, form);
             if standard.forbids_null {
-                others::lose(&mut self.others, format!("tools[].functionDeclarations[].{written}"), schema);
+                others::lose(
+                    &mut self.others,
+                    format!("tools[].functionDeclarations[].{written}"),
+                    schema,
+                );
             }
             standard.text
         });
-        self.list.push(Tool { name, description, kind: ToolKind::Function(schema, None), cache: None });
+        self.list.push(Tool {
+            name,
+            description,
+            kind: ToolKind::Function(schema, None),
+            cache: None,
+        });
         Ok(())
     }
 
     /// Notes what the caller calls the parameters of a function.
     fn note_name(&mut self, written: &str) {
-        let name = PARAMETER_NAMES.into_iter().find(|known| known.rsplit('.').next() == Some(written));
-        self.parameter_names.extend(name.filter(|name| !self.parameter_names.contains(name)));
+        let name = PARAMETER_NAMES
+            .into_iter()
+            .find(|known| known.rsplit('.').next() == Some(written));
+        self.parameter_names
+            .extend(name.filter(|name| !self.parameter_names.contains(name)));
     }
 
     /// Hands over what the caller calls the parameters, unless that differs from tool to tool.
@@ -124,7 +145,10 @@ impl<'a> DeclaredTools<'a> {
                         self.mode = mode(value)?;
                         // That calls match their schemas is not promised.
                         if raw.0.eq_ignore_ascii_case(r#""VALIDATED""#) {
-                            lost.push((Cow::Borrowed("toolConfig.functionCallingConfig.mode"), raw));
+                            lost.push((
+                                Cow::Borrowed("toolConfig.functionCallingConfig.mode"),
+                                raw,
+                            ));
                         }
                         Ok(())
                     }
@@ -144,7 +168,9 @@ impl<'a> DeclaredTools<'a> {
     /// Returns what is chosen. Without tools there is nothing to choose.
     pub(super) fn choice(&mut self) -> Result<Option<ToolChoice<'a>>, ReadFault> {
         let mut allowed = std::mem::take(&mut self.allowed);
-        let Some(mode) = self.mode.filter(|_| !self.list.is_empty()) else { return Ok(None) };
+        let Some(mode) = self.mode.filter(|_| !self.list.is_empty()) else {
+            return Ok(None);
+        };
         if allowed.iter().any(|name| !self.names.contains(name)) {
             return Err(unknown());
         }
@@ -152,7 +178,9 @@ impl<'a> DeclaredTools<'a> {
             (Mode::None, _) => ToolChoice::None,
             (Mode::Auto, 0) => ToolChoice::Auto,
             (Mode::Any, 0) => ToolChoice::Required,
-            (Mode::Any, 1) => allowed.pop().map_or(ToolChoice::Required, ToolChoice::Named),
+            (Mode::Any, 1) => allowed
+                .pop()
+                .map_or(ToolChoice::Required, ToolChoice::Named),
             (Mode::Auto | Mode::Any, _) => ToolChoice::Allowed(mode == Mode::Any, allowed),
         }))
     }
@@ -172,5 +200,8 @@ fn mode(value: Value<'_, '_>) -> Result<Option<Mode>, ReadFault> {
 
 fn unknown() -> ReadFault {
     let field = "toolConfig.functionCallingConfig.allowedFunctionNames";
-    Box::new(Refused::invalid(field, format!("`{field}` names a function that is not declared")))
+    Box::new(Refused::invalid(
+        field,
+        format!("`{field}` names a function that is not declared"),
+    ))
 }

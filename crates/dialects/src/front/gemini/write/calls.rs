@@ -29,7 +29,10 @@ impl WaitingCalls {
             self.open.resize_with(choice + 1, || None);
         }
         if let Some(place) = self.open.get_mut(choice) {
-            *place = Some(Waiting { call: call.begun(), arguments: Pieces::default() });
+            *place = Some(Waiting {
+                call: call.begun(),
+                arguments: Pieces::default(),
+            });
         }
     }
 
@@ -52,7 +55,11 @@ impl WaitingCalls {
     /// Ends a choice's call if its arguments are whole, so that what comes next stands after it.
     pub(super) fn end_if_whole(&mut self, choice: usize) -> Option<Call<'static>> {
         let waiting = self.open.get(choice)?.as_ref()?;
-        if waiting.arguments.is_object() { self.end(choice) } else { None }
+        if waiting.arguments.is_object() {
+            self.end(choice)
+        } else {
+            None
+        }
     }
 
     /// Returns whether more waits than is kept.

@@ -63,14 +63,25 @@ impl WrittenCandidate {
 const TEXT: &[u8] = br#"{"text":""#;
 
 fn end_of_text(is_thought: bool) -> &'static [u8] {
-    if is_thought { br#"","thought":true}"# } else { br#""}"# }
+    if is_thought {
+        br#"","thought":true}"#
+    } else {
+        br#""}"#
+    }
 }
 
 impl CandidatesWriter {
     /// Returns the writer of an answer of which nothing is known yet.
     pub(in crate::front::gemini) fn new(header: &AnswerHeader, form: Option<StreamForm>) -> Self {
         let (calls, candidates) = (WaitingCalls::default(), Vec::new());
-        Self { form, tail: tail(header), has_begun: false, calls, candidates, out: Vec::new() }
+        Self {
+            form,
+            tail: tail(header),
+            has_begun: false,
+            calls,
+            candidates,
+            out: Vec::new(),
+        }
     }
 
     /// Writes what stands before a response.
@@ -100,9 +111,11 @@ impl CandidatesWriter {
             };
         }
         self.begin();
-        self.out.extend_from_slice(br#"{"candidates":[{"content":{"parts":["#);
+        self.out
+            .extend_from_slice(br#"{"candidates":[{"content":{"parts":["#);
         part(&mut self.out);
-        self.out.extend_from_slice(format!(r#"],"role":"model"}},"index":{choice}}}]"#).as_bytes());
+        self.out
+            .extend_from_slice(format!(r#"],"role":"model"}},"index":{choice}}}]"#).as_bytes());
         self.end_response();
     }
 
@@ -133,7 +146,11 @@ impl AnswerWriter for CandidatesWriter {
         let before = self.calls.end_if_whole(choice);
         self.called(choice, before);
         let is_thought = kind == TextKind::Reasoning;
-        match self.candidates.get_mut(choice).filter(|_| self.form.is_none()) {
+        match self
+            .candidates
+            .get_mut(choice)
+            .filter(|_| self.form.is_none())
+        {
             Some(candidate) => candidate.say(is_thought, piece),
             None => self.part(choice, |out| {
                 out.extend_from_slice(TEXT);
@@ -160,7 +177,9 @@ impl AnswerWriter for CandidatesWriter {
     }
 
     fn cite(&mut self, choice: usize, citation: &PlacedCitation<'_>) -> bool {
-        self.candidates.get_mut(choice).is_some_and(|candidate| candidate.grounding.take(citation))
+        self.candidates
+            .get_mut(choice)
+            .is_some_and(|candidate| candidate.grounding.take(citation))
     }
 
     fn finish(&mut self, choice: usize, reason: Finish) {

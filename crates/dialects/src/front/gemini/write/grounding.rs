@@ -18,7 +18,9 @@ pub(super) struct Grounding {
 impl Grounding {
     /// Takes a citation. Returns whether it can be said.
     pub(super) fn take(&mut self, citation: &PlacedCitation<'_>) -> bool {
-        let Some(chunk) = chunk(citation) else { return false };
+        let Some(chunk) = chunk(citation) else {
+            return false;
+        };
         let known = self.chunks.iter().position(|known| *known == chunk);
         if self.supports.len() >= MOST {
             return false;
@@ -41,16 +43,19 @@ impl Grounding {
         }
         let mut w = Writer::default();
         w.object(|w| {
-            w.key("groundingChunks").each(&self.chunks, |w, chunk| w.raw(chunk));
-            w.key("groundingSupports").each(&self.supports, |w, (start, end, chunk)| {
-                w.object(|w| {
-                    w.key("segment").object(|w| {
-                        w.key("startIndex").number(*start as u64);
-                        w.key("endIndex").number(*end as u64);
+            w.key("groundingChunks")
+                .each(&self.chunks, |w, chunk| w.raw(chunk));
+            w.key("groundingSupports")
+                .each(&self.supports, |w, (start, end, chunk)| {
+                    w.object(|w| {
+                        w.key("segment").object(|w| {
+                            w.key("startIndex").number(*start as u64);
+                            w.key("endIndex").number(*end as u64);
+                        });
+                        w.key("groundingChunkIndices")
+                            .array(|w| w.number(*chunk as u64));
                     });
-                    w.key("groundingChunkIndices").array(|w| w.number(*chunk as u64));
                 });
-            });
         });
         out.extend_from_slice(br#","groundingMetadata":"#);
         out.append(&mut w.into_bytes());
@@ -64,10 +69,12 @@ fn chunk(citation: &PlacedCitation<'_>) -> Option<String> {
     match (source.url, source.title, source.quote) {
         ("", "", "") => return None,
         ("", title, quote) => w.object(|w| {
-            w.key("retrievedContext").object(|w| w.texts([("title", title), ("text", quote)]));
+            w.key("retrievedContext")
+                .object(|w| w.texts([("title", title), ("text", quote)]));
         }),
         (url, title, _) => w.object(|w| {
-            w.key("web").object(|w| w.texts([("uri", url), ("title", title)]));
+            w.key("web")
+                .object(|w| w.texts([("uri", url), ("title", title)]));
         }),
     }
     String::from_utf8(w.into_bytes()).ok()

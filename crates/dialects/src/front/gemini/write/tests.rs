@@ -10,13 +10,27 @@ use crate::upstream::{anthropic, openai};
 use crate::{Dialect, Recipient};
 
 fn header() -> AnswerHeader {
-    AnswerHeader { model: "callers".into(), id: "0123456789ab".into(), ..AnswerHeader::default() }
+    AnswerHeader {
+        model: "callers".into(),
+        id: "0123456789ab".into(),
+        ..AnswerHeader::default()
+    }
 }
 
 fn recipient<'h>(front: &'static Front, header: &'h AnswerHeader) -> Recipient<'h> {
     let names = vec![("read_file".to_owned(), "read.file".to_owned())];
-    let options = AnswerOptions { undo: Undo { names, ..Undo::default() }, ..AnswerOptions::default() };
-    Recipient { front, header, options }
+    let options = AnswerOptions {
+        undo: Undo {
+            names,
+            ..Undo::default()
+        },
+        ..AnswerOptions::default()
+    };
+    Recipient {
+        front,
+        header,
+        options,
+    }
 }
 
 /// A stream that came in pieces of this many bytes.
@@ -29,7 +43,10 @@ fn streamed(
     let header = header();
     let mut stream = dialect.stream("m", recipient(front, &header), 8 << 20);
     let mut out = Vec::new();
-    let fed = wire.as_bytes().chunks(bytes).try_for_each(|piece| stream.feed(piece, &mut out));
+    let fed = wire
+        .as_bytes()
+        .chunks(bytes)
+        .try_for_each(|piece| stream.feed(piece, &mut out));
     let end = fed.and_then(|()| stream.finish(&mut out, None));
     (String::from_utf8(out).unwrap(), end)
 }
@@ -43,8 +60,13 @@ fn whole(dialect: &Dialect, body: &str) -> Result<Value, AnswerFault> {
 /// The chunks of a stream of events, which holds nothing else.
 fn chunks(events: &str) -> Vec<Value> {
     let events: Vec<&str> = events.split_terminator("\n\n").collect();
-    let data = |event: &&str| serde_json::from_str(event.strip_prefix("data: ").expect("data")).expect("JSON");
-    assert!(events.iter().all(|event| !event.contains('\n')), "{events:?}");
+    let data = |event: &&str| {
+        serde_json::from_str(event.strip_prefix("data: ").expect("data")).expect("JSON")
+    };
+    assert!(
+        events.iter().all(|event| !event.contains('\n')),
+        "{events:?}"
+    );
     events.iter().map(data).collect()
 }
 
@@ -53,18 +75,28 @@ fn joined(chunks: &[Value]) -> Value {
     let mut whole = chunks.last().cloned().unwrap();
     for at in 0..whole["candidates"].as_array().unwrap().len() {
         let mut parts: Vec<Value> = Vec::new();
-        let all = chunks.iter().flat_map(|chunk| chunk["candidates"].as_array().unwrap());
-        let own = all.filter(|candidate| candidate["index"] == at).flat_map(|candidate| {
-            assert_eq!(candidate["content"]["role"], "model");
-            candidate["content"]["parts"].as_array().unwrap()
-        });
+        let all = chunks
+            .iter()
+            .flat_map(|chunk| chunk["candidates"].as_array().unwrap());
+        let own = all
+            .filter(|candidate| candidate["index"] == at)
+            .flat_map(|candidate| {
+                assert_eq!(candidate["content"]["role"], "model");
+                candidate["content"]["parts"].as_array().unwrap()
+            });
         for part in own.filter(|part| part["text"] != "") {
             match parts.last_mut() {
                 Some(last)
-                    if last["text"].is_string() && part["text"].is_string() && last["thought"] == part["thought"] =>
+                    if last["text"].is_string()
+                        && part["text"].is_string()
+                        && last["thought"] == part["thought"] =>
                 {
-                    last["text"] =
-                        format!("{}{}", last["text"].as_str().unwrap(), part["text"].as_str().unwrap()).into();
+                    last["text"] = format!(
+                        "{}{}",
+                        last["text"].as_str().unwrap(),
+                        part["text"].as_str().unwrap()
+                    )
+                    .into();
                 }
                 _ => parts.push(part.clone()),
             }
@@ -107,7 +139,12 @@ const CALLED: &str = r#"{"id":"c","object":"chat.completion","created":1,"model"
 
 #[test]
 fn a_stream_is_chunks_and_a_call_comes_whole() {
-    let (out, end) = streamed(&Dialect::from(&openai::PROTOCOL), &GEMINI, &chat(&CALLS, "tool_calls"), usize::MAX);
+    let (out, end) = streamed(
+        &Dialect::from(&openai::PROTOCOL),
+        &GEMINI,
+        &chat(&CALLS, "tool_calls"),
+        usize::MAX,
+    );
     end.unwrap();
     let tail = r#","modelVersion":"callers","responseId":"0123456789ab"}"#;
     let part = |part: &str| {
@@ -136,9 +173,14 @@ fn a_stream_says_what_a_whole_answer_says() {
     let (out, _) = streamed(&dialect, &GEMINI, &chat(&CALLS, "tool_calls"), usize::MAX);
     assert_eq!(joined(&chunks(&out)), whole(&dialect, CALLED).unwrap());
     let header = header();
-    let (converted, _) = dialect.converted("m", &recipient(&GEMINI, &header), CALLED.as_bytes()).unwrap();
+    let (converted, _) = dialect
+        .converted("m", &recipient(&GEMINI, &header), CALLED.as_bytes())
+        .unwrap();
     let converted = String::from_utf8(converted.body).unwrap();
-    assert_eq!(joined(&chunks(&converted)), whole(&dialect, CALLED).unwrap());
+    assert_eq!(
+        joined(&chunks(&converted)),
+        whole(&dialect, CALLED).unwrap()
+    );
 }
 
 #[test]
@@ -148,7 +190,11 @@ fn however_a_stream_is_cut_it_says_the_same() {
     for front in [&GEMINI, &GEMINI_ARRAY] {
         let (expected, _) = streamed(&dialect, front, &wire, usize::MAX);
         for bytes in 1..40 {
-            assert_eq!(streamed(&dialect, front, &wire, bytes).0, expected, "{bytes}");
+            assert_eq!(
+                streamed(&dialect, front, &wire, bytes).0,
+                expected,
+                "{bytes}"
+            );
         }
         let header = header();
         for cut in 0..wire.len() {
@@ -186,14 +232,26 @@ fn a_broken_array_ends_with_the_error() {
             message: "cut",
             request_id: "",
             retry_after: None,
-            answer: AnswerSoFar { has_begun, ..AnswerSoFar::default() },
+            answer: AnswerSoFar {
+                has_begun,
+                ..AnswerSoFar::default()
+            },
         };
         String::from_utf8((GEMINI_ARRAY.errors.event)(&error)).unwrap()
     };
-    let (begun, _) = streamed(&dialect, &GEMINI_ARRAY, wire.split_inclusive("\n\n").next().unwrap(), 1);
+    let (begun, _) = streamed(
+        &dialect,
+        &GEMINI_ARRAY,
+        wire.split_inclusive("\n\n").next().unwrap(),
+        1,
+    );
     let keepalive = std::str::from_utf8(GEMINI_ARRAY.around.keepalive).unwrap();
-    let array: Vec<Value> = serde_json::from_str(&format!("{keepalive}{begun}{keepalive}{}", error(true))).unwrap();
-    assert_eq!((array.len(), array[1]["error"]["code"].as_u64()), (2, Some(502)));
+    let array: Vec<Value> =
+        serde_json::from_str(&format!("{keepalive}{begun}{keepalive}{}", error(true))).unwrap();
+    assert_eq!(
+        (array.len(), array[1]["error"]["code"].as_u64()),
+        (2, Some(502))
+    );
     let array: Vec<Value> = serde_json::from_str(&format!("{keepalive}{}", error(false))).unwrap();
     assert_eq!(array.len(), 1);
 }
@@ -201,14 +259,27 @@ fn a_broken_array_ends_with_the_error() {
 #[test]
 fn ends_have_googles_words() {
     let dialect = Dialect::from(&openai::PROTOCOL);
-    for (finish, reason) in [("stop", "STOP"), ("length", "MAX_TOKENS"), ("content_filter", "SAFETY")] {
-        let (out, end) = streamed(&dialect, &GEMINI, &chat(&[r#""content":"a""#], finish), usize::MAX);
+    for (finish, reason) in [
+        ("stop", "STOP"),
+        ("length", "MAX_TOKENS"),
+        ("content_filter", "SAFETY"),
+    ] {
+        let (out, end) = streamed(
+            &dialect,
+            &GEMINI,
+            &chat(&[r#""content":"a""#], finish),
+            usize::MAX,
+        );
         end.unwrap();
         let chunks = chunks(&out);
         let (last, before) = chunks.split_last().unwrap();
         assert_eq!(last["candidates"][0]["finishReason"], reason);
         assert_eq!(last["candidates"][0]["content"]["parts"][0]["text"], "");
-        assert!(before.iter().all(|chunk| chunk["candidates"][0]["finishReason"].is_null()));
+        assert!(
+            before
+                .iter()
+                .all(|chunk| chunk["candidates"][0]["finishReason"].is_null())
+        );
     }
 }
 
@@ -219,45 +290,83 @@ fn a_call_that_was_cut_is_not_written() {
         let call = format!(
             r#""tool_calls":[{{"index":0,"id":"a","type":"function","function":{{"name":"f","arguments":"{arguments}"}}}}]"#
         );
-        let (out, end) = streamed(&dialect, &GEMINI, &chat(&[r#""content":"a""#, &call], "length"), usize::MAX);
+        let (out, end) = streamed(
+            &dialect,
+            &GEMINI,
+            &chat(&[r#""content":"a""#, &call], "length"),
+            usize::MAX,
+        );
         end.unwrap();
-        assert!(!out.contains("functionCall") && out.contains("MAX_TOKENS"), "{out}");
+        assert!(
+            !out.contains("functionCall") && out.contains("MAX_TOKENS"),
+            "{out}"
+        );
     }
 }
 
 #[test]
 fn arguments_that_are_no_object_are_never_written() {
     let dialect = Dialect::from(&openai::PROTOCOL);
-    let call =
-        r#""tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{\"path\":"}}]"#;
-    let (out, end) = streamed(&dialect, &GEMINI, &chat(&[r#""content":"a""#, call], "tool_calls"), usize::MAX);
+    let call = r#""tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{\"path\":"}}]"#;
+    let (out, end) = streamed(
+        &dialect,
+        &GEMINI,
+        &chat(&[r#""content":"a""#, call], "tool_calls"),
+        usize::MAX,
+    );
     assert!(matches!(end, Err(StreamFault::Broken(_))), "{end:?}");
-    assert!(!out.contains("functionCall") && !out.contains("finishReason"), "{out}");
+    assert!(
+        !out.contains("functionCall") && !out.contains("finishReason"),
+        "{out}"
+    );
     let body = CALLED.replace(r#""arguments":"{}""#, r#""arguments":"{]""#);
-    assert!(matches!(whole(&dialect, &body), Err(AnswerFault::Nonsense(_))));
+    assert!(matches!(
+        whole(&dialect, &body),
+        Err(AnswerFault::Nonsense(_))
+    ));
     let none = CALLED.replace(r#""arguments":"{}""#, r#""arguments":"""#);
     let parts = whole(&dialect, &none).unwrap()["candidates"][0]["content"]["parts"].clone();
-    assert_eq!(parts.as_array().unwrap().last().unwrap()["functionCall"]["args"], serde_json::json!({}));
+    assert_eq!(
+        parts.as_array().unwrap().last().unwrap()["functionCall"]["args"],
+        serde_json::json!({})
+    );
 }
 
 #[test]
 fn arguments_do_not_grow_without_bound() {
     let dialect = Dialect::from(&openai::PROTOCOL);
     let text = "x".repeat(MOST / 4);
-    let first =
-        r#""tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{\"a\":\""}}]"#;
+    let first = r#""tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{\"a\":\""}}]"#;
     let more = format!(r#""tool_calls":[{{"index":0,"function":{{"arguments":"{text}"}}}}]"#);
-    let (_, end) = streamed(&dialect, &GEMINI, &chat(&[first, &more, &more, &more, &more], "tool_calls"), usize::MAX);
-    assert_eq!(end, Err(StreamFault::Broken("the arguments of the calls are too large")));
+    let (_, end) = streamed(
+        &dialect,
+        &GEMINI,
+        &chat(&[first, &more, &more, &more, &more], "tool_calls"),
+        usize::MAX,
+    );
+    assert_eq!(
+        end,
+        Err(StreamFault::Broken(
+            "the arguments of the calls are too large"
+        ))
+    );
 }
 
 #[test]
 fn thoughts_are_shown_only_to_those_who_ask() {
-    let header = AnswerHeader { hide_thoughts: true, ..header() };
+    let header = AnswerHeader {
+        hide_thoughts: true,
+        ..header()
+    };
     let dialect = Dialect::from(&openai::PROTOCOL);
-    let (answer, _) = dialect.answer("m", &recipient(&GEMINI, &header), CALLED.as_bytes()).unwrap();
+    let (answer, _) = dialect
+        .answer("m", &recipient(&GEMINI, &header), CALLED.as_bytes())
+        .unwrap();
     let answer = String::from_utf8(answer.body).unwrap();
-    assert!(!answer.contains("thought\"") && answer.contains("I look"), "{answer}");
+    assert!(
+        !answer.contains("thought\"") && answer.contains("I look"),
+        "{answer}"
+    );
 }
 
 #[test]
@@ -268,12 +377,21 @@ fn several_choices_are_candidates() {
         "usage":{"prompt_tokens":9,"completion_tokens":2,"total_tokens":11}}"#;
     let dialect = Dialect::from(&openai::PROTOCOL);
     let answer = whole(&dialect, body).unwrap();
-    let texts: Vec<&Value> =
-        answer["candidates"].as_array().unwrap().iter().map(|one| &one["content"]["parts"][0]["text"]).collect();
+    let texts: Vec<&Value> = answer["candidates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["content"]["parts"][0]["text"])
+        .collect();
     assert_eq!(texts, ["a", "b"]);
     let header = header();
-    let (converted, _) = dialect.converted("m", &recipient(&GEMINI, &header), body.as_bytes()).unwrap();
-    assert_eq!(joined(&chunks(&String::from_utf8(converted.body).unwrap())), answer);
+    let (converted, _) = dialect
+        .converted("m", &recipient(&GEMINI, &header), body.as_bytes())
+        .unwrap();
+    assert_eq!(
+        joined(&chunks(&String::from_utf8(converted.body).unwrap())),
+        answer
+    );
 }
 
 const CLAUDE: &str = r#"{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[
@@ -308,9 +426,17 @@ fn claudes_answer_keeps_its_order() {
         )
     };
     let delta = |index: u32, delta: &str| {
-        event("content_block_delta", &format!(r#"{{"type":"content_block_delta","index":{index},"delta":{delta}}}"#))
+        event(
+            "content_block_delta",
+            &format!(r#"{{"type":"content_block_delta","index":{index},"delta":{delta}}}"#),
+        )
     };
-    let stop = |index: u32| event("content_block_stop", &format!(r#"{{"type":"content_block_stop","index":{index}}}"#));
+    let stop = |index: u32| {
+        event(
+            "content_block_stop",
+            &format!(r#"{{"type":"content_block_stop","index":{index}}}"#),
+        )
+    };
     let wire = [
         event("message_start", r#"{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"usage":{"input_tokens":5,"output_tokens":1}}}"#),
         start(0, r#"{"type":"thinking","thinking":"","signature":""}"#),
@@ -338,7 +464,11 @@ fn claudes_answer_keeps_its_order() {
     end.unwrap();
     assert_eq!(joined(&chunks(&expected)), answer);
     for bytes in 1..wire.len() {
-        assert_eq!(streamed(&dialect, &GEMINI, &wire, bytes).0, expected, "{bytes}");
+        assert_eq!(
+            streamed(&dialect, &GEMINI, &wire, bytes).0,
+            expected,
+            "{bytes}"
+        );
     }
     let (_, end) = streamed(&dialect, &GEMINI, &wire[..wire.len() / 2], usize::MAX);
     assert_eq!(end, Err(StreamFault::Cut));
@@ -347,9 +477,18 @@ fn claudes_answer_keeps_its_order() {
 #[test]
 fn nothing_but_data_is_ever_in_a_stream() {
     let late = (GEMINI.around.late_header)("x-portcullis-dropped", "a, \"b\"");
-    assert_eq!(late, "data: {\"x_portcullis\":{\"dropped\":\"a, \\\"b\\\"\"}}\n\n");
-    assert_eq!((GEMINI_ARRAY.around.late_header)("x-portcullis-dropped", "a"), "");
-    assert_eq!((GEMINI.around.keepalive, GEMINI_ARRAY.around.keepalive), (&b"\n"[..], &b"\n"[..]));
+    assert_eq!(
+        late,
+        "data: {\"x_portcullis\":{\"dropped\":\"a, \\\"b\\\"\"}}\n\n"
+    );
+    assert_eq!(
+        (GEMINI_ARRAY.around.late_header)("x-portcullis-dropped", "a"),
+        ""
+    );
+    assert_eq!(
+        (GEMINI.around.keepalive, GEMINI_ARRAY.around.keepalive),
+        (&b"\n"[..], &b"\n"[..])
+    );
     assert_eq!(
         (GEMINI.around.content_type, GEMINI_ARRAY.around.content_type),
         ("text/event-stream", "application/json")

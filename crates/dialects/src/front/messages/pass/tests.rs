@@ -13,7 +13,10 @@ const MOST: u64 = 4000;
 fn passed(body: &str) -> (String, String) {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let envelope = (MESSAGES.envelope)(&body).expect("a request");
-    let traits = Traits { max_output: Some(MOST), ..Traits::UNKNOWN };
+    let traits = Traits {
+        max_output: Some(MOST),
+        ..Traits::UNKNOWN
+    };
     let job = PassedRequest {
         envelope: &envelope,
         model: "up",
@@ -30,10 +33,16 @@ fn passed(body: &str) -> (String, String) {
 
 #[test]
 fn only_what_must_change_is_changed() {
-    let more = r#""odd" : {"a":[1e9]}, "messages" :[ {"role":"user","content":"é"}], "container":null"#;
-    let body = |model: &str, most: &str| format!(r#"{{ "model" :"{model}",  "max_tokens":{most} , {more} }}"#);
+    let more =
+        r#""odd" : {"a":[1e9]}, "messages" :[ {"role":"user","content":"é"}], "container":null"#;
+    let body = |model: &str, most: &str| {
+        format!(r#"{{ "model" :"{model}",  "max_tokens":{most} , {more} }}"#)
+    };
     assert_eq!(passed(&body("m", "7")), (body("up", "7"), String::new()));
-    assert_eq!(passed(&body("m", "128000")), (body("up", "4000"), "max_tokens".to_owned()));
+    assert_eq!(
+        passed(&body("m", "128000")),
+        (body("up", "4000"), "max_tokens".to_owned())
+    );
 }
 
 #[test]
@@ -63,10 +72,16 @@ fn a_budget_of_thinking_stays_below_the_most_tokens() {
 #[test]
 fn thinking_without_a_signature_stays_away() {
     let body = |model: &str, blocks: &str| {
-        format!(r#"{{"model":"{model}","max_tokens":1,"messages":[{{"role":"assistant","content":[{blocks}]}}]}}"#)
+        format!(
+            r#"{{"model":"{model}","max_tokens":1,"messages":[{{"role":"assistant","content":[{blocks}]}}]}}"#
+        )
     };
     let thought = |signature: &str| format!(r#"{{"type":"thinking","thinking":"t"{signature}}}"#);
-    let (signed, empty, none) = (thought(r#","signature":"s""#), thought(r#","signature":"""#), thought(""));
+    let (signed, empty, none) = (
+        thought(r#","signature":"s""#),
+        thought(r#","signature":"""#),
+        thought(""),
+    );
     let redacted = r#"{"type":"redacted_thinking","data":"c2lnbmVk"}"#;
     let text = r#"{"type":"text","text":"x"}"#;
     let lost = "messages[].content[].thinking";
@@ -76,14 +91,28 @@ fn thinking_without_a_signature_stays_away() {
         (format!("{text}, {none}"), text.to_owned(), lost),
         (format!("{empty},{signed},{none}"), signed.clone(), lost),
         // What a gateway has sealed, the provider cannot read.
-        (format!(r#"{text}, {{"type":"redacted_thinking","data":"pcsealv1x"}}"#), text.to_owned(), lost),
-        (format!("{redacted},{text}"), format!("{redacted},{text}"), ""),
+        (
+            format!(r#"{text}, {{"type":"redacted_thinking","data":"pcsealv1x"}}"#),
+            text.to_owned(),
+            lost,
+        ),
+        (
+            format!("{redacted},{text}"),
+            format!("{redacted},{text}"),
+            "",
+        ),
     ] {
-        assert_eq!(passed(&body("m", &before)), (body("up", &after), losses.to_owned()));
+        assert_eq!(
+            passed(&body("m", &before)),
+            (body("up", &after), losses.to_owned())
+        );
     }
     // A message must not be empty.
     let none = r#"{"model":"up","max_tokens":1,"messages":[]}"#;
-    assert_eq!(passed(&body("m", &empty)), (none.to_owned(), lost.to_owned()));
+    assert_eq!(
+        passed(&body("m", &empty)),
+        (none.to_owned(), lost.to_owned())
+    );
 }
 
 #[test]
@@ -91,13 +120,23 @@ fn thinking_is_switched_off_if_the_current_calls_have_lost_their_thoughts() {
     let body = |model: &str, thinking: &str, messages: &str| {
         format!(r#"{{"model":"{model}","max_tokens":4000,{thinking},"messages":[{messages}]}}"#)
     };
-    let message = |role: &str, blocks: &[&str]| format!(r#"{{"role":"{role}","content":[{}]}}"#, blocks.join(","));
-    let (thought, signed) =
-        (r#"{"type":"thinking","thinking":"t"}"#, r#"{"type":"thinking","thinking":"t","signature":"s"}"#);
-    let (call, text) = (r#"{"type":"tool_use","id":"a","name":"f","input":{}}"#, r#"{"type":"text","text":"x"}"#);
+    let message = |role: &str, blocks: &[&str]| {
+        format!(r#"{{"role":"{role}","content":[{}]}}"#, blocks.join(","))
+    };
+    let (thought, signed) = (
+        r#"{"type":"thinking","thinking":"t"}"#,
+        r#"{"type":"thinking","thinking":"t","signature":"s"}"#,
+    );
+    let (call, text) = (
+        r#"{"type":"tool_use","id":"a","name":"f","input":{}}"#,
+        r#"{"type":"text","text":"x"}"#,
+    );
     let result = message("user", &[r#"{"type":"tool_result","tool_use_id":"a"}"#]);
     let enabled = r#""thinking":{"type":"enabled","budget_tokens":2000}"#;
-    let (disabled, adaptive) = (r#""thinking":{"type":"disabled"}"#, r#""thinking":{"type":"adaptive"}"#);
+    let (disabled, adaptive) = (
+        r#""thinking":{"type":"disabled"}"#,
+        r#""thinking":{"type":"adaptive"}"#,
+    );
     let clearing = r#""context_management":{"edits":[{"type":"clear_thinking_20251015"}]}"#;
     let lost = "messages[].content[].thinking";
     let both = format!("{lost} thinking");
@@ -123,7 +162,11 @@ fn thinking_is_switched_off_if_the_current_calls_have_lost_their_thoughts() {
             &*format!("{both} context_management"),
         ),
     ] {
-        let left: Vec<&str> = blocks.iter().filter(|block| **block != thought).copied().collect();
+        let left: Vec<&str> = blocks
+            .iter()
+            .filter(|block| **block != thought)
+            .copied()
+            .collect();
         let turns = |blocks: &[&str]| format!("{},{result}{later}", message("assistant", blocks));
         let expected = (body("up", after, &turns(&left)), losses.to_owned());
         assert_eq!(passed(&body("m", before, &turns(&blocks))), expected);
@@ -132,7 +175,10 @@ fn thinking_is_switched_off_if_the_current_calls_have_lost_their_thoughts() {
 
 #[test]
 fn an_answer_says_the_model_that_was_asked_for() {
-    let header = AnswerHeader { model: "m".to_owned(), ..AnswerHeader::default() };
+    let header = AnswerHeader {
+        model: "m".to_owned(),
+        ..AnswerHeader::default()
+    };
     let answer = PassedAnswer::new(&header, &AnswerOptions::default());
     let whole = |body: &str| String::from_utf8(super::whole(body.as_bytes(), &answer)).unwrap();
     assert_eq!(
@@ -141,11 +187,30 @@ fn an_answer_says_the_model_that_was_asked_for() {
     );
     let event = |name: &str, data: &str| {
         let mut out = Vec::new();
-        super::event(&Event { name: name.as_bytes(), data: data.as_bytes() }, &answer, &mut out);
+        super::event(
+            &Event {
+                name: name.as_bytes(),
+                data: data.as_bytes(),
+            },
+            &answer,
+            &mut out,
+        );
         String::from_utf8(out).unwrap()
     };
     let start = r#"{"type":"message_start","message":{"model":"up"}}"#;
-    assert_eq!(event("message_start", start), format!("event: message_start\ndata: {}\n\n", start.replace("up", "m")));
-    assert_eq!(event("", "{\"type\":\"ping\", \"a\":1}"), "event: ping\ndata: {\"type\":\"ping\", \"a\":1}\n\n");
-    assert_eq!(event("new_event", r#"{"model":"up"}"#), "event: new_event\ndata: {\"model\":\"up\"}\n\n");
+    assert_eq!(
+        event("message_start", start),
+        format!(
+            "event: message_start\ndata: {}\n\n",
+            start.replace("up", "m")
+        )
+    );
+    assert_eq!(
+        event("", "{\"type\":\"ping\", \"a\":1}"),
+        "event: ping\ndata: {\"type\":\"ping\", \"a\":1}\n\n"
+    );
+    assert_eq!(
+        event("new_event", r#"{"model":"up"}"#),
+        "event: new_event\ndata: {\"model\":\"up\"}\n\n"
+    );
 }

@@ -29,11 +29,15 @@ pub(super) fn system<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Res
     let mut blocks = Blocks::new(None);
     blocks.content(value)?;
     blocks.fit(Role::System, place)?;
-    let is_billing = |part: &Part<'_>| matches!(&part.kind, PartKind::Text(text) if text.starts_with(BILLING));
+    let is_billing =
+        |part: &Part<'_>| matches!(&part.kind, PartKind::Text(text) if text.starts_with(BILLING));
     if blocks.said.content.first().is_some_and(is_billing) {
         blocks.said.content.remove(0);
     }
-    *message = Message { role: Role::System, ..blocks.said };
+    *message = Message {
+        role: Role::System,
+        ..blocks.said
+    };
     Ok(())
 }
 
@@ -44,8 +48,16 @@ impl<'a> Blocks<'a> {
     }
 
     fn new(place: Option<usize>) -> Self {
-        let said = Message { place, ..Message::default() };
-        Self { said, results: Vec::new(), shown: Vec::new(), place }
+        let said = Message {
+            place,
+            ..Message::default()
+        };
+        Self {
+            said,
+            results: Vec::new(),
+            shown: Vec::new(),
+            place,
+        }
     }
 
     /// Reads a content.
@@ -65,11 +77,20 @@ impl<'a> Blocks<'a> {
     }
 
     /// Puts what was read to the end of the list.
-    pub(super) fn end(mut self, role: Role, place: Place<'_>, list: &mut Vec<Message<'a>>) -> Result<(), ReadFault> {
+    pub(super) fn end(
+        mut self,
+        role: Role,
+        place: Place<'_>,
+        list: &mut Vec<Message<'a>>,
+    ) -> Result<(), ReadFault> {
         self.said.role = role;
         self.fit(role, place.field("content"))?;
         // Results alone say what the message says. What is lost of it is told with the last one.
-        match self.results.last_mut().filter(|_| self.said.content.is_empty()) {
+        match self
+            .results
+            .last_mut()
+            .filter(|_| self.said.content.is_empty())
+        {
             Some(last) => last.others.append(&mut self.said.others),
             None => self.results.push(self.said),
         }
@@ -95,15 +116,24 @@ impl<'a> Blocks<'a> {
         let place = value.place;
         let mut block = ReadBlock::default();
         value.element(|name, value| block.field(name, value))?;
-        let kind = block.kind.take().ok_or_else(|| place.field("type").missing())?;
+        let kind = block
+            .kind
+            .take()
+            .ok_or_else(|| place.field("type").missing())?;
         self.others(&block);
         match &*kind {
             "text" => {
-                let text = block.text.take().ok_or_else(|| place.field("text").missing())?;
+                let text = block
+                    .text
+                    .take()
+                    .ok_or_else(|| place.field("text").missing())?;
                 say(&mut self.said, text, block.cache);
             }
             "image" | "document" => {
-                let read = block.source.take().ok_or_else(|| place.field("source").missing())?;
+                let read = block
+                    .source
+                    .take()
+                    .ok_or_else(|| place.field("source").missing())?;
                 let parts = read.parts(&kind, block.title.take(), place)?;
                 self.push(parts, block.cache);
             }
@@ -116,7 +146,10 @@ impl<'a> Blocks<'a> {
                 signature: block.signature.filter(|signature| !signature.is_empty()),
                 ..Thought::default()
             }),
-            "redacted_thinking" => self.thought(Thought { redacted: block.data, ..Thought::default() }),
+            "redacted_thinking" => self.thought(Thought {
+                redacted: block.data,
+                ..Thought::default()
+            }),
             "tool_use" => {
                 let name = block.name.filter(|name| !name.is_empty());
                 self.said.calls.push(Call {
@@ -127,7 +160,9 @@ impl<'a> Blocks<'a> {
                 });
             }
             "tool_result" => {
-                let id = block.tool_use_id.ok_or_else(|| place.field("tool_use_id").missing())?;
+                let id = block
+                    .tool_use_id
+                    .ok_or_else(|| place.field("tool_use_id").missing())?;
                 self.shown.append(&mut block.shown);
                 let mut result = Message {
                     role: Role::Tool,
@@ -144,11 +179,18 @@ impl<'a> Blocks<'a> {
             }
             // A summary of what was said before.
             "compaction" => {
-                let texts = block.content.into_iter().filter(|part| matches!(part.kind, PartKind::Text(_)));
+                let texts = block
+                    .content
+                    .into_iter()
+                    .filter(|part| matches!(part.kind, PartKind::Text(_)));
                 self.push(texts.collect(), block.cache);
             }
             // What Anthropic's servers did by themselves: the answer's text says what came of it.
-            _ => others::note(&mut self.said.others, "content[].", &Cow::Owned(kind.into_owned())),
+            _ => others::note(
+                &mut self.said.others,
+                "content[].",
+                &Cow::Owned(kind.into_owned()),
+            ),
         }
         Ok(())
     }
@@ -160,7 +202,10 @@ impl<'a> Blocks<'a> {
     }
 
     fn others(&mut self, block: &ReadBlock<'a>) {
-        block.others.iter().for_each(|name| others::note(&mut self.said.others, "content[].", name));
+        block
+            .others
+            .iter()
+            .for_each(|name| others::note(&mut self.said.others, "content[].", name));
     }
 
     fn push(&mut self, mut parts: Vec<Part<'a>>, cache: Option<Cache<'a>>) {
@@ -180,20 +225,34 @@ fn asks_or_cites(Raw(citations): Raw<'_>) -> bool {
 /// Says of a result that it is a failure.
 fn failed(mut content: Vec<Part<'_>>) -> Vec<Part<'_>> {
     match content.first_mut() {
-        Some(Part { kind: PartKind::Text(said), .. }) => *said = format!("Error: {said}").into(),
-        Some(_) | None => content.insert(0, Part { kind: PartKind::Text("Error".into()), cache: None }),
+        Some(Part {
+            kind: PartKind::Text(said),
+            ..
+        }) => *said = format!("Error: {said}").into(),
+        Some(_) | None => content.insert(
+            0,
+            Part {
+                kind: PartKind::Text("Error".into()),
+                cache: None,
+            },
+        ),
     }
     content
 }
 
 /// Adds text to a message, if it is any.
 fn say<'a>(message: &mut Message<'a>, said: Said<'a>, cache: Option<Cache<'a>>) {
-    message.content.extend(text(said).map(|part| Part { cache, ..part }));
+    message
+        .content
+        .extend(text(said).map(|part| Part { cache, ..part }));
 }
 
 /// Returns a text as a part, unless it is empty.
 fn text(text: Said<'_>) -> Option<Part<'_>> {
-    (!text.is_empty()).then_some(Part { kind: PartKind::Text(text), cache: None })
+    (!text.is_empty()).then_some(Part {
+        kind: PartKind::Text(text),
+        cache: None,
+    })
 }
 
 /// The members of a block of any type. Its type may come last.
@@ -236,7 +295,9 @@ impl<'a> ReadBlock<'a> {
             "is_error" => self.is_error = value.flag()?.unwrap_or(false),
             "input" => self.input = Some(Cow::Borrowed(value.raw()?.0)),
             "cache_control" => {
-                self.cache = value.texts(["ttl"], |_, value| value.skip())?.map(|[ttl]| Cache { ttl });
+                self.cache = value
+                    .texts(["ttl"], |_, value| value.skip())?
+                    .map(|[ttl]| Cache { ttl });
             }
             "source" if value.kind()? == Kind::String => self.url = value.text()?,
             "source" => self.source = Source::read(value, &mut self.others)?,
@@ -265,7 +326,10 @@ impl<'a> ReadBlock<'a> {
             }
         }
         texts.retain(|text| !text.is_empty());
-        text(texts.join("\n").into()).into_iter().chain(media).collect()
+        text(texts.join("\n").into())
+            .into_iter()
+            .chain(media)
+            .collect()
     }
 
     /// Reads the content of a result: a text, or blocks. That of a block which is lost may be
@@ -274,7 +338,10 @@ impl<'a> ReadBlock<'a> {
         match value.kind()? {
             Kind::String => {
                 if let Some(text) = value.said()?.filter(|text| !text.is_empty()) {
-                    self.content.push(Part { kind: PartKind::Text(text), cache: None });
+                    self.content.push(Part {
+                        kind: PartKind::Text(text),
+                        cache: None,
+                    });
                 }
                 Ok(())
             }
@@ -285,26 +352,45 @@ impl<'a> ReadBlock<'a> {
                 let place = value.place;
                 let mut block = ReadBlock::default();
                 value.element(|name, value| block.field(name, value))?;
-                block.others.iter().for_each(|name| others::note(&mut self.others, "content[].", name));
+                block
+                    .others
+                    .iter()
+                    .for_each(|name| others::note(&mut self.others, "content[].", name));
                 match block.kind.as_deref() {
                     Some("text") => {
                         let text = block.text.unwrap_or_default();
                         if !text.is_empty() {
-                            self.content.push(Part { kind: PartKind::Text(text), cache: block.cache });
+                            self.content.push(Part {
+                                kind: PartKind::Text(text),
+                                cache: block.cache,
+                            });
                         }
                     }
                     Some(kind @ ("image" | "document")) => {
-                        let source = block.source.take().ok_or_else(|| place.field("source").missing())?;
-                        self.content.extend(source.parts(kind, block.title.take(), place)?);
+                        let source = block
+                            .source
+                            .take()
+                            .ok_or_else(|| place.field("source").missing())?;
+                        self.content
+                            .extend(source.parts(kind, block.title.take(), place)?);
                     }
                     Some("search_result") => self.content.extend(block.search_result()),
                     Some("tool_reference") => {
-                        let name = block.tool_name.ok_or_else(|| place.field("tool_name").missing())?;
+                        let name = block
+                            .tool_name
+                            .ok_or_else(|| place.field("tool_name").missing())?;
                         let text = format!("Tool {name} is now available.");
-                        self.content.push(Part { kind: PartKind::Text(text.into()), cache: None });
+                        self.content.push(Part {
+                            kind: PartKind::Text(text.into()),
+                            cache: None,
+                        });
                         self.shown.push(name);
                     }
-                    Some(kind) => others::note(&mut self.others, "", &Cow::Owned(format!("content[].{kind}"))),
+                    Some(kind) => others::note(
+                        &mut self.others,
+                        "",
+                        &Cow::Owned(format!("content[].{kind}")),
+                    ),
                     None => others::note(&mut self.others, "", &Cow::Borrowed("content[]")),
                 }
                 Ok(())
@@ -326,20 +412,31 @@ impl<'a> Source<'a> {
     /// Reads a source. What is lost of it goes to `lost`.
     fn read(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<Self>, ReadFault> {
         let mut content = Vec::new();
-        let texts = value.texts(["type", "media_type", "data", "url", "file_id"], |name, value| {
-            if name != "content" {
-                return others::field(lost, "source.", name, value);
-            }
-            let mut inside = ReadBlock::default();
-            inside.inside(value)?;
-            content = inside.content;
-            inside.others.iter().for_each(|name| others::note(lost, "source.", name));
-            Ok(())
-        })?;
+        let texts = value.texts(
+            ["type", "media_type", "data", "url", "file_id"],
+            |name, value| {
+                if name != "content" {
+                    return others::field(lost, "source.", name, value);
+                }
+                let mut inside = ReadBlock::default();
+                inside.inside(value)?;
+                content = inside.content;
+                inside
+                    .others
+                    .iter()
+                    .for_each(|name| others::note(lost, "source.", name));
+                Ok(())
+            },
+        )?;
         Ok(texts.map(|texts| Self { texts, content }))
     }
 
-    fn parts(self, of: &str, title: Option<Cow<'a, str>>, place: Place<'_>) -> Result<Vec<Part<'a>>, ReadFault> {
+    fn parts(
+        self,
+        of: &str,
+        title: Option<Cow<'a, str>>,
+        place: Place<'_>,
+    ) -> Result<Vec<Part<'a>>, ReadFault> {
         let place = place.field("source");
         let [kind, media_type, data, url, file_id] = self.texts;
         let media = match kind.as_deref() {
@@ -352,10 +449,20 @@ impl<'a> Source<'a> {
             Some("file") => Media::Id(file_id.ok_or_else(|| place.field("file_id").missing())?),
             Some("text") => {
                 let data = data.ok_or_else(|| place.field("data").missing())?;
-                return Ok(title.into_iter().chain([data]).map(Said::from).filter_map(text).collect());
+                return Ok(title
+                    .into_iter()
+                    .chain([data])
+                    .map(Said::from)
+                    .filter_map(text)
+                    .collect());
             }
             Some("content") => {
-                return Ok(title.into_iter().map(Said::from).filter_map(text).chain(self.content).collect());
+                return Ok(title
+                    .into_iter()
+                    .map(Said::from)
+                    .filter_map(text)
+                    .chain(self.content)
+                    .collect());
             }
             Some(_) => {
                 let why = "must be one of `base64`, `url`, `file`, `text` and `content`";
@@ -363,7 +470,11 @@ impl<'a> Source<'a> {
             }
             None => return Err(place.field("type").missing()),
         };
-        let kind = if of == "image" { PartKind::Image(media, None) } else { PartKind::File(media, title) };
+        let kind = if of == "image" {
+            PartKind::Image(media, None)
+        } else {
+            PartKind::File(media, title)
+        };
         Ok(vec![Part { kind, cache: None }])
     }
 }

@@ -7,14 +7,17 @@ use crate::neutral::{Cache, Losses, Media, Part, PartKind, ToolKind};
 
 /// A request with these members, beside those that every request has.
 fn body(members: Value) -> String {
-    let mut body = json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+    let mut body =
+        json!({"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
     let all = body.as_object_mut().unwrap();
     all.extend(members.as_object().unwrap().clone());
     body.to_string()
 }
 
 fn cached(cache: Option<&Cache<'_>>) -> String {
-    cache.map(|cache| format!("~{}", cache.ttl.as_deref().unwrap_or_default())).unwrap_or_default()
+    cache
+        .map(|cache| format!("~{}", cache.ttl.as_deref().unwrap_or_default()))
+        .unwrap_or_default()
 }
 
 fn part(part: &Part<'_>) -> String {
@@ -26,7 +29,9 @@ fn part(part: &Part<'_>) -> String {
     let said = match &part.kind {
         PartKind::Text(text) => format!("{text:?}"),
         PartKind::Image(of, None) => format!("image[{}]", media(of)),
-        PartKind::File(of, name) => format!("file[{}]{}", media(of), name.as_deref().unwrap_or_default()),
+        PartKind::File(of, name) => {
+            format!("file[{}]{}", media(of), name.as_deref().unwrap_or_default())
+        }
         PartKind::Image(..) | PartKind::Audio(..) => panic!("{part:?}"),
     };
     said + &cached(part.cache.as_ref())
@@ -42,12 +47,23 @@ fn message(message: &Message<'_>) -> String {
         Role::Developer | Role::Function => panic!("{message:?}"),
     }];
     said.extend(message.place.map(|place| format!("@{place}")));
-    said.extend(message.thoughts.iter().map(|thought| match (&thought.redacted, &thought.signature) {
-        (Some(data), _) => format!("redacted({data})"),
-        (None, signature) => format!("thought({} by {})", thought.text, signature.as_deref().unwrap_or("-")),
+    said.extend(message.thoughts.iter().map(|thought| {
+        match (&thought.redacted, &thought.signature) {
+            (Some(data), _) => format!("redacted({data})"),
+            (None, signature) => format!(
+                "thought({} by {})",
+                thought.text,
+                signature.as_deref().unwrap_or("-")
+            ),
+        }
     }));
     said.extend(message.content.iter().map(part));
-    said.extend(message.calls.iter().map(|call| format!("{}#{}{}", call.name, call.id, call.arguments)));
+    said.extend(
+        message
+            .calls
+            .iter()
+            .map(|call| format!("{}#{}{}", call.name, call.id, call.arguments)),
+    );
     said.extend(message.others.iter().map(|name| format!("-{name}")));
     assert!(message.name.is_none() && message.reasoning.is_none());
     said.join(" ").replacen(" @", "@", 1) + &cached(message.cache.as_ref())
@@ -61,30 +77,64 @@ fn messages(request: &Request<'_>) -> Vec<String> {
 fn settings(request: &Request<'_>) -> String {
     let raw = |Raw(text): Raw<'_>| text.to_owned();
     let mut all = Vec::new();
-    let mut add = |name: &str, said: Option<String>| all.extend(said.map(|said| format!("{name}={said}")));
+    let mut add =
+        |name: &str, said: Option<String>| all.extend(said.map(|said| format!("{name}={said}")));
     add("max", request.max_tokens.map(|most| most.to_string()));
-    add("temperature", request.temperature.map(|number| number.text.to_owned()));
+    add(
+        "temperature",
+        request.temperature.map(|number| number.text.to_owned()),
+    );
     add("top_p", request.top_p.map(|number| number.text.to_owned()));
     add("top_k", request.top_k.map(|number| number.to_string()));
-    add("stop", (!request.stop.is_empty()).then(|| request.stop.join("|")));
-    add("effort", request.thinking.effort.map(|effort| format!("{effort:?}")));
+    add(
+        "stop",
+        (!request.stop.is_empty()).then(|| request.stop.join("|")),
+    );
+    add(
+        "effort",
+        request.thinking.effort.map(|effort| format!("{effort:?}")),
+    );
     add("thinking", request.thinking.settings.map(raw));
     add("user", request.user.as_deref().map(str::to_owned));
     add("tier", request.service_tier.as_deref().map(str::to_owned));
-    add("format", request.format.as_ref().map(|format| format!("{format:?}")));
-    add("tools", (!request.tools.is_empty()).then(|| request.tools.iter().map(tool).collect::<Vec<_>>().join(",")));
-    add("choice", request.tool_choice.as_ref().map(|choice| format!("{choice:?}")));
-    add("parallel", request.parallel_tool_calls.map(|may| may.to_string()));
+    add(
+        "format",
+        request.format.as_ref().map(|format| format!("{format:?}")),
+    );
+    add(
+        "tools",
+        (!request.tools.is_empty())
+            .then(|| request.tools.iter().map(tool).collect::<Vec<_>>().join(",")),
+    );
+    add(
+        "choice",
+        request
+            .tool_choice
+            .as_ref()
+            .map(|choice| format!("{choice:?}")),
+    );
+    add(
+        "parallel",
+        request.parallel_tool_calls.map(|may| may.to_string()),
+    );
     all.extend(request.others.iter().map(|(name, _)| format!("-{name}")));
     all.join(" ")
 }
 
 fn tool(tool: &crate::neutral::Tool<'_>) -> String {
-    let ToolKind::Function(schema, strict) = &tool.kind else { panic!("{tool:?}") };
+    let ToolKind::Function(schema, strict) = &tool.kind else {
+        panic!("{tool:?}")
+    };
     let schema = schema.as_deref().unwrap_or_default();
-    let strict = strict.map(|strict| format!("!{strict}")).unwrap_or_default();
+    let strict = strict
+        .map(|strict| format!("!{strict}"))
+        .unwrap_or_default();
     let about = tool.description.as_deref().unwrap_or_default();
-    format!("{}({about}){schema}{strict}{}", tool.name, cached(tool.cache.as_ref()))
+    format!(
+        "{}({about}){schema}{strict}{}",
+        tool.name,
+        cached(tool.cache.as_ref())
+    )
 }
 
 #[track_caller]
@@ -97,7 +147,10 @@ fn check_messages(members: Value, expected: &[&str]) {
 /// A content of a user, and what comes of it.
 #[track_caller]
 fn check_content(content: Value, expected: &[&str]) {
-    check_messages(json!({"messages": [{"role": "user", "content": content}]}), expected);
+    check_messages(
+        json!({"messages": [{"role": "user", "content": content}]}),
+        expected,
+    );
 }
 
 /// Members beside those that every request has, and what comes of them.
@@ -105,7 +158,11 @@ fn check_content(content: Value, expected: &[&str]) {
 fn check_settings(members: Value, expected: &str) {
     let body = body(members);
     let (request, _) = read(body.as_bytes()).unwrap_or_else(|why| panic!("{body}\n{why:?}"));
-    assert_eq!(settings(&request), format!("max=9 {expected}").trim_end(), "{body}");
+    assert_eq!(
+        settings(&request),
+        format!("max=9 {expected}").trim_end(),
+        "{body}"
+    );
 }
 
 fn refusal(body: &str) -> (&'static str, String, String) {
@@ -120,7 +177,11 @@ fn refusal(body: &str) -> (&'static str, String, String) {
 fn check_refused(members: Value, kind: &str, path: &str, words: &str) {
     let body = body(members);
     let (found_kind, found_path, message) = refusal(&body);
-    assert_eq!((found_kind, found_path.as_str()), (kind, path), "{body}\n{message}");
+    assert_eq!(
+        (found_kind, found_path.as_str()),
+        (kind, path),
+        "{body}\n{message}"
+    );
     assert!(message.contains(words), "{message}");
     assert!(message.contains(path), "{message}");
 }
@@ -138,15 +199,30 @@ fn every_block_of_a_user_becomes_a_part() {
     for (block, expected) in [
         (json!({"type": "text", "text": "a b"}), r#"user@0 "a b""#),
         (json!({"type": "text", "text": ""}), "user@0"),
-        (json!({"text": "the type comes last", "type": "text"}), r#"user@0 "the type comes last""#),
-        (json!({"type": "image", "source": png()}), "user@0 image[image/png iVBORw0KGgoAAAAN]"),
-        (json!({"type": "image", "source": base64("IMAGE/JPG", "AA")}), "user@0 image[image/jpg AA]"),
-        (json!({"type": "image", "source": base64("image/jpg", "AA")}), "user@0 image[image/jpeg AA]"),
+        (
+            json!({"text": "the type comes last", "type": "text"}),
+            r#"user@0 "the type comes last""#,
+        ),
+        (
+            json!({"type": "image", "source": png()}),
+            "user@0 image[image/png iVBORw0KGgoAAAAN]",
+        ),
+        (
+            json!({"type": "image", "source": base64("IMAGE/JPG", "AA")}),
+            "user@0 image[image/jpg AA]",
+        ),
+        (
+            json!({"type": "image", "source": base64("image/jpg", "AA")}),
+            "user@0 image[image/jpeg AA]",
+        ),
         (
             json!({"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}),
             "user@0 image[https://example.com/a.png]",
         ),
-        (json!({"type": "image", "source": {"type": "file", "file_id": "file_7"}}), "user@0 image[#file_7]"),
+        (
+            json!({"type": "image", "source": {"type": "file", "file_id": "file_7"}}),
+            "user@0 image[#file_7]",
+        ),
         (
             json!({"type": "document", "title": "plan.pdf", "source": base64("application/pdf", PDF)}),
             "user@0 file[application/pdf JVBERi0xLjcK]plan.pdf",
@@ -155,7 +231,10 @@ fn every_block_of_a_user_becomes_a_part() {
             json!({"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}}),
             "user@0 file[https://example.com/a.pdf]",
         ),
-        (json!({"type": "document", "source": {"type": "file", "file_id": "file_8"}}), "user@0 file[#file_8]"),
+        (
+            json!({"type": "document", "source": {"type": "file", "file_id": "file_8"}}),
+            "user@0 file[#file_8]",
+        ),
         (
             json!({"type": "document", "title": "Notes", "source": {"type": "text", "media_type": "text/plain", "data": "plain"}}),
             r#"user@0 "Notes" "plain""#,
@@ -166,13 +245,19 @@ fn every_block_of_a_user_becomes_a_part() {
             ]}}),
             r#"user@0 "Mixed" "seen:" image[image/png iVBORw0KGgoAAAAN]"#,
         ),
-        (json!({"type": "document", "source": {"type": "content", "content": "only words"}}), r#"user@0 "only words""#),
+        (
+            json!({"type": "document", "source": {"type": "content", "content": "only words"}}),
+            r#"user@0 "only words""#,
+        ),
         (
             json!({"type": "search_result", "title": "Tides", "source": "https://example.com/tides",
                 "content": [{"type": "text", "text": "High at six."}, {"type": "text", "text": "Low at noon."}]}),
             r#"user@0 "Tides\nhttps://example.com/tides\nHigh at six.\nLow at noon.""#,
         ),
-        (json!({"type": "search_result", "source": "", "title": "", "content": []}), "user@0"),
+        (
+            json!({"type": "search_result", "source": "", "title": "", "content": []}),
+            "user@0",
+        ),
     ] {
         check_content(json!([block]), &[expected]);
     }
@@ -273,7 +358,9 @@ fn thoughts_keep_their_order_their_signatures_and_their_secrets() {
             {"type": "text", "text": "So."},
             {"type": "tool_use", "id": "a", "name": "f", "input": {"n": 1.50}},
         ])),
-        &[r#"assistant@0 thought(first by s1) redacted(r1) thought( by s2) redacted(r2) "So." f#a{"n":1.5}"#],
+        &[
+            r#"assistant@0 thought(first by s1) redacted(r1) thought( by s2) redacted(r2) "So." f#a{"n":1.5}"#,
+        ],
     );
     // Of an upstream that signs nothing; a signature of no letters is none.
     check_messages(
@@ -292,7 +379,10 @@ fn the_input_of_a_call_keeps_its_text() {
     let text = r#"{"model":"m","max_tokens":1,"messages":[{"role":"assistant","content":[
         {"type":"tool_use","id":"a","name":"f","input":{ "b" : 1.0, "a":"\u00e9", "deep":[[],{}] }}]}]}"#;
     let (request, _) = read(text.as_bytes()).unwrap();
-    assert_eq!(request.messages[0].calls[0].arguments, r#"{ "b" : 1.0, "a":"\u00e9", "deep":[[],{}] }"#);
+    assert_eq!(
+        request.messages[0].calls[0].arguments,
+        r#"{ "b" : 1.0, "a":"\u00e9", "deep":[[],{}] }"#
+    );
 }
 
 #[test]
@@ -331,9 +421,24 @@ fn the_system_may_speak_anywhere() {
 fn the_last_effort_that_the_system_sets_counts() {
     let system = |config: Value| json!({"role": "system", "content": "x", "output_config": config});
     let with = |list: Value| json!({"output_config": {"effort": "low"}, "messages": list});
-    check_settings(with(json!([system(json!({"effort": "medium"}))])), "effort=Medium");
-    check_settings(with(json!([system(json!({"effort": "medium"})), system(json!({"effort": "max"}))])), "effort=Max");
-    check_settings(with(json!([system(json!({"effort": "high"})), system(json!({}))])), "effort=High");
+    check_settings(
+        with(json!([system(json!({"effort": "medium"}))])),
+        "effort=Medium",
+    );
+    check_settings(
+        with(json!([
+            system(json!({"effort": "medium"})),
+            system(json!({"effort": "max"}))
+        ])),
+        "effort=Max",
+    );
+    check_settings(
+        with(json!([
+            system(json!({"effort": "high"})),
+            system(json!({}))
+        ])),
+        "effort=High",
+    );
     check_settings(with(json!([system(json!(null))])), "effort=Low");
     check_messages(
         with(json!([system(
@@ -362,28 +467,55 @@ fn the_line_of_the_clients_build_is_left_out() {
 fn every_setting_has_its_place() {
     for (members, expected) in [
         (json!({"stream": true}), ""),
-        (json!({"temperature": 0.25, "top_p": 0.9, "top_k": 40}), "temperature=0.25 top_p=0.9 top_k=40"),
-        (json!({"temperature": null, "top_p": null, "top_k": null, "stop_sequences": null}), ""),
-        (json!({"stop_sequences": ["a", "b", "c", "d", "e"]}), "stop=a|b|c|d|e"),
+        (
+            json!({"temperature": 0.25, "top_p": 0.9, "top_k": 40}),
+            "temperature=0.25 top_p=0.9 top_k=40",
+        ),
+        (
+            json!({"temperature": null, "top_p": null, "top_k": null, "stop_sequences": null}),
+            "",
+        ),
+        (
+            json!({"stop_sequences": ["a", "b", "c", "d", "e"]}),
+            "stop=a|b|c|d|e",
+        ),
         (json!({"stop_sequences": []}), ""),
         (
             json!({"thinking": {"type": "adaptive", "display": "omitted"}}),
             r#"thinking={"display":"omitted","type":"adaptive"}"#,
         ),
         (json!({"thinking": null}), ""),
-        (json!({"metadata": {"user_id": "somebody"}}), "user=somebody"),
+        (
+            json!({"metadata": {"user_id": "somebody"}}),
+            "user=somebody",
+        ),
         (json!({"metadata": {"user_id": null}}), ""),
-        (json!({"metadata": {"user_id": "x", "team": "blue"}}), "user=x -metadata.team"),
+        (
+            json!({"metadata": {"user_id": "x", "team": "blue"}}),
+            "user=x -metadata.team",
+        ),
         (json!({"metadata": null}), ""),
         (json!({"service_tier": "auto"}), "tier=auto"),
-        (json!({"service_tier": "standard_only"}), "tier=standard_only"),
+        (
+            json!({"service_tier": "standard_only"}),
+            "tier=standard_only",
+        ),
         (json!({"service_tier": null}), ""),
         (json!({"output_config": {"effort": "low"}}), "effort=Low"),
-        (json!({"output_config": {"effort": "medium"}}), "effort=Medium"),
+        (
+            json!({"output_config": {"effort": "medium"}}),
+            "effort=Medium",
+        ),
         (json!({"output_config": {"effort": "high"}}), "effort=High"),
-        (json!({"output_config": {"effort": "xhigh"}}), "effort=Xhigh"),
+        (
+            json!({"output_config": {"effort": "xhigh"}}),
+            "effort=Xhigh",
+        ),
         (json!({"output_config": {"effort": "max"}}), "effort=Max"),
-        (json!({"output_config": {"effort": null, "format": null}}), ""),
+        (
+            json!({"output_config": {"effort": null, "format": null}}),
+            "",
+        ),
         (json!({"output_config": null, "output_format": null}), ""),
     ] {
         check_settings(members, expected);
@@ -405,7 +537,10 @@ fn the_format_stands_at_either_place() {
     );
     check_settings(json!({"output_config": {"format": format}}), &expected);
     check_settings(json!({"output_format": format}), &expected);
-    check_settings(json!({"output_config": {"format": format}, "output_format": null}), &expected);
+    check_settings(
+        json!({"output_config": {"format": format}, "output_format": null}),
+        &expected,
+    );
     check_settings(
         json!({"output_config": {"effort": "low"}, "output_format": format}),
         &format!("effort=Low {expected}"),
@@ -413,12 +548,19 @@ fn the_format_stands_at_either_place() {
     let more = json!({"type": "json_schema", "schema": {}, "novel": 1});
     let lost = |path: &str| format!("-{path}.novel");
     for (members, path) in [
-        (json!({"output_config": {"format": more}}), "output_config.format"),
+        (
+            json!({"output_config": {"format": more}}),
+            "output_config.format",
+        ),
         (json!({"output_format": more}), "output_format"),
     ] {
         let body = body(members);
         let (request, _) = read(body.as_bytes()).unwrap();
-        assert!(settings(&request).ends_with(&lost(path)), "{}", settings(&request));
+        assert!(
+            settings(&request).ends_with(&lost(path)),
+            "{}",
+            settings(&request)
+        );
     }
 }
 
@@ -435,8 +577,12 @@ fn tools_are_functions() {
     );
     check_settings(json!({"tools": []}), "");
     check_settings(json!({"tools": null}), "");
-    let examples = json!([{"name": "f", "input_schema": {}, "input_examples": [{"a": 1}], "novel": "x"}]);
-    check_settings(json!({"tools": examples}), "tools=f(){} -tools[].input_examples -tools[].novel");
+    let examples =
+        json!([{"name": "f", "input_schema": {}, "input_examples": [{"a": 1}], "novel": "x"}]);
+    check_settings(
+        json!({"tools": examples}),
+        "tools=f(){} -tools[].input_examples -tools[].novel",
+    );
 }
 
 #[test]
@@ -447,19 +593,31 @@ fn tools_are_chosen() {
         (json!({"type": "any"}), "choice=Required"),
         (json!({"type": "none"}), "choice=None"),
         (json!({"type": "tool", "name": "f"}), r#"choice=Named("f")"#),
-        (json!({"type": "auto", "disable_parallel_tool_use": true}), "choice=Auto parallel=false"),
-        (json!({"type": "any", "disable_parallel_tool_use": false}), "choice=Required parallel=true"),
+        (
+            json!({"type": "auto", "disable_parallel_tool_use": true}),
+            "choice=Auto parallel=false",
+        ),
+        (
+            json!({"type": "any", "disable_parallel_tool_use": false}),
+            "choice=Required parallel=true",
+        ),
         (
             json!({"type": "tool", "name": "f", "disable_parallel_tool_use": true}),
             r#"choice=Named("f") parallel=false"#,
         ),
-        (json!({"type": "auto", "novel": 1}), "choice=Auto -tool_choice.novel"),
+        (
+            json!({"type": "auto", "novel": 1}),
+            "choice=Auto -tool_choice.novel",
+        ),
         (json!(null), ""),
     ] {
         check_settings(with(choice), &format!("tools=f(){{}} {expected}"));
     }
     // Without tools there is nothing to choose.
-    check_settings(json!({"tools": [], "tool_choice": {"type": "auto", "disable_parallel_tool_use": true}}), "");
+    check_settings(
+        json!({"tools": [], "tool_choice": {"type": "auto", "disable_parallel_tool_use": true}}),
+        "",
+    );
     check_settings(json!({"tool_choice": {"type": "any"}}), "");
 }
 
@@ -476,7 +634,10 @@ fn a_tool_that_waits_is_shown_once_the_conversation_names_it() {
         {"type": "tool_reference", "tool_name": "cron"}, {"type": "tool_reference", "tool_name": "gone"},
     ]}, {"type": "tool_result", "tool_use_id": "u", "content": [{"type": "tool_reference", "tool_name": "fetch"}]}]}]);
     check_settings(json!({"tools": tools}), "tools=search(){},eager(){}");
-    check_settings(json!({"tools": tools, "messages": found}), "tools=search(){},cron(){},fetch(){},eager(){}");
+    check_settings(
+        json!({"tools": tools, "messages": found}),
+        "tools=search(){},cron(){},fetch(){},eager(){}",
+    );
     check_messages(
         json!({"tools": tools, "messages": found}),
         &[
@@ -486,7 +647,10 @@ fn a_tool_that_waits_is_shown_once_the_conversation_names_it() {
     );
     // If all wait there is no tool, and nothing to choose.
     let waiting = json!([{"name": "cron", "input_schema": {}, "defer_loading": true}]);
-    check_settings(json!({"tools": waiting, "tool_choice": {"type": "auto"}}), "");
+    check_settings(
+        json!({"tools": waiting, "tool_choice": {"type": "auto"}}),
+        "",
+    );
 }
 
 /// What nobody but Anthropic can do is refused, and by its name.
@@ -507,87 +671,218 @@ fn what_only_anthropics_servers_can_do_is_refused() {
         "mcp_toolset",
         "made_up_tomorrow",
     ] {
-        let tools = json!([{"name": "f", "input_schema": {}}, {"type": kind, "name": "x", "max_uses": 8}]);
-        check_refused(json!({"tools": tools, "tool_choice": {"type": "auto"}}), "unsupported", "tools[1].type", kind);
+        let tools =
+            json!([{"name": "f", "input_schema": {}}, {"type": kind, "name": "x", "max_uses": 8}]);
+        check_refused(
+            json!({"tools": tools, "tool_choice": {"type": "auto"}}),
+            "unsupported",
+            "tools[1].type",
+            kind,
+        );
     }
-    let indirect = json!([{"name": "f", "input_schema": {}, "allowed_callers": ["code_execution_20250825"]}]);
-    check_refused(json!({"tools": indirect}), "unsupported", "tools[0].allowed_callers", "direct");
+    let indirect =
+        json!([{"name": "f", "input_schema": {}, "allowed_callers": ["code_execution_20250825"]}]);
+    check_refused(
+        json!({"tools": indirect}),
+        "unsupported",
+        "tools[0].allowed_callers",
+        "direct",
+    );
     for (members, path) in [
-        (json!({"mcp_servers": [{"type": "url", "url": "https://example.com", "name": "x"}]}), "mcp_servers"),
+        (
+            json!({"mcp_servers": [{"type": "url", "url": "https://example.com", "name": "x"}]}),
+            "mcp_servers",
+        ),
         (json!({"container": "container_1"}), "container"),
-        (json!({"container": {"id": null, "skills": [{"type": "anthropic", "skill_id": "pptx"}]}}), "container"),
+        (
+            json!({"container": {"id": null, "skills": [{"type": "anthropic", "skill_id": "pptx"}]}}),
+            "container",
+        ),
         (json!({"thread": {"id": "thread_1"}}), "thread"),
     ] {
         check_refused(members, "unsupported", path, "only Anthropic's own servers");
     }
     // If they say nothing, nothing is asked of them.
-    check_settings(json!({"mcp_servers": [], "container": null, "thread": {}}), "");
+    check_settings(
+        json!({"mcp_servers": [], "container": null, "thread": {}}),
+        "",
+    );
 }
 
 #[test]
 fn what_cannot_be_is_refused_by_its_path() {
     let user = |content: Value| json!({"messages": [{"role": "assistant", "content": "a"}, {"role": "user", "content": content}]});
-    let source = |source: Value| user(json!([{"type": "text", "text": "a"}, {"type": "image", "source": source}]));
+    let source = |source: Value| {
+        user(json!([{"type": "text", "text": "a"}, {"type": "image", "source": source}]))
+    };
     for (members, path, words) in [
         (json!({"max_tokens": 0}), "max_tokens", "at least 1"),
-        (json!({"max_tokens": 1.5}), "max_tokens", "must be an integer"),
+        (
+            json!({"max_tokens": 1.5}),
+            "max_tokens",
+            "must be an integer",
+        ),
         (json!({"max_tokens": "9"}), "max_tokens", "not a string"),
         (json!({"messages": {}}), "messages", "must be an array"),
-        (json!({"messages": [null]}), "messages[0]", "must be an object"),
-        (json!({"messages": [{"content": "x"}]}), "messages[0].role", "is missing"),
-        (json!({"messages": [{"role": null, "content": "x"}]}), "messages[0].role", "is missing"),
+        (
+            json!({"messages": [null]}),
+            "messages[0]",
+            "must be an object",
+        ),
+        (
+            json!({"messages": [{"content": "x"}]}),
+            "messages[0].role",
+            "is missing",
+        ),
+        (
+            json!({"messages": [{"role": null, "content": "x"}]}),
+            "messages[0].role",
+            "is missing",
+        ),
         (
             json!({"messages": [{"role": "tool", "content": "x"}]}),
             "messages[0].role",
             "`user`, `assistant` and `system`",
         ),
-        (json!({"messages": [{"role": 7, "content": "x"}]}), "messages[0].role", "must be a string"),
-        (user(json!(7)), "messages[1].content", "a string or an array of blocks"),
-        (user(json!({"type": "text"})), "messages[1].content", "a string or an array of blocks"),
-        (user(json!(["words"])), "messages[1].content[0]", "must be an object"),
-        (user(json!([null])), "messages[1].content[0]", "must be an object"),
-        (user(json!([{"text": "no type"}])), "messages[1].content[0].type", "is missing"),
-        (user(json!([{"type": "text"}])), "messages[1].content[0].text", "is missing"),
-        (user(json!([{"type": "text", "text": ["x"]}])), "messages[1].content[0].text", "must be a string"),
-        (user(json!([{"type": "image"}])), "messages[1].content[0].source", "is missing"),
-        (user(json!([{"type": "document", "source": null}])), "messages[1].content[0].source", "is missing"),
-        (source(json!({"data": "AA"})), "messages[1].content[1].source.type", "is missing"),
-        (source(json!({"type": "ftp"})), "messages[1].content[1].source.type", "`base64`, `url`, `file`"),
-        (source(json!({"type": "base64", "data": "AA"})), "messages[1].content[1].source.media_type", "is missing"),
-        (source(base64("picture", "AA")), "messages[1].content[1].source.media_type", "`type/subtype`"),
+        (
+            json!({"messages": [{"role": 7, "content": "x"}]}),
+            "messages[0].role",
+            "must be a string",
+        ),
+        (
+            user(json!(7)),
+            "messages[1].content",
+            "a string or an array of blocks",
+        ),
+        (
+            user(json!({"type": "text"})),
+            "messages[1].content",
+            "a string or an array of blocks",
+        ),
+        (
+            user(json!(["words"])),
+            "messages[1].content[0]",
+            "must be an object",
+        ),
+        (
+            user(json!([null])),
+            "messages[1].content[0]",
+            "must be an object",
+        ),
+        (
+            user(json!([{"text": "no type"}])),
+            "messages[1].content[0].type",
+            "is missing",
+        ),
+        (
+            user(json!([{"type": "text"}])),
+            "messages[1].content[0].text",
+            "is missing",
+        ),
+        (
+            user(json!([{"type": "text", "text": ["x"]}])),
+            "messages[1].content[0].text",
+            "must be a string",
+        ),
+        (
+            user(json!([{"type": "image"}])),
+            "messages[1].content[0].source",
+            "is missing",
+        ),
+        (
+            user(json!([{"type": "document", "source": null}])),
+            "messages[1].content[0].source",
+            "is missing",
+        ),
+        (
+            source(json!({"data": "AA"})),
+            "messages[1].content[1].source.type",
+            "is missing",
+        ),
+        (
+            source(json!({"type": "ftp"})),
+            "messages[1].content[1].source.type",
+            "`base64`, `url`, `file`",
+        ),
+        (
+            source(json!({"type": "base64", "data": "AA"})),
+            "messages[1].content[1].source.media_type",
+            "is missing",
+        ),
+        (
+            source(base64("picture", "AA")),
+            "messages[1].content[1].source.media_type",
+            "`type/subtype`",
+        ),
         (
             source(json!({"type": "base64", "media_type": "image/png"})),
             "messages[1].content[1].source.data",
             "is missing",
         ),
-        (source(json!({"type": "url"})), "messages[1].content[1].source.url", "is missing"),
-        (source(json!({"type": "file"})), "messages[1].content[1].source.file_id", "is missing"),
-        (source(json!({"type": "text"})), "messages[1].content[1].source.data", "is missing"),
-        (source(json!({"type": "url", "url": 1})), "messages[1].content[1].source.url", "must be a string"),
-        (source(json!(7)), "messages[1].content[1].source", "must be an object"),
-        (user(json!([{"type": "tool_result"}])), "messages[1].content[0].tool_use_id", "is missing"),
+        (
+            source(json!({"type": "url"})),
+            "messages[1].content[1].source.url",
+            "is missing",
+        ),
+        (
+            source(json!({"type": "file"})),
+            "messages[1].content[1].source.file_id",
+            "is missing",
+        ),
+        (
+            source(json!({"type": "text"})),
+            "messages[1].content[1].source.data",
+            "is missing",
+        ),
+        (
+            source(json!({"type": "url", "url": 1})),
+            "messages[1].content[1].source.url",
+            "must be a string",
+        ),
+        (
+            source(json!(7)),
+            "messages[1].content[1].source",
+            "must be an object",
+        ),
+        (
+            user(json!([{"type": "tool_result"}])),
+            "messages[1].content[0].tool_use_id",
+            "is missing",
+        ),
         (
             user(json!([{"type": "tool_result", "tool_use_id": "a", "is_error": "no"}])),
             "messages[1].content[0].is_error",
             "true or false",
         ),
         (
-            user(json!([{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image"}]}])),
+            user(
+                json!([{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "image"}]}]),
+            ),
             "messages[1].content[0].content[0].source",
             "is missing",
         ),
         (
-            user(json!([{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_reference"}]}])),
+            user(
+                json!([{"type": "tool_result", "tool_use_id": "a", "content": [{"type": "tool_reference"}]}]),
+            ),
             "messages[1].content[0].content[0].tool_name",
             "is missing",
         ),
-        (user(json!([{"type": "tool_use", "id": "a", "name": "f"}])), "messages[1].content", "only an assistant"),
+        (
+            user(json!([{"type": "tool_use", "id": "a", "name": "f"}])),
+            "messages[1].content",
+            "only an assistant",
+        ),
         (
             user(json!([{"type": "thinking", "thinking": "hm", "signature": "s"}])),
             "messages[1].content",
             "only an assistant",
         ),
-        (user(json!([{"type": "redacted_thinking", "data": "s"}])), "messages[1].content", "only an assistant"),
+        (
+            user(json!([{"type": "redacted_thinking", "data": "s"}])),
+            "messages[1].content",
+            "only an assistant",
+        ),
         (
             json!({"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f"}]}]}),
             "messages[0].content[0].id",
@@ -608,30 +903,74 @@ fn what_cannot_be_is_refused_by_its_path() {
             "messages[0].content",
             "only a user",
         ),
-        (json!({"system": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}]}), "system", "only a user"),
-        (json!({"system": [{"type": "tool_use", "id": "a", "name": "f"}]}), "system", "only an assistant"),
-        (json!({"system": 7}), "system", "a string or an array of blocks"),
-        (json!({"system": [{"type": "text"}]}), "system[0].text", "is missing"),
+        (
+            json!({"system": [{"type": "tool_result", "tool_use_id": "a", "content": "x"}]}),
+            "system",
+            "only a user",
+        ),
+        (
+            json!({"system": [{"type": "tool_use", "id": "a", "name": "f"}]}),
+            "system",
+            "only an assistant",
+        ),
+        (
+            json!({"system": 7}),
+            "system",
+            "a string or an array of blocks",
+        ),
+        (
+            json!({"system": [{"type": "text"}]}),
+            "system[0].text",
+            "is missing",
+        ),
         (json!({"tools": {}}), "tools", "must be an array"),
         (json!({"tools": [null]}), "tools[0]", "must be an object"),
-        (json!({"tools": [{"input_schema": {}}]}), "tools[0].name", "is missing"),
-        (json!({"tools": [{"name": "", "input_schema": {}}]}), "tools[0].name", "must not be empty"),
+        (
+            json!({"tools": [{"input_schema": {}}]}),
+            "tools[0].name",
+            "is missing",
+        ),
+        (
+            json!({"tools": [{"name": "", "input_schema": {}}]}),
+            "tools[0].name",
+            "must not be empty",
+        ),
         (
             json!({"tools": [{"name": "f", "input_schema": {}}, {"name": "f", "input_schema": {}}]}),
             "tools[1].name",
             "another tool",
         ),
-        (json!({"tools": [{"name": "f", "input_schema": []}]}), "tools[0].input_schema", "must be an object"),
-        (json!({"tools": [{"name": "f", "strict": "yes"}]}), "tools[0].strict", "true or false"),
+        (
+            json!({"tools": [{"name": "f", "input_schema": []}]}),
+            "tools[0].input_schema",
+            "must be an object",
+        ),
+        (
+            json!({"tools": [{"name": "f", "strict": "yes"}]}),
+            "tools[0].strict",
+            "true or false",
+        ),
         (
             json!({"tools": [{"name": "f", "allowed_callers": "direct"}]}),
             "tools[0].allowed_callers",
             "must be an array",
         ),
-        (json!({"tool_choice": "auto"}), "tool_choice", "must be an object"),
+        (
+            json!({"tool_choice": "auto"}),
+            "tool_choice",
+            "must be an object",
+        ),
         (json!({"tool_choice": {}}), "tool_choice.type", "is missing"),
-        (json!({"tool_choice": {"type": "required"}}), "tool_choice.type", "`auto`, `any`, `tool` and `none`"),
-        (json!({"tool_choice": {"type": "tool"}}), "tool_choice.name", "is missing"),
+        (
+            json!({"tool_choice": {"type": "required"}}),
+            "tool_choice.type",
+            "`auto`, `any`, `tool` and `none`",
+        ),
+        (
+            json!({"tool_choice": {"type": "tool"}}),
+            "tool_choice.name",
+            "is missing",
+        ),
         (
             json!({"tools": [{"name": "f"}], "tool_choice": {"type": "tool", "name": "g"}}),
             "tool_choice.name",
@@ -642,27 +981,79 @@ fn what_cannot_be_is_refused_by_its_path() {
             "tool_choice.name",
             "that the model can see",
         ),
-        (json!({"thinking": "adaptive"}), "thinking", "must be an object"),
-        (json!({"output_config": "low"}), "output_config", "must be an object"),
-        (json!({"output_config": {"effort": "minimal"}}), "output_config.effort", "`low`, `medium`"),
-        (json!({"output_config": {"effort": 3}}), "output_config.effort", "must be a string"),
-        (json!({"output_config": {"format": {}}}), "output_config.format.type", "is missing"),
-        (json!({"output_config": {"format": {"type": "text"}}}), "output_config.format.type", "`json_schema`"),
-        (json!({"output_config": {"format": {"type": "json_schema"}}}), "output_config.format.schema", "is missing"),
-        (json!({"output_format": {"type": "json_schema"}}), "output_format.schema", "is missing"),
+        (
+            json!({"thinking": "adaptive"}),
+            "thinking",
+            "must be an object",
+        ),
+        (
+            json!({"output_config": "low"}),
+            "output_config",
+            "must be an object",
+        ),
+        (
+            json!({"output_config": {"effort": "minimal"}}),
+            "output_config.effort",
+            "`low`, `medium`",
+        ),
+        (
+            json!({"output_config": {"effort": 3}}),
+            "output_config.effort",
+            "must be a string",
+        ),
+        (
+            json!({"output_config": {"format": {}}}),
+            "output_config.format.type",
+            "is missing",
+        ),
+        (
+            json!({"output_config": {"format": {"type": "text"}}}),
+            "output_config.format.type",
+            "`json_schema`",
+        ),
+        (
+            json!({"output_config": {"format": {"type": "json_schema"}}}),
+            "output_config.format.schema",
+            "is missing",
+        ),
+        (
+            json!({"output_format": {"type": "json_schema"}}),
+            "output_format.schema",
+            "is missing",
+        ),
         (
             json!({"messages": [{"role": "system", "content": "x", "output_config": {"effort": "all"}}]}),
             "messages[0].output_config.effort",
             "`low`, `medium`",
         ),
         (json!({"metadata": "x"}), "metadata", "must be an object"),
-        (json!({"metadata": {"user_id": 7}}), "metadata.user_id", "must be a string"),
-        (json!({"stop_sequences": "x"}), "stop_sequences", "must be an array"),
-        (json!({"stop_sequences": ["x", null]}), "stop_sequences[1]", "must be a string"),
-        (json!({"temperature": "0.5"}), "temperature", "must be a number"),
+        (
+            json!({"metadata": {"user_id": 7}}),
+            "metadata.user_id",
+            "must be a string",
+        ),
+        (
+            json!({"stop_sequences": "x"}),
+            "stop_sequences",
+            "must be an array",
+        ),
+        (
+            json!({"stop_sequences": ["x", null]}),
+            "stop_sequences[1]",
+            "must be a string",
+        ),
+        (
+            json!({"temperature": "0.5"}),
+            "temperature",
+            "must be a number",
+        ),
         (json!({"top_p": true}), "top_p", "must be a number"),
         (json!({"top_k": -1}), "top_k", "at least 0"),
-        (json!({"service_tier": 1}), "service_tier", "must be a string"),
+        (
+            json!({"service_tier": 1}),
+            "service_tier",
+            "must be a string",
+        ),
     ] {
         check_refused(members, "invalid", path, words);
     }
@@ -672,14 +1063,23 @@ fn what_cannot_be_is_refused_by_its_path() {
 fn what_is_there_twice_is_refused() {
     for (text, path) in [
         (r#"{"thinking":{},"thinking":{}}"#, "thinking"),
-        (r#"{"messages":[{"role":"user","role":"system"}]}"#, "messages[0].role"),
+        (
+            r#"{"messages":[{"role":"user","role":"system"}]}"#,
+            "messages[0].role",
+        ),
         (
             r#"{"messages":[{"role":"user","content":[{"type":"text","text":"a","te\u0078t":"b"}]}]}"#,
             "messages[0].content[0].text",
         ),
         (r#"{"tools":[{"name":"a","name":"b"}]}"#, "tools[0].name"),
-        (r#"{"output_config":{"effort":"low","effort":"max"}}"#, "output_config.effort"),
-        (r#"{"tool_choice":{"type":"auto","type":"none"}}"#, "tool_choice.type"),
+        (
+            r#"{"output_config":{"effort":"low","effort":"max"}}"#,
+            "output_config.effort",
+        ),
+        (
+            r#"{"tool_choice":{"type":"auto","type":"none"}}"#,
+            "tool_choice.type",
+        ),
     ] {
         let (kind, found, message) = refusal(text);
         assert_eq!((kind, found.as_str()), ("invalid", path));
@@ -698,17 +1098,32 @@ fn what_nobody_here_understands_is_named() {
             json!({"inference_geo": "eu", "speed": "fast", "user_profile_id": "u"}),
             "-inference_geo -speed -user_profile_id",
         ),
-        (json!({"diagnostics": {"previous_message_id": "msg_1"}}), "-diagnostics"),
-        (json!({"safeguards": [{"type": "dangerous_tool_use"}]}), "-safeguards"),
-        (json!({"fallbacks": [{"model": "x"}], "fallback_credit_token": "t"}), "-fallback_credit_token -fallbacks"),
+        (
+            json!({"diagnostics": {"previous_message_id": "msg_1"}}),
+            "-diagnostics",
+        ),
+        (
+            json!({"safeguards": [{"type": "dangerous_tool_use"}]}),
+            "-safeguards",
+        ),
+        (
+            json!({"fallbacks": [{"model": "x"}], "fallback_credit_token": "t"}),
+            "-fallback_credit_token -fallbacks",
+        ),
         (
             json!({"compaction": {"enabled": true}, "billing_policy": "x", "workspace_id": "w"}),
             "-billing_policy -compaction -workspace_id",
         ),
-        (json!({"output_config": {"task_budget": {"tokens": 9}}}), "-output_config.task_budget"),
+        (
+            json!({"output_config": {"task_budget": {"tokens": 9}}}),
+            "-output_config.task_budget",
+        ),
         (json!({"invented_tomorrow": 1}), "-invented_tomorrow"),
         // Clients that write out their defaults lose nothing.
-        (json!({"speed": "standard", "diagnostics": null, "fallbacks": [], "safeguards": {}}), ""),
+        (
+            json!({"speed": "standard", "diagnostics": null, "fallbacks": [], "safeguards": {}}),
+            "",
+        ),
     ] {
         check_settings(members, expected);
     }
@@ -753,12 +1168,22 @@ fn what_nobody_here_understands_is_named() {
 
 #[test]
 fn names_that_callers_invent_are_bounded() {
-    let many: serde_json::Map<String, Value> = (0..200).map(|n| (format!("novel{n:03}"), json!(1))).collect();
-    let body = body(json!({"messages": [{"role": "user", "content": [many.clone()]}], "metadata": many}));
+    let many: serde_json::Map<String, Value> = (0..200)
+        .map(|n| (format!("novel{n:03}"), json!(1)))
+        .collect();
+    let body =
+        body(json!({"messages": [{"role": "user", "content": [many.clone()]}], "metadata": many}));
     // A block without a type is refused, so it gets one.
-    let body = body.replace(r#""content":[{"#, r#""content":[{"type":"text","text":"x","#);
+    let body = body.replace(
+        r#""content":[{"#,
+        r#""content":[{"type":"text","text":"x","#,
+    );
     let (request, _) = read(body.as_bytes()).unwrap();
-    assert!(request.messages[0].others.len() <= 64, "{}", request.messages[0].others.len());
+    assert!(
+        request.messages[0].others.len() <= 64,
+        "{}",
+        request.messages[0].others.len()
+    );
     assert!(request.others.len() <= 64, "{}", request.others.len());
 }
 
@@ -776,22 +1201,67 @@ fn advice_is_left_out_without_a_word() {
     });
     let mut advised = plain.clone();
     let set = |body: &mut Value, place: &str, name: &str, value: Value| {
-        body.pointer_mut(place).unwrap().as_object_mut().unwrap().insert(name.to_owned(), value);
+        body.pointer_mut(place)
+            .unwrap()
+            .as_object_mut()
+            .unwrap()
+            .insert(name.to_owned(), value);
     };
     let hint = || json!({"type": "ephemeral"});
     set(&mut advised, "", "cache_control", hint());
-    set(&mut advised, "/messages/0/content/0", "citations", json!([]));
-    set(&mut advised, "/messages/0/content/1", "citations", json!({"enabled": false}));
-    set(&mut advised, "/messages/1/content/0", "caller", json!({"type": "direct"}));
-    set(&mut advised, "/messages/1/content/0", "toolset_name", json!("x"));
-    set(&mut advised, "/messages/1/content/0", "cache_control", hint());
+    set(
+        &mut advised,
+        "/messages/0/content/0",
+        "citations",
+        json!([]),
+    );
+    set(
+        &mut advised,
+        "/messages/0/content/1",
+        "citations",
+        json!({"enabled": false}),
+    );
+    set(
+        &mut advised,
+        "/messages/1/content/0",
+        "caller",
+        json!({"type": "direct"}),
+    );
+    set(
+        &mut advised,
+        "/messages/1/content/0",
+        "toolset_name",
+        json!("x"),
+    );
+    set(
+        &mut advised,
+        "/messages/1/content/0",
+        "cache_control",
+        hint(),
+    );
     set(&mut advised, "/messages/3", "clear_at", json!("never"));
-    set(&mut advised, "/tools/0", "eager_input_streaming", json!(true));
-    set(&mut advised, "/tools/0", "allowed_callers", json!(["direct"]));
+    set(
+        &mut advised,
+        "/tools/0",
+        "eager_input_streaming",
+        json!(true),
+    );
+    set(
+        &mut advised,
+        "/tools/0",
+        "allowed_callers",
+        json!(["direct"]),
+    );
     set(&mut advised, "", "stream", json!(true));
-    advised["tools"].as_array_mut().unwrap().push(json!({"name": "g", "input_schema": {}, "defer_loading": true}));
+    advised["tools"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "g", "input_schema": {}, "defer_loading": true}));
     let (plain, advised) = (body(plain), body(advised));
-    assert_eq!(read(plain.as_bytes()).unwrap().0, read(advised.as_bytes()).unwrap().0);
+    assert_eq!(
+        read(plain.as_bytes()).unwrap().0,
+        read(advised.as_bytes()).unwrap().0
+    );
 }
 
 /// Every value of a request, in place of each by each kind of value: nothing panics, and a refusal
@@ -829,16 +1299,27 @@ fn whatever_stands_anywhere_a_refusal_names_the_place() {
     assert!(places.len() > 100, "{}", places.len());
     let mut refused = 0;
     for (pointer, path) in places {
-        for other in
-            [json!(null), json!(true), json!(-7.5), json!("?"), json!([]), json!([[7]]), json!({}), json!({"?": 7})]
-        {
+        for other in [
+            json!(null),
+            json!(true),
+            json!(-7.5),
+            json!("?"),
+            json!([]),
+            json!([[7]]),
+            json!({}),
+            json!({"?": 7}),
+        ] {
             let mut body = whole.clone();
             *body.pointer_mut(&pointer).unwrap() = other;
             let body = body.to_string();
-            let Err(Refused::Invalid(why) | Refused::Unsupported(why)) = read(body.as_bytes()) else { continue };
+            let Err(Refused::Invalid(why) | Refused::Unsupported(why)) = read(body.as_bytes())
+            else {
+                continue;
+            };
             refused += 1;
-            let is_near =
-                why.param.starts_with(&path) || path.starts_with(&why.param) || why.param.starts_with(parent(&path));
+            let is_near = why.param.starts_with(&path)
+                || path.starts_with(&why.param)
+                || why.param.starts_with(parent(&path));
             assert!(is_near, "{path}: {} {}", why.param, why.message);
         }
     }
@@ -854,12 +1335,21 @@ fn gather(value: &Value, pointer: String, path: String, into: &mut Vec<(String, 
     match value {
         Value::Object(members) => members.iter().for_each(|(name, value)| {
             let dot = if path.is_empty() { "" } else { "." };
-            gather(value, format!("{pointer}/{name}"), format!("{path}{dot}{name}"), into);
+            gather(
+                value,
+                format!("{pointer}/{name}"),
+                format!("{path}{dot}{name}"),
+                into,
+            );
         }),
-        Value::Array(elements) => elements
-            .iter()
-            .enumerate()
-            .for_each(|(index, value)| gather(value, format!("{pointer}/{index}"), format!("{path}[{index}]"), into)),
+        Value::Array(elements) => elements.iter().enumerate().for_each(|(index, value)| {
+            gather(
+                value,
+                format!("{pointer}/{index}"),
+                format!("{path}[{index}]"),
+                into,
+            )
+        }),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
     if !pointer.is_empty() {
@@ -892,7 +1382,9 @@ fn a_coding_agents_requests_are_read() {
             "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
             "output_config": {"effort": "medium"},
         });
-        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         body
     };
     let first = || json!({"role": "user", "content": [{"type": "text", "text": "<reminder>"}, {"type": "text", "text": "read it"}]});
@@ -911,14 +1403,30 @@ fn a_coding_agents_requests_are_read() {
     };
     for (body, messages_read, tools, lost) in [
         (turn(json!([first(), around()]), json!({})), 3, 1, 1),
-        (turn(json!([first(), around(), calls(), results()]), json!({})), 7, 1, 1),
         (
-            turn(json!([first(), around(), calls(), results(), {"role": "system", "content": "more"}]), json!({})),
+            turn(json!([first(), around(), calls(), results()]), json!({})),
+            7,
+            1,
+            1,
+        ),
+        (
+            turn(
+                json!([first(), around(), calls(), results(), {"role": "system", "content": "more"}]),
+                json!({}),
+            ),
             8,
             1,
             1,
         ),
-        (turn(json!([first()]), json!({"stream": false, "max_tokens": 64_000})), 2, 1, 1),
+        (
+            turn(
+                json!([first()]),
+                json!({"stream": false, "max_tokens": 64_000}),
+            ),
+            2,
+            1,
+            1,
+        ),
         (
             turn(
                 json!([first()]),
@@ -954,11 +1462,18 @@ fn a_coding_agents_requests_are_read() {
         assert!(!envelope.refers, "{body}");
         let (request, _) = read(body.as_bytes()).unwrap();
         assert_eq!(
-            (request.messages.len(), request.tools.len(), request.others.len()),
+            (
+                request.messages.len(),
+                request.tools.len(),
+                request.others.len()
+            ),
             (messages_read, tools, lost),
             "{body}"
         );
-        assert_eq!(request.thinking.effort.is_some(), !body.contains("budget") || body.contains("effort"));
+        assert_eq!(
+            request.thinking.effort.is_some(),
+            !body.contains("budget") || body.contains("effort")
+        );
         assert!(!messages(&request)[0].contains("billing"));
     }
     // A search of its own is another request. It can only be refused, by the tool's name.
@@ -1002,19 +1517,41 @@ fn fields_have_the_callers_names() {
         (Field::FormatSchema, "output_config.format.schema"),
         (Field::User, "metadata.user_id"),
         (Field::ToolParameters, "tools[].input_schema"),
-        (Field::ParallelCalls, "tool_choice.disable_parallel_tool_use"),
+        (
+            Field::ParallelCalls,
+            "tool_choice.disable_parallel_tool_use",
+        ),
         (Field::other("odd"), "odd"),
-        (Field::other_of_message("content[].odd"), "messages[].content[].odd"),
+        (
+            Field::other_of_message("content[].odd"),
+            "messages[].content[].odd",
+        ),
         (Field::other("sk-0123456789ab"), "other"),
     ] {
         assert_eq!(names.name(&request, &field), name, "{field:?}");
     }
     // What was written elsewhere is called as it was written.
     for (members, field, name) in [
-        (json!({"output_format": {"type": "json_schema", "schema": {}}}), Field::Format, "output_format"),
-        (json!({"output_format": {"type": "json_schema", "schema": {}}}), Field::FormatSchema, "output_format.schema"),
-        (json!({"output_format": null}), Field::Format, "output_config.format"),
-        (json!({"thinking": {"type": "enabled", "budget_tokens": 9}}), Field::Effort, "thinking"),
+        (
+            json!({"output_format": {"type": "json_schema", "schema": {}}}),
+            Field::Format,
+            "output_format",
+        ),
+        (
+            json!({"output_format": {"type": "json_schema", "schema": {}}}),
+            Field::FormatSchema,
+            "output_format.schema",
+        ),
+        (
+            json!({"output_format": null}),
+            Field::Format,
+            "output_config.format",
+        ),
+        (
+            json!({"thinking": {"type": "enabled", "budget_tokens": 9}}),
+            Field::Effort,
+            "thinking",
+        ),
         (
             json!({"thinking": {"type": "enabled"}, "output_config": {"effort": "low"}}),
             Field::Effort,
@@ -1026,7 +1563,9 @@ fn fields_have_the_callers_names() {
         assert_eq!(names.name(&request, &field), name, "{body}");
     }
     let mut lost = LostFields::default();
-    [Field::Seed, Field::TopK, Field::TopK].into_iter().for_each(|field| lost.add(field));
+    [Field::Seed, Field::TopK, Field::TopK]
+        .into_iter()
+        .for_each(|field| lost.add(field));
     let losses: Losses = names.losses(&request, lost);
     assert_eq!(losses.names(), ["seed", "top_k"]);
 }

@@ -24,7 +24,8 @@ impl<'a> ToolList<'a> {
 
     fn tool(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
-        let (mut kind, mut name, mut description, mut schema, mut strict) = (None, None, None, None, None);
+        let (mut kind, mut name, mut description, mut schema, mut strict) =
+            (None, None, None, None, None);
         let (mut cache, mut is_deferred, mut callers) = (None, false, None);
         value.element(|key, value| {
             match &**key {
@@ -34,7 +35,9 @@ impl<'a> ToolList<'a> {
                 "input_schema" => schema = value.raw_object()?,
                 "strict" => strict = value.flag()?,
                 "cache_control" => {
-                    cache = value.texts(["ttl"], |_, value| value.skip())?.map(|[ttl]| Cache { ttl });
+                    cache = value
+                        .texts(["ttl"], |_, value| value.skip())?
+                        .map(|[ttl]| Cache { ttl });
                 }
                 "defer_loading" => is_deferred = value.flag()?.unwrap_or(false),
                 "allowed_callers" => {
@@ -70,7 +73,12 @@ impl<'a> ToolList<'a> {
         if !self.names.insert(name.clone()) {
             return Err(named.refuse("is also the name of another tool"));
         }
-        let tool = Tool { name, description, kind: ToolKind::Function(schema.map(Cow::from), strict), cache };
+        let tool = Tool {
+            name,
+            description,
+            kind: ToolKind::Function(schema.map(Cow::from), strict),
+            cache,
+        };
         self.list.push((tool, is_deferred));
         Ok(())
     }
@@ -80,7 +88,9 @@ impl<'a> ToolList<'a> {
     pub(super) fn shown(&mut self, shown: &[Cow<'a, str>]) -> Vec<Tool<'a>> {
         let shown: HashSet<&str> = shown.iter().map(|name| &**name).collect();
         let list = std::mem::take(&mut self.list).into_iter();
-        list.filter(|(tool, is_deferred)| !is_deferred || shown.contains(&*tool.name)).map(|(tool, _)| tool).collect()
+        list.filter(|(tool, is_deferred)| !is_deferred || shown.contains(&*tool.name))
+            .map(|(tool, _)| tool)
+            .collect()
     }
 }
 
@@ -105,7 +115,11 @@ pub(super) fn choice<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Res
         Some("any") => ToolChoice::Required,
         Some("none") => ToolChoice::None,
         Some("tool") => ToolChoice::Named(name.ok_or_else(|| place.field("name").missing())?),
-        Some(_) => return Err(place.field("type").refuse("must be one of `auto`, `any`, `tool` and `none`")),
+        Some(_) => {
+            return Err(place
+                .field("type")
+                .refuse("must be one of `auto`, `any`, `tool` and `none`"));
+        }
         None => return Err(place.field("type").missing()),
     };
     request.tool_choice = Some(choice);

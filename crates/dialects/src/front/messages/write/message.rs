@@ -91,8 +91,16 @@ impl MessageWriter {
             return;
         }
         let out = &mut self.out;
-        put_text(out, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":", &self.id);
-        put_text(out, r#","type":"message","role":"assistant","model":"#, &self.model);
+        put_text(
+            out,
+            "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":",
+            &self.id,
+        );
+        put_text(
+            out,
+            r#","type":"message","role":"assistant","model":"#,
+            &self.model,
+        );
         out.extend_from_slice(
             br#","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":0,"output_tokens":0}}}"#,
         );
@@ -138,7 +146,9 @@ impl MessageWriter {
                 self.content.append(&mut self.citations);
                 self.content.extend_from_slice(b"]}");
             }
-            open @ (Open::Text | Open::Thinking | Open::Redacted) => self.content.extend_from_slice(open.tail()),
+            open @ (Open::Text | Open::Thinking | Open::Redacted) => {
+                self.content.extend_from_slice(open.tail())
+            }
         }
     }
 
@@ -151,7 +161,8 @@ impl MessageWriter {
             self.content.extend_from_slice(Open::Call.tail());
             self.bare.push(self.last..self.content.len());
         } else if pieces.is_object() {
-            self.content.extend_from_slice(input.trim_ascii().as_bytes());
+            self.content
+                .extend_from_slice(input.trim_ascii().as_bytes());
             self.content.push(b'}');
         } else {
             self.content.truncate(self.last);
@@ -170,17 +181,25 @@ impl MessageWriter {
 
     fn think(&mut self) {
         if self.open != Open::Thinking {
-            self.start(Open::Thinking, r#","delta":{"type":"thinking_delta","thinking":"#, |out| {
-                out.extend_from_slice(br#"{"type":"thinking","thinking":""#);
-            });
+            self.start(
+                Open::Thinking,
+                r#","delta":{"type":"thinking_delta","thinking":"#,
+                |out| {
+                    out.extend_from_slice(br#"{"type":"thinking","thinking":""#);
+                },
+            );
         }
     }
 
     fn speak(&mut self) {
         if self.open != Open::Text {
-            self.start(Open::Text, r#","delta":{"type":"text_delta","text":"#, |out| {
-                out.extend_from_slice(br#"{"type":"text","text":""#);
-            });
+            self.start(
+                Open::Text,
+                r#","delta":{"type":"text_delta","text":"#,
+                |out| {
+                    out.extend_from_slice(br#"{"type":"text","text":""#);
+                },
+            );
         }
     }
 }
@@ -217,7 +236,11 @@ impl AnswerWriter for MessageWriter {
         self.think();
         if self.is_stream {
             event(&mut self.out, "content_block_delta", self.blocks - 1);
-            put_text(&mut self.out, r#","delta":{"type":"signature_delta","signature":"#, signature);
+            put_text(
+                &mut self.out,
+                r#","delta":{"type":"signature_delta","signature":"#,
+                signature,
+            );
             self.out.extend_from_slice(b"}}\n\n");
             self.stop();
         } else {
@@ -228,7 +251,9 @@ impl AnswerWriter for MessageWriter {
     }
 
     fn redacted(&mut self, data: &str) {
-        self.start(Open::Redacted, "", |out| put_text(out, r#"{"type":"redacted_thinking","data":"#, data));
+        self.start(Open::Redacted, "", |out| {
+            put_text(out, r#"{"type":"redacted_thinking","data":"#, data)
+        });
         self.stop();
     }
 
@@ -236,12 +261,18 @@ impl AnswerWriter for MessageWriter {
         if choice > 0 {
             return;
         }
-        call.signature.into_iter().for_each(|sealed| self.redacted(sealed));
-        self.start(Open::Call, r#","delta":{"type":"input_json_delta","partial_json":"#, |out| {
-            put_text(out, r#"{"type":"tool_use","id":"#, call.id);
-            put_text(out, r#","name":"#, call.name);
-            out.extend_from_slice(br#","input":"#);
-        });
+        call.signature
+            .into_iter()
+            .for_each(|sealed| self.redacted(sealed));
+        self.start(
+            Open::Call,
+            r#","delta":{"type":"input_json_delta","partial_json":"#,
+            |out| {
+                put_text(out, r#"{"type":"tool_use","id":"#, call.id);
+                put_text(out, r#","name":"#, call.name);
+                out.extend_from_slice(br#","input":"#);
+            },
+        );
         self.has_input = false;
     }
 
@@ -254,7 +285,11 @@ impl AnswerWriter for MessageWriter {
         }
         // Blanks, and the `null` of a call without arguments, are left out: clients take a block
         // without a piece for `{}`, and all else for the input itself.
-        let piece = if self.has_input { piece } else { piece.trim_ascii_start() };
+        let piece = if self.has_input {
+            piece
+        } else {
+            piece.trim_ascii_start()
+        };
         self.has_input |= piece.starts_with('{');
         if self.has_input {
             self.piece(piece);
@@ -277,7 +312,8 @@ impl AnswerWriter for MessageWriter {
         }
         if self.is_stream {
             event(&mut self.out, "content_block_delta", self.blocks - 1);
-            self.out.extend_from_slice(br#","delta":{"type":"citations_delta","citation":"#);
+            self.out
+                .extend_from_slice(br#","delta":{"type":"citations_delta","citation":"#);
             found_in_the_web(&mut self.out, citation);
             self.out.extend_from_slice(b"}}\n\n");
             return true;
@@ -309,15 +345,25 @@ impl AnswerWriter for MessageWriter {
             out.extend_from_slice(br#","stop_sequence":null},"usage":"#);
             usage(out, tally);
             mark::append(out, tally.usage().source, trail);
-            out.extend_from_slice(b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+            out.extend_from_slice(
+                b"}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
+            );
             return;
         }
         put_text(out, r#"{"id":"#, &self.id);
-        put_text(out, r#","type":"message","role":"assistant","model":"#, &self.model);
+        put_text(
+            out,
+            r#","type":"message","role":"assistant","model":"#,
+            &self.model,
+        );
         out.extend_from_slice(br#","content":["#);
         // If the answer was cut, nobody knows what a call without an input would have been.
         let cut = matches!(self.reason, Finish::Length | Finish::Filtered);
-        self.bare.drain(..).rev().filter(|_| cut).for_each(|call| drop(self.content.drain(call)));
+        self.bare
+            .drain(..)
+            .rev()
+            .filter(|_| cut)
+            .for_each(|call| drop(self.content.drain(call)));
         out.extend_from_slice(self.content.strip_prefix(b",").unwrap_or(&self.content));
         put_text(out, r#"],"stop_reason":"#, word);
         out.extend_from_slice(br#","stop_sequence":null,"usage":"#);
@@ -330,7 +376,11 @@ impl AnswerWriter for MessageWriter {
 /// find it again; nobody else has one.
 fn found_in_the_web(out: &mut Vec<u8>, citation: &PlacedCitation<'_>) {
     let source = citation.source;
-    put_text(out, r#"{"type":"web_search_result_location","cited_text":"#, source.quote);
+    put_text(
+        out,
+        r#"{"type":"web_search_result_location","cited_text":"#,
+        source.quote,
+    );
     put_text(out, r#","encrypted_index":"","title":"#, source.title);
     put_text(out, r#","url":"#, source.url);
     out.push(b'}');
@@ -338,5 +388,7 @@ fn found_in_the_web(out: &mut Vec<u8>, citation: &PlacedCitation<'_>) {
 
 /// Begins an event of the block at this index.
 fn event(out: &mut Vec<u8>, name: &str, index: usize) {
-    out.extend_from_slice(format!("event: {name}\ndata: {{\"type\":\"{name}\",\"index\":{index}").as_bytes());
+    out.extend_from_slice(
+        format!("event: {name}\ndata: {{\"type\":\"{name}\",\"index\":{index}").as_bytes(),
+    );
 }

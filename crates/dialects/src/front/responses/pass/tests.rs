@@ -11,9 +11,18 @@ use crate::wire::sse;
 /// Passes a body to the model `up`, whose answers may have a thousand tokens.
 fn tried(body: &str, thinks: bool) -> Result<(String, String), Refused> {
     let envelope = (RESPONSES.envelope)(body.as_bytes()).expect("a request");
-    let traits = Traits { max_output: Some(1000), ..Traits::UNKNOWN };
-    let job =
-        PassedRequest { envelope: &envelope, model: "up", traits, thinks, ask_usage: true, sealed: Sealed::Closed };
+    let traits = Traits {
+        max_output: Some(1000),
+        ..Traits::UNKNOWN
+    };
+    let job = PassedRequest {
+        envelope: &envelope,
+        model: "up",
+        traits,
+        thinks,
+        ask_usage: true,
+        sealed: Sealed::Closed,
+    };
     let (mut edits, mut out) = (Edits::new(body.as_bytes()), Vec::new());
     let losses = request(&job, &mut edits)?;
     edits.apply_into(&mut out);
@@ -22,7 +31,11 @@ fn tried(body: &str, thinks: bool) -> Result<(String, String), Refused> {
 
 #[track_caller]
 fn check(body: &str, thinks: bool, after: &str, lost: &str) {
-    assert_eq!(tried(body, thinks).expect("it passes"), (after.to_owned(), lost.to_owned()), "{body}");
+    assert_eq!(
+        tried(body, thinks).expect("it passes"),
+        (after.to_owned(), lost.to_owned()),
+        "{body}"
+    );
 }
 
 #[test]
@@ -35,13 +48,20 @@ fn only_what_must_change_is_changed() {
     };
     check(&body("m", "7"), true, &body("up", "7"), "");
     check(&body("m", "7"), false, &body("up", "7"), "");
-    check(&body("m", "9000"), true, &body("up", "1000"), "max_output_tokens");
+    check(
+        &body("m", "9000"),
+        true,
+        &body("up", "1000"),
+        "max_output_tokens",
+    );
 }
 
 #[test]
 fn an_approval_is_of_a_call_that_the_request_has() {
     let body = |input: &str| format!(r#"{{"model":"up","store":false,"input":[{input}]}}"#);
-    let call = |id: &str| format!(r#"{{"type":"mcp_approval_request","id":"{id}","name":"f","arguments":"{{}}"}}"#);
+    let call = |id: &str| {
+        format!(r#"{{"type":"mcp_approval_request","id":"{id}","name":"f","arguments":"{{}}"}}"#)
+    };
     let yes = r#"{"type":"mcp_approval_response","approval_request_id":"mcpr_1","approve":true}"#;
     let both = body(&format!("{},{yes}", call("mcpr_1")));
     check(&both, false, &both, "");
@@ -51,25 +71,56 @@ fn an_approval_is_of_a_call_that_the_request_has() {
         (format!("{yes},{}", call("mcpr_1")), "input[0]"),
         (yes.replace("\"mcpr_1\"", "7"), "input[0]"),
     ] {
-        let Err(Refused::Invalid(why)) = tried(&body(&input), false) else { panic!("{input} passes") };
+        let Err(Refused::Invalid(why)) = tried(&body(&input), false) else {
+            panic!("{input} passes")
+        };
         assert_eq!(why.param, param, "{input}");
     }
 }
 
 #[test]
 fn nothing_is_stored_and_thoughts_come_back_encrypted() {
-    let (stored, thoughts) = (r#""store":false"#, r#""include":["reasoning.encrypted_content"]"#);
+    let (stored, thoughts) = (
+        r#""store":false"#,
+        r#""include":["reasoning.encrypted_content"]"#,
+    );
     for (field, thinks, after) in [
-        ("", false, format!(r#"{{{stored},"model":"up","input":"x"}}"#)),
-        ("", true, format!(r#"{{{stored},{thoughts},"model":"up","input":"x"}}"#)),
-        (r#","store":true"#, false, format!(r#"{{"model":"up","input":"x",{stored}}}"#)),
-        (r#","store":null"#, false, format!(r#"{{"model":"up","input":"x",{stored}}}"#)),
-        (r#","include":null,"store":false"#, true, format!(r#"{{"model":"up","input":"x",{thoughts},{stored}}}"#)),
-        (r#","include":[ ],"store":false"#, true, format!(r#"{{"model":"up","input":"x",{thoughts},{stored}}}"#)),
+        (
+            "",
+            false,
+            format!(r#"{{{stored},"model":"up","input":"x"}}"#),
+        ),
+        (
+            "",
+            true,
+            format!(r#"{{{stored},{thoughts},"model":"up","input":"x"}}"#),
+        ),
+        (
+            r#","store":true"#,
+            false,
+            format!(r#"{{"model":"up","input":"x",{stored}}}"#),
+        ),
+        (
+            r#","store":null"#,
+            false,
+            format!(r#"{{"model":"up","input":"x",{stored}}}"#),
+        ),
+        (
+            r#","include":null,"store":false"#,
+            true,
+            format!(r#"{{"model":"up","input":"x",{thoughts},{stored}}}"#),
+        ),
+        (
+            r#","include":[ ],"store":false"#,
+            true,
+            format!(r#"{{"model":"up","input":"x",{thoughts},{stored}}}"#),
+        ),
         (
             r#","include":["a" ],"store":false"#,
             true,
-            format!(r#"{{"model":"up","input":"x","include":["reasoning.encrypted_content","a" ],{stored}}}"#),
+            format!(
+                r#"{{"model":"up","input":"x","include":["reasoning.encrypted_content","a" ],{stored}}}"#
+            ),
         ),
         (
             r#","include":["a" ],"store":false"#,
@@ -77,7 +128,12 @@ fn nothing_is_stored_and_thoughts_come_back_encrypted() {
             format!(r#"{{"model":"up","input":"x","include":["a" ],{stored}}}"#),
         ),
     ] {
-        check(&format!(r#"{{"model":"m","input":"x"{field}}}"#), thinks, &after, "");
+        check(
+            &format!(r#"{{"model":"m","input":"x"{field}}}"#),
+            thinks,
+            &after,
+            "",
+        );
     }
 }
 
@@ -89,8 +145,14 @@ fn with(model: &str, items: &str) -> String {
 #[test]
 fn ids_of_items_that_nobody_stored_stay_away() {
     for (item, after) in [
-        (r#"{"role":"user","content":"x"}"#, r#"{"role":"user","content":"x"}"#),
-        (r#"{"id":"msg_1","role":"assistant","content":"x"}"#, r#"{"role":"assistant","content":"x"}"#),
+        (
+            r#"{"role":"user","content":"x"}"#,
+            r#"{"role":"user","content":"x"}"#,
+        ),
+        (
+            r#"{"id":"msg_1","role":"assistant","content":"x"}"#,
+            r#"{"role":"assistant","content":"x"}"#,
+        ),
         (
             r#"{"type":"message", "id" : "msg_1" ,"role":"user","content":[]}"#,
             r#"{"type":"message", "role":"user","content":[]}"#,
@@ -104,12 +166,18 @@ fn ids_of_items_that_nobody_stored_stay_away() {
             r#"{"type":"custom_tool_call_output","call_id":"c","output":"o"}"#,
         ),
         // What a server ran is known by its id alone.
-        (r#"{"type":"web_search_call","id":"ws_1"}"#, r#"{"type":"web_search_call","id":"ws_1"}"#),
+        (
+            r#"{"type":"web_search_call","id":"ws_1"}"#,
+            r#"{"type":"web_search_call","id":"ws_1"}"#,
+        ),
         (
             r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"e"}"#,
             r#"{"type":"reasoning","summary":[],"encrypted_content":"e"}"#,
         ),
-        (r#"{"role":"user","content":"x","id":null}"#, r#"{"role":"user","content":"x","id":null}"#),
+        (
+            r#"{"role":"user","content":"x","id":null}"#,
+            r#"{"role":"user","content":"x","id":null}"#,
+        ),
         (
             r#"{"type":"image_generation_call","id":"ig_1","result":"aGk="}"#,
             r#"{"type":"image_generation_call","id":"ig_1","result":"aGk="}"#,
@@ -121,27 +189,57 @@ fn ids_of_items_that_nobody_stored_stay_away() {
 
 #[test]
 fn thoughts_that_nobody_could_read_are_left_out_and_named() {
-    let (said, thought) = (r#"{"role":"user","content":"x"}"#, r#"{"type":"reasoning","id":"rs_1","summary":[]"#);
-    for (end, is_lost) in [("}", true), (r#","encrypted_content":null}"#, true), (r#","encrypted_content":""}"#, true)]
-    {
-        let items = [format!("{thought}{end}, {said}"), format!("{said}, {thought}{end}")];
+    let (said, thought) = (
+        r#"{"role":"user","content":"x"}"#,
+        r#"{"type":"reasoning","id":"rs_1","summary":[]"#,
+    );
+    for (end, is_lost) in [
+        ("}", true),
+        (r#","encrypted_content":null}"#, true),
+        (r#","encrypted_content":""}"#, true),
+    ] {
+        let items = [
+            format!("{thought}{end}, {said}"),
+            format!("{said}, {thought}{end}"),
+        ];
         for items in items {
-            check(&with("m", &items), false, &with("up", said), if is_lost { "input[].reasoning" } else { "" });
+            check(
+                &with("m", &items),
+                false,
+                &with("up", said),
+                if is_lost { "input[].reasoning" } else { "" },
+            );
         }
     }
-    check(&with("m", &format!("{thought}}}")), false, &with("up", ""), "input[].reasoning");
+    check(
+        &with("m", &format!("{thought}}}")),
+        false,
+        &with("up", ""),
+        "input[].reasoning",
+    );
 }
 
 #[test]
 fn what_is_stored_elsewhere_is_refused() {
     for (item, param) in [
         (r#"{"type":"item_reference","id":"msg_1"}"#, "input[0]"),
-        (r#"{"type":"item_reference","id":"msg_1","role":"user"}"#, "input[0]"),
-        (r#"{"type":"image_generation_call","id":"ig_1","result":null}"#, "input[0]"),
+        (
+            r#"{"type":"item_reference","id":"msg_1","role":"user"}"#,
+            "input[0]",
+        ),
+        (
+            r#"{"type":"image_generation_call","id":"ig_1","result":null}"#,
+            "input[0]",
+        ),
         (r#"{"id":"msg_1"}"#, "input[0]"),
-        (r#"{"role":"user","content":"x"},{"id":"msg_1"}"#, "input[1]"),
+        (
+            r#"{"role":"user","content":"x"},{"id":"msg_1"}"#,
+            "input[1]",
+        ),
     ] {
-        let Err(Refused::Invalid(why)) = tried(&with("m", item), false) else { panic!("{item} passes") };
+        let Err(Refused::Invalid(why)) = tried(&with("m", item), false) else {
+            panic!("{item} passes")
+        };
         assert_eq!(why.param, param);
     }
 }
@@ -150,18 +248,42 @@ fn what_is_stored_elsewhere_is_refused() {
 fn an_answer_says_the_model_that_was_asked_for() {
     let before = r#"{"object":"response", "model":"up","new":{"model":"x"}}"#;
     let after = before.replace(r#""up""#, r#""m""#);
-    let header = AnswerHeader { model: "m".to_owned(), ..AnswerHeader::default() };
+    let header = AnswerHeader {
+        model: "m".to_owned(),
+        ..AnswerHeader::default()
+    };
     let answer = PassedAnswer::new(&header, &AnswerOptions::default());
-    assert_eq!(String::from_utf8(whole(before.as_bytes(), &answer)).unwrap(), after);
+    assert_eq!(
+        String::from_utf8(whole(before.as_bytes(), &answer)).unwrap(),
+        after
+    );
     let told = |data: &str| {
         let mut out = Vec::new();
-        event(&Event { name: b"", data: data.as_bytes() }, &answer, &mut out);
+        event(
+            &Event {
+                name: b"",
+                data: data.as_bytes(),
+            },
+            &answer,
+            &mut out,
+        );
         String::from_utf8(out).unwrap()
     };
-    let created = format!(r#"{{"type":"response.created","sequence_number":0,"response":{before}}}"#);
-    assert_eq!(told(&created), format!("event: response.created\ndata: {}\n\n", created.replace(before, &after)));
-    let delta = r#"{"type":"response.output_text.delta","delta":"\"response\":{\"model\":\"up\"}"}"#;
-    assert_eq!(told(delta), format!("event: response.output_text.delta\ndata: {delta}\n\n"));
+    let created =
+        format!(r#"{{"type":"response.created","sequence_number":0,"response":{before}}}"#);
+    assert_eq!(
+        told(&created),
+        format!(
+            "event: response.created\ndata: {}\n\n",
+            created.replace(before, &after)
+        )
+    );
+    let delta =
+        r#"{"type":"response.output_text.delta","delta":"\"response\":{\"model\":\"up\"}"}"#;
+    assert_eq!(
+        told(delta),
+        format!("event: response.output_text.delta\ndata: {delta}\n\n")
+    );
 }
 
 /// A stream as a server of OpenAI's sends it, with a tool that the server runs and an event of a
@@ -180,12 +302,24 @@ const STREAM: &str = concat!(
 
 /// Passes bytes of a stream in pieces of `size`: what the caller gets, and the usage or the fault.
 fn streamed(bytes: &[u8], size: usize) -> (String, Result<(u64, u64), StreamFault>) {
-    let header = AnswerHeader { model: "m".into(), id: "resp_7".into(), ..AnswerHeader::default() };
-    let to = Recipient { front: &RESPONSES, header: &header, options: AnswerOptions::default() };
+    let header = AnswerHeader {
+        model: "m".into(),
+        id: "resp_7".into(),
+        ..AnswerHeader::default()
+    };
+    let to = Recipient {
+        front: &RESPONSES,
+        header: &header,
+        options: AnswerOptions::default(),
+    };
     let dialect = Dialect::from(&openai::PROTOCOL).at(Endpoint::Responses);
     let (mut stream, mut out) = (dialect.stream("up", to, 1 << 20), Vec::new());
-    let fed = bytes.chunks(size.max(1)).try_for_each(|piece| stream.feed(piece, &mut out));
-    let ended = fed.and_then(|()| stream.finish(&mut out, None)).map(|usage| (usage.prompt, usage.completion));
+    let fed = bytes
+        .chunks(size.max(1))
+        .try_for_each(|piece| stream.feed(piece, &mut out));
+    let ended = fed
+        .and_then(|()| stream.finish(&mut out, None))
+        .map(|usage| (usage.prompt, usage.completion));
     (String::from_utf8(out).expect("UTF-8"), ended)
 }
 
@@ -224,7 +358,9 @@ fn an_error_in_the_stream_is_told_in_our_words() {
     ] {
         let (out, ended) = streamed(format!("{}{failed}", &STREAM[..begun]).as_bytes(), 50);
         assert_eq!(out, STREAM[..begun].replace("\"up\"", "\"m\""));
-        let Err(StreamFault::Upstream(error)) = ended else { panic!("{ended:?}") };
+        let Err(StreamFault::Upstream(error)) = ended else {
+            panic!("{ended:?}")
+        };
         assert_eq!(error.code.as_deref(), Some(code));
     }
 }

@@ -36,7 +36,11 @@ const LONGEST: usize = 64 * 1024;
 
 /// The members that descriptions of a function want, and of a JSON Schema for the answer; and what
 /// whoever leaves one out means.
-const OF_FUNCTION: [(&str, &str); 3] = [("description", "null"), ("parameters", "null"), ("strict", "null")];
+const OF_FUNCTION: [(&str, &str); 3] = [
+    ("description", "null"),
+    ("parameters", "null"),
+    ("strict", "null"),
+];
 const OF_SCHEMA: [(&str, &str); 2] = [("description", "null"), ("strict", "false")];
 
 /// The fields that an answer repeats.
@@ -60,11 +64,17 @@ impl<'a> Echoed<'a> {
 
     /// Writes the fields, with the tools that are called by more than a name.
     pub(super) fn echo(self, shows_thinking: bool, known: HashMap<String, CallersTool>) -> Echo {
-        let is_special = |tool: &CallersTool| tool.kind != CallKind::Function || tool.namespace.is_some();
+        let is_special =
+            |tool: &CallersTool| tool.kind != CallKind::Function || tool.namespace.is_some();
         let members = self.members();
         let mut tools: Vec<_> = known.into_values().filter(is_special).collect();
         tools.sort_by(|one, other| one.name.cmp(&other.name));
-        Echo { members, shows_thinking, carries_thoughts: false, tools }
+        Echo {
+            members,
+            shows_thinking,
+            carries_thoughts: false,
+            tools,
+        }
     }
 
     fn members(self) -> String {
@@ -82,8 +92,11 @@ impl<'a> Echoed<'a> {
         });
         w.key("text").object(|w| {
             let format = written(self.format, r#"{"type":"text"}"#);
-            w.key("format").raw(&with_members(format, "json_schema", &OF_SCHEMA));
-            w.optional("verbosity", self.verbosity, |w, value| w.raw(&written(Some(value), "null")));
+            w.key("format")
+                .raw(&with_members(format, "json_schema", &OF_SCHEMA));
+            w.optional("verbosity", self.verbosity, |w, value| {
+                w.raw(&written(Some(value), "null"))
+            });
         });
         String::from_utf8(w.into_bytes()).unwrap_or_default()
     }
@@ -129,7 +142,8 @@ fn add_members(
     let (mut is_wanted, mut missing) = (false, wanted.to_vec());
     let span = cursor.maybe_members(|key, value| {
         let name = json::name_of(text, &key);
-        is_wanted |= *name == *b"type" && json::text_of(text, &value).is_some_and(|word| word == kind);
+        is_wanted |=
+            *name == *b"type" && json::text_of(text, &value).is_some_and(|word| word == kind);
         missing.retain(|(known, _)| known.as_bytes() != &*name);
     })?;
     for (name, default) in missing.into_iter().filter(|_| is_wanted) {

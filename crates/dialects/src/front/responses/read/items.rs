@@ -60,7 +60,9 @@ impl<'a> Items<'a> {
             None if item.has_id => Cow::Borrowed("item_reference"),
             None => return Err(place.field("type").missing()),
         };
-        if let ("additional_tools" | "tool_search_output", Some(why)) = (&*kind, item.no_tools.take()) {
+        if let ("additional_tools" | "tool_search_output", Some(why)) =
+            (&*kind, item.no_tools.take())
+        {
             return Err(why);
         }
         match &*kind {
@@ -171,15 +173,27 @@ impl<'a> Items<'a> {
             }
             None => return Err(place.field("role").missing()),
         };
-        let Parts { mut list, others, refused, .. } = item.content;
+        let Parts {
+            mut list,
+            others,
+            refused,
+            ..
+        } = item.content;
         if let Some(why) = refused {
             return Err(why);
         }
         if role == Role::Assistant {
-            self.turn(index, item.others.into_iter().chain(others), |turn| turn.content.append(&mut list));
+            self.turn(index, item.others.into_iter().chain(others), |turn| {
+                turn.content.append(&mut list)
+            });
             return Ok(());
         }
-        let mut message = Message { place: Some(index), role, content: list, ..Message::default() };
+        let mut message = Message {
+            place: Some(index),
+            role,
+            content: list,
+            ..Message::default()
+        };
         lose_in(&mut message, item.others.into_iter().chain(others));
         self.messages.push(message);
         Ok(())
@@ -191,10 +205,21 @@ impl<'a> Items<'a> {
         arguments: Cow<'a, str>,
         (index, place): (usize, Place<'_>),
     ) -> Result<(), ReadFault> {
-        let id = item.call_id.filter(|id| !id.is_empty()).ok_or_else(|| place.field("call_id").missing())?;
-        let name = item.name.filter(|name| !name.is_empty()).ok_or_else(|| place.field("name").missing())?;
+        let id = item
+            .call_id
+            .filter(|id| !id.is_empty())
+            .ok_or_else(|| place.field("call_id").missing())?;
+        let name = item
+            .name
+            .filter(|name| !name.is_empty())
+            .ok_or_else(|| place.field("name").missing())?;
         let name = name_in(item.namespace.as_deref(), name);
-        let call = Call { id, name, arguments, ..Call::default() };
+        let call = Call {
+            id,
+            name,
+            arguments,
+            ..Call::default()
+        };
         self.turn(index, item.others.into_iter(), |turn| turn.calls.push(call));
         Ok(())
     }
@@ -205,21 +230,48 @@ impl<'a> Items<'a> {
         content: Vec<Part<'a>>,
         (index, place): (usize, Place<'_>),
     ) -> Result<(), ReadFault> {
-        let id = item.call_id.filter(|id| !id.is_empty()).ok_or_else(|| place.field("call_id").missing())?;
-        let mut message =
-            Message { place: Some(index), role: Role::Tool, tool_call_id: Some(id), content, ..Message::default() };
+        let id = item
+            .call_id
+            .filter(|id| !id.is_empty())
+            .ok_or_else(|| place.field("call_id").missing())?;
+        let mut message = Message {
+            place: Some(index),
+            role: Role::Tool,
+            tool_call_id: Some(id),
+            content,
+            ..Message::default()
+        };
         lose_in(&mut message, item.others.into_iter());
         // Providers want results before anything else that was said since the call.
         let follows = |said: &Message<'_>| said.role == Role::Tool || !said.calls.is_empty();
-        let later = self.messages.iter().rev().take(MOST_LATER).position(follows).unwrap_or(0);
+        let later = self
+            .messages
+            .iter()
+            .rev()
+            .take(MOST_LATER)
+            .position(follows)
+            .unwrap_or(0);
         self.messages.insert(self.messages.len() - later, message);
         Ok(())
     }
 
     /// Adds to the assistant's turn that goes on, or begins one.
-    fn turn(&mut self, index: usize, others: impl Iterator<Item = Name<'a>>, add: impl FnOnce(&mut Message<'a>)) {
-        if self.messages.last().is_none_or(|last| last.role != Role::Assistant) {
-            self.messages.push(Message { place: Some(index), role: Role::Assistant, ..Message::default() });
+    fn turn(
+        &mut self,
+        index: usize,
+        others: impl Iterator<Item = Name<'a>>,
+        add: impl FnOnce(&mut Message<'a>),
+    ) {
+        if self
+            .messages
+            .last()
+            .is_none_or(|last| last.role != Role::Assistant)
+        {
+            self.messages.push(Message {
+                place: Some(index),
+                role: Role::Assistant,
+                ..Message::default()
+            });
         }
         if let Some(turn) = self.messages.last_mut() {
             add(turn);
@@ -250,12 +302,21 @@ impl<'a> Item<'a> {
             "call_id" => self.call_id = value.text()?,
             "name" => self.name = value.text()?,
             "namespace" => self.namespace = value.text()?,
-            "arguments" if value.kind()? == Kind::Object => self.arguments = Some(Cow::Borrowed(value.raw()?.0)),
+            "arguments" if value.kind()? == Kind::Object => {
+                self.arguments = Some(Cow::Borrowed(value.raw()?.0))
+            }
             "arguments" => self.arguments = value.text()?,
             "input" => self.input = value.text()?,
             "output" => {
-                let raw = if value.kind()? == Kind::String { None } else { Some(value.ahead()?) };
-                let mut parts = Parts { is_output: true, ..Parts::default() };
+                let raw = if value.kind()? == Kind::String {
+                    None
+                } else {
+                    Some(value.ahead()?)
+                };
+                let mut parts = Parts {
+                    is_output: true,
+                    ..Parts::default()
+                };
                 parts.read(value)?;
                 self.output = Some((parts, raw));
             }

@@ -20,7 +20,15 @@ pub(super) struct Parts<'a> {
 }
 
 /// The members of parts of any type that are strings.
-const TEXTS: [&str; 7] = ["type", "image_url", "detail", "file_data", "file_url", "file_id", "filename"];
+const TEXTS: [&str; 7] = [
+    "type",
+    "image_url",
+    "detail",
+    "file_data",
+    "file_url",
+    "file_id",
+    "filename",
+];
 
 impl<'a> Parts<'a> {
     /// Reads a string or a list of parts.
@@ -31,7 +39,8 @@ impl<'a> Parts<'a> {
                     return self.part(value);
                 }
                 let (place, kind) = (value.place, value.kind()?);
-                self.refused.get_or_insert_with(|| place.wrong("an object", kind));
+                self.refused
+                    .get_or_insert_with(|| place.wrong("an object", kind));
                 value.skip()
             }),
             Kind::String | Kind::Null => {
@@ -42,7 +51,8 @@ impl<'a> Parts<'a> {
             }
             kind @ (Kind::Object | Kind::Number | Kind::Bool) => {
                 let place = value.place;
-                self.refused.get_or_insert_with(|| place.wrong("a string or an array of parts", kind));
+                self.refused
+                    .get_or_insert_with(|| place.wrong("a string or an array of parts", kind));
                 value.skip()
             }
         }
@@ -50,7 +60,10 @@ impl<'a> Parts<'a> {
 
     fn say(&mut self, text: Said<'a>) {
         if !text.is_empty() {
-            self.list.push(Part { kind: PartKind::Text(text), cache: None });
+            self.list.push(Part {
+                kind: PartKind::Text(text),
+                cache: None,
+            });
         }
     }
 
@@ -63,11 +76,14 @@ impl<'a> Parts<'a> {
                 "text" => said[0] = value.said()?,
                 "refusal" => said[1] = value.said()?,
                 "prompt_cache_breakpoint" => {
-                    cache = value.texts(["ttl"], |_, value| value.skip())?.map(|[ttl]| Cache { ttl });
+                    cache = value
+                        .texts(["ttl"], |_, value| value.skip())?
+                        .map(|[ttl]| Cache { ttl });
                 }
                 "input_audio" => {
-                    let other =
-                        |name: &_, value: Value<'_, 'a>| others::field(&mut others, "input_audio.", name, value);
+                    let other = |name: &_, value: Value<'_, 'a>| {
+                        others::field(&mut others, "input_audio.", name, value)
+                    };
                     audio = value.texts(["data", "format"], other)?;
                 }
                 // How likely a text was, no model need be told.
@@ -82,8 +98,14 @@ impl<'a> Parts<'a> {
                 if let Some(part) = self.list.get_mut(before..).and_then(<[_]>::last_mut) {
                     part.cache = cache;
                 }
-                let prefix = if self.is_output { "output[]." } else { "content[]." };
-                others.iter().for_each(|name| others::note(&mut self.others, prefix, name));
+                let prefix = if self.is_output {
+                    "output[]."
+                } else {
+                    "content[]."
+                };
+                others
+                    .iter()
+                    .for_each(|name| others::note(&mut self.others, prefix, name));
             }
             Err(why) => drop(self.refused.get_or_insert(why)),
         }
@@ -97,7 +119,15 @@ impl<'a> Parts<'a> {
         audio: Option<[Option<Cow<'a, str>>; 2]>,
         place: Place<'_>,
     ) -> Result<(), ReadFault> {
-        let [kind, image_url, detail, file_data, file_url, file_id, filename] = texts;
+        let [
+            kind,
+            image_url,
+            detail,
+            file_data,
+            file_url,
+            file_id,
+            filename,
+        ] = texts;
         let kind = kind.ok_or_else(|| place.field("type").missing())?;
         let missing = |name: &str| place.field(name).missing();
         let media = match &*kind {
@@ -115,17 +145,32 @@ impl<'a> Parts<'a> {
             }
             "input_image" => {
                 let place = place.field("image_url");
-                let url = image_url.filter(|url| !url.is_empty()).ok_or_else(|| place.missing())?;
+                let url = image_url
+                    .filter(|url| !url.is_empty())
+                    .ok_or_else(|| place.missing())?;
                 // No other server knows the largest detail.
-                let detail = detail.map(|detail| if detail == "original" { "high".into() } else { detail });
+                let detail = detail.map(|detail| {
+                    if detail == "original" {
+                        "high".into()
+                    } else {
+                        detail
+                    }
+                });
                 Some(PartKind::Image(url::media(url, place)?, detail))
             }
             "input_file" => {
-                let kind_of_name = filename.as_deref().and_then(url::media_type).unwrap_or_default();
+                let kind_of_name = filename
+                    .as_deref()
+                    .and_then(url::media_type)
+                    .unwrap_or_default();
                 let media = match (file_data, file_url) {
                     (Some(data), _) => match url::media(data, place.field("file_data"))? {
-                        Media::Url(data) if !url::has_scheme(&data) => Media::Inline(kind_of_name.into(), data),
-                        Media::Inline(kind, data) if kind.is_empty() => Media::Inline(kind_of_name.into(), data),
+                        Media::Url(data) if !url::has_scheme(&data) => {
+                            Media::Inline(kind_of_name.into(), data)
+                        }
+                        Media::Inline(kind, data) if kind.is_empty() => {
+                            Media::Inline(kind_of_name.into(), data)
+                        }
                         other @ (Media::Inline(..) | Media::Url(_) | Media::Id(_)) => other,
                     },
                     (None, Some(url)) => url::media(url, place.field("file_url"))?,
@@ -140,14 +185,18 @@ impl<'a> Parts<'a> {
                 let data = match url::media(data, place.field("data"))? {
                     Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data,
                 };
-                Some(PartKind::Audio(data, format.ok_or_else(|| place.field("format").missing())?))
+                Some(PartKind::Audio(
+                    data,
+                    format.ok_or_else(|| place.field("format").missing())?,
+                ))
             }
             _ => {
                 let why = "this model's provider does not support content parts of this type";
                 return Err(place.field("type").unsupported(why));
             }
         };
-        self.list.extend(media.map(|kind| Part { kind, cache: None }));
+        self.list
+            .extend(media.map(|kind| Part { kind, cache: None }));
         Ok(())
     }
 }

@@ -13,11 +13,25 @@ fn written(protocol: &'static Protocol, fields: &Json) -> (Json, Vec<String>, Ec
     body["model"] = json!("m");
     let body = Bytes::from(serde_json::to_vec_pretty(&body).unwrap());
     let envelope = (crate::front::RESPONSES.envelope)(&body).expect("a request");
-    let job = Translate { default_max_tokens: Some(100), ..Translate::new(&body, &envelope, "m") };
-    let outbound = Dialect::from(protocol).write(&job).unwrap_or_else(|why| panic!("{why:?}"));
-    let names = outbound.losses.names().iter().map(|name| name.clone().into_owned()).collect();
+    let job = Translate {
+        default_max_tokens: Some(100),
+        ..Translate::new(&body, &envelope, "m")
+    };
+    let outbound = Dialect::from(protocol)
+        .write(&job)
+        .unwrap_or_else(|why| panic!("{why:?}"));
+    let names = outbound
+        .losses
+        .names()
+        .iter()
+        .map(|name| name.clone().into_owned())
+        .collect();
     let echo = outbound.undo.echo.expect("an echo");
-    (serde_json::from_slice(&outbound.body.concat()).unwrap(), names, Echo::clone(&echo))
+    (
+        serde_json::from_slice(&outbound.body.concat()).unwrap(),
+        names,
+        Echo::clone(&echo),
+    )
 }
 
 /// Checks a field of the request as it is written for OpenAI's servers.
@@ -51,7 +65,11 @@ fn function(name: &str) -> Json {
 
 #[test]
 fn a_text_is_a_message_and_instructions_come_first() {
-    check(&json!({"input": "Hello"}), "messages", &json!([{"role": "user", "content": "Hello"}]));
+    check(
+        &json!({"input": "Hello"}),
+        "messages",
+        &json!([{"role": "user", "content": "Hello"}]),
+    );
     check(
         &json!({"input": "Hello", "instructions": "Be brief."}),
         "messages",
@@ -122,10 +140,22 @@ fn the_items_of_a_turn_are_one_message() {
         {"role": "assistant", "content": null, "tool_calls": [call("c3", "{}")]},
         {"role": "tool", "tool_call_id": "c3", "content": "three"},
     ]);
-    check(&json!({"input": input, "tools": [function("read")]}), "messages", &expected);
+    check(
+        &json!({"input": input, "tools": [function("read")]}),
+        "messages",
+        &expected,
+    );
 
-    let (body, _, _) = written(&anthropic::PROTOCOL, &json!({"input": input, "tools": [function("read")]}));
-    let roles: Vec<_> = body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    let (body, _, _) = written(
+        &anthropic::PROTOCOL,
+        &json!({"input": input, "tools": [function("read")]}),
+    );
+    let roles: Vec<_> = body["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| &message["role"])
+        .collect();
     assert_eq!(roles, ["user", "assistant", "user", "assistant", "user"]);
     assert_eq!(body["messages"][1]["content"][2]["id"], "c2");
     assert_eq!(body["messages"][2]["content"][1]["tool_use_id"], "c2");
@@ -153,12 +183,23 @@ fn a_custom_tool_is_a_function_with_one_text() {
         body["tools"][0]["function"]["description"],
         "Patches files.\n\n`input` must follow this grammar (lark):\nstart: line+"
     );
-    assert_eq!(body["tools"][0]["function"]["parameters"]["required"], json!(["input"]));
-    let [tool] = &*echo.tools else { panic!("{echo:?}") };
-    assert_eq!((&*tool.name, tool.kind, &tool.namespace), ("patch", CallKind::Custom, &None));
+    assert_eq!(
+        body["tools"][0]["function"]["parameters"]["required"],
+        json!(["input"])
+    );
+    let [tool] = &*echo.tools else {
+        panic!("{echo:?}")
+    };
+    assert_eq!(
+        (&*tool.name, tool.kind, &tool.namespace),
+        ("patch", CallKind::Custom, &None)
+    );
 
     let (body, _, _) = written(&anthropic::PROTOCOL, &fields);
-    assert_eq!(body["messages"][1]["content"][0]["input"], json!({"input": "*** \"a\"\n+b"}));
+    assert_eq!(
+        body["messages"][1]["content"][0]["input"],
+        json!({"input": "*** \"a\"\n+b"})
+    );
 }
 
 #[test]
@@ -180,12 +221,30 @@ fn tools_of_a_namespace_have_longer_names() {
     });
     let (body, losses, echo) = written(&openai::PROTOCOL, &fields);
     assert_eq!(losses, [""; 0]);
-    let names: Vec<_> = body["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].clone()).collect();
+    let names: Vec<_> = body["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["function"]["name"].clone())
+        .collect();
     assert_eq!(names, ["spawn", "agents__spawn", "wait", "exec"]);
     assert_eq!(body["tool_choice"]["function"]["name"], "agents__spawn");
-    assert_eq!(body["messages"][1]["tool_calls"][0]["function"]["name"], "agents__spawn");
-    let tools: Vec<_> = echo.tools.iter().map(|tool| (&*tool.name, &*tool.own, tool.namespace.as_deref())).collect();
-    assert_eq!(tools, [("agents__spawn", "spawn", Some("agents")), ("exec", "exec", None)]);
+    assert_eq!(
+        body["messages"][1]["tool_calls"][0]["function"]["name"],
+        "agents__spawn"
+    );
+    let tools: Vec<_> = echo
+        .tools
+        .iter()
+        .map(|tool| (&*tool.name, &*tool.own, tool.namespace.as_deref()))
+        .collect();
+    assert_eq!(
+        tools,
+        [
+            ("agents__spawn", "spawn", Some("agents")),
+            ("exec", "exec", None)
+        ]
+    );
 }
 
 #[test]
@@ -207,12 +266,26 @@ fn what_a_search_finds_can_be_called() {
     });
     let (body, losses, echo) = written(&openai::PROTOCOL, &fields);
     assert_eq!(losses, [""; 0]);
-    let names: Vec<_> = body["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].clone()).collect();
+    let names: Vec<_> = body["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["function"]["name"].clone())
+        .collect();
     assert_eq!(names, ["tool_search", "agents__spawn"]);
     let messages = &body["messages"];
-    assert_eq!(messages[1]["tool_calls"][0]["function"]["name"], "tool_search");
-    assert_eq!(messages[1]["tool_calls"][0]["function"]["arguments"], "{\n        \"query\": \"agent\"\n      }");
-    assert_eq!(messages[2]["content"], "These tools can be called now: agents__spawn");
+    assert_eq!(
+        messages[1]["tool_calls"][0]["function"]["name"],
+        "tool_search"
+    );
+    assert_eq!(
+        messages[1]["tool_calls"][0]["function"]["arguments"],
+        "{\n        \"query\": \"agent\"\n      }"
+    );
+    assert_eq!(
+        messages[2]["content"],
+        "These tools can be called now: agents__spawn"
+    );
     assert_eq!(messages[6]["content"], "No tool was found.");
     assert_eq!(echo.tools[1].kind, CallKind::Search);
 }
@@ -235,8 +308,14 @@ fn tools_may_stand_in_the_conversation() {
     let (body, losses, _) = written(&openai::PROTOCOL, &fields);
     assert_eq!(losses, ["tools[].namespace.description"]);
     assert_eq!(body["tools"][1]["function"]["name"], "clock__sleep");
-    assert_eq!((&body["tool_choice"], &body["parallel_tool_calls"]), (&json!("required"), &json!(false)));
-    assert_eq!(body["messages"], json!([{"role": "user", "content": "Wait."}]));
+    assert_eq!(
+        (&body["tool_choice"], &body["parallel_tool_calls"]),
+        (&json!("required"), &json!(false))
+    );
+    assert_eq!(
+        body["messages"],
+        json!([{"role": "user", "content": "Wait."}])
+    );
 }
 
 #[test]
@@ -244,8 +323,10 @@ fn what_is_not_needed_is_dropped_and_named() {
     let user = json!({"role": "user", "content": "Go on."});
     let with = |item: Json| json!({"input": [item, user]});
     check_lost(
-        &with(json!({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "a"}],
-            "content": null, "encrypted_content": "abc"})),
+        &with(
+            json!({"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "a"}],
+            "content": null, "encrypted_content": "abc"}),
+        ),
         &["input[].reasoning"],
     );
     check_lost(
@@ -260,7 +341,10 @@ fn what_is_not_needed_is_dropped_and_named() {
         &with(json!({"type": "mcp_list_tools", "tools": [{"name": "x", "input_schema": {}}]})),
         &["input[].mcp_list_tools"],
     );
-    check_lost(&with(json!({"role": "assistant", "content": "a", "phase": "commentary"})), &["input[].phase"]);
+    check_lost(
+        &with(json!({"role": "assistant", "content": "a", "phase": "commentary"})),
+        &["input[].phase"],
+    );
     check_lost(
         &with(json!({"type": "tool_search_output", "call_id": null, "tools": [function("f")]})),
         &["input[].tool_search_output"],
@@ -270,23 +354,44 @@ fn what_is_not_needed_is_dropped_and_named() {
         fields["input"] = json!("x");
         fields
     };
-    check_lost(&with(json!({"tools": [{"type": "web_search", "external_web_access": true}]})), &["tools[].web_search"]);
-    check_lost(&with(json!({"tools": [{"type": "web_search_preview"}]})), &["tools[].web_search"]);
-    check_lost(&with(json!({"tools": [{"type": "tool_search"}]})), &["tools[].tool_search"]);
+    check_lost(
+        &with(json!({"tools": [{"type": "web_search", "external_web_access": true}]})),
+        &["tools[].web_search"],
+    );
+    check_lost(
+        &with(json!({"tools": [{"type": "web_search_preview"}]})),
+        &["tools[].web_search"],
+    );
+    check_lost(
+        &with(json!({"tools": [{"type": "tool_search"}]})),
+        &["tools[].tool_search"],
+    );
     check_lost(
         &with(json!({"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]})),
         &["include[].message.output_text.logprobs"],
     );
     check_lost(
-        &with(json!({"client_metadata": {"a": "b"}, "truncation": "auto", "store": true, "odd": 1,
+        &with(
+            json!({"client_metadata": {"a": "b"}, "truncation": "auto", "store": true, "odd": 1,
             "context_management": [{"type": "compaction"}], "reasoning": {"context": "all_turns"},
-            "text": {"verbosity": "low"}})),
-        &["client_metadata", "context_management", "odd", "reasoning.context", "store", "text.verbosity", "truncation"],
+            "text": {"verbosity": "low"}}),
+        ),
+        &[
+            "client_metadata",
+            "context_management",
+            "odd",
+            "reasoning.context",
+            "store",
+            "text.verbosity",
+            "truncation",
+        ],
     );
     check_lost(
-        &with(json!({"truncation": "disabled", "store": false, "max_tool_calls": 3, "stream_options":
+        &with(
+            json!({"truncation": "disabled", "store": false, "max_tool_calls": 3, "stream_options":
             {"include_obfuscation": false}, "text": {"format": {"type": "text"}, "verbosity": "medium"},
-            "background": null, "metadata": {}, "parallel_tool_calls": true, "reasoning": null, "tools": []})),
+            "background": null, "metadata": {}, "parallel_tool_calls": true, "reasoning": null, "tools": []}),
+        ),
         &[],
     );
 }
@@ -302,10 +407,21 @@ fn a_shell_of_the_client_is_a_pair_of_call_and_result() {
     ]);
     let (body, losses, _) = written(&openai::PROTOCOL, &json!({"input": input}));
     assert_eq!(losses, [""; 0]);
-    assert_eq!(body["messages"][1]["tool_calls"][0]["function"]["name"], "local_shell");
+    assert_eq!(
+        body["messages"][1]["tool_calls"][0]["function"]["name"],
+        "local_shell"
+    );
     assert_eq!(body["messages"][2]["content"], "a b");
-    assert_eq!(body["messages"][3]["tool_calls"][0]["function"]["name"], "shell");
-    assert!(body["messages"][4]["content"].as_str().unwrap().contains("stdout"));
+    assert_eq!(
+        body["messages"][3]["tool_calls"][0]["function"]["name"],
+        "shell"
+    );
+    assert!(
+        body["messages"][4]["content"]
+            .as_str()
+            .unwrap()
+            .contains("stdout")
+    );
 }
 
 #[test]
@@ -330,7 +446,10 @@ fn settings_have_other_names() {
         "response_format",
         &json!({"type": "json_object"}),
     );
-    let (body, _, _) = written(&anthropic::PROTOCOL, &json!({"input": "x", "safety_identifier": "s", "user": "u"}));
+    let (body, _, _) = written(
+        &anthropic::PROTOCOL,
+        &json!({"input": "x", "safety_identifier": "s", "user": "u"}),
+    );
     assert_eq!(body["metadata"]["user_id"], "s");
 }
 
@@ -350,49 +469,108 @@ fn a_choice_names_tools_as_the_request_does() {
             "tools": [{"type": "function", "name": "f"}, {"type": "web_search"}]})),
         json!({"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named("f")]}}),
     );
-    check_refused(&with(json!({"type": "function", "name": "h"})), "tool_choice.name");
+    check_refused(
+        &with(json!({"type": "function", "name": "h"})),
+        "tool_choice.name",
+    );
     check_refused(&with(json!({"type": "web_search"})), "tool_choice.type");
     check_refused(&with(json!("any")), "tool_choice");
     check_refused(
         &with(json!({"type": "allowed_tools", "mode": "auto", "tools": [{"type": "web_search"}]})),
         "tool_choice.tools",
     );
-    check_refused(&json!({"input": "x", "tools": [{"type": "web_search"}], "tool_choice": "required"}), "tool_choice");
+    check_refused(
+        &json!({"input": "x", "tools": [{"type": "web_search"}], "tool_choice": "required"}),
+        "tool_choice",
+    );
 }
 
 #[test]
 fn what_only_openai_can_do_is_refused_by_its_place() {
     let item = |item: Json| json!({"input": [{"role": "user", "content": "x"}, item]});
     for (fields, param) in [
-        (item(json!({"type": "item_reference", "id": "msg_1"})), "input[1]"),
+        (
+            item(json!({"type": "item_reference", "id": "msg_1"})),
+            "input[1]",
+        ),
         (item(json!({"id": "msg_1"})), "input[1]"),
-        (item(json!({"type": "compaction", "encrypted_content": "abc"})), "input[1]"),
+        (
+            item(json!({"type": "compaction", "encrypted_content": "abc"})),
+            "input[1]",
+        ),
         (item(json!({"type": "compaction_trigger"})), "input[1]"),
         (item(json!({"type": "hologram"})), "input[1].type"),
         (item(json!({})), "input[1].type"),
-        (item(json!({"role": "tool", "content": "x"})), "input[1].role"),
-        (item(json!({"role": "user", "content": 7})), "input[1].content"),
-        (item(json!({"role": "user", "content": [7]})), "input[1].content[0]"),
-        (item(json!({"role": "user", "content": [{"type": "hologram"}]})), "input[1].content[0].type"),
         (
-            item(json!({"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]})),
+            item(json!({"role": "tool", "content": "x"})),
+            "input[1].role",
+        ),
+        (
+            item(json!({"role": "user", "content": 7})),
+            "input[1].content",
+        ),
+        (
+            item(json!({"role": "user", "content": [7]})),
+            "input[1].content[0]",
+        ),
+        (
+            item(json!({"role": "user", "content": [{"type": "hologram"}]})),
+            "input[1].content[0].type",
+        ),
+        (
+            item(
+                json!({"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}),
+            ),
             "input[1].content[0].file_id",
         ),
         (
             item(json!({"role": "user", "content": [{"type": "input_file", "file_id": "file-1"}]})),
             "input[1].content[0].file_id",
         ),
-        (item(json!({"role": "user", "content": [{"type": "input_file"}]})), "input[1].content[0]"),
-        (item(json!({"type": "function_call", "name": "f", "arguments": "{}"})), "input[1].call_id"),
-        (item(json!({"type": "function_call", "call_id": "c", "arguments": "{}"})), "input[1].name"),
-        (item(json!({"type": "function_call", "call_id": "c", "name": "f"})), "input[1].arguments"),
-        (item(json!({"type": "function_call_output", "call_id": "c"})), "input[1].output"),
-        (item(json!({"type": "function_call_output", "output": "x"})), "input[1].call_id"),
-        (json!({"input": "x", "tools": [{"type": "file_search", "vector_store_ids": ["v"]}]}), "tools[0].type"),
-        (json!({"input": "x", "tools": [{"type": "mcp", "server_label": "a", "server_url": "b"}]}), "tools[0].type"),
-        (json!({"input": "x", "tools": [{"type": "local_shell"}]}), "tools[0].type"),
-        (json!({"input": "x", "tools": [{"type": "function"}]}), "tools[0].name"),
-        (json!({"input": "x", "tools": [function("f"), function("f")]}), "tools[1].name"),
+        (
+            item(json!({"role": "user", "content": [{"type": "input_file"}]})),
+            "input[1].content[0]",
+        ),
+        (
+            item(json!({"type": "function_call", "name": "f", "arguments": "{}"})),
+            "input[1].call_id",
+        ),
+        (
+            item(json!({"type": "function_call", "call_id": "c", "arguments": "{}"})),
+            "input[1].name",
+        ),
+        (
+            item(json!({"type": "function_call", "call_id": "c", "name": "f"})),
+            "input[1].arguments",
+        ),
+        (
+            item(json!({"type": "function_call_output", "call_id": "c"})),
+            "input[1].output",
+        ),
+        (
+            item(json!({"type": "function_call_output", "output": "x"})),
+            "input[1].call_id",
+        ),
+        (
+            json!({"input": "x", "tools": [{"type": "file_search", "vector_store_ids": ["v"]}]}),
+            "tools[0].type",
+        ),
+        (
+            json!({"input": "x", "tools": [{"type": "mcp", "server_label": "a", "server_url": "b"}]}),
+            "tools[0].type",
+        ),
+        (
+            json!({"input": "x", "tools": [{"type": "local_shell"}]}),
+            "tools[0].type",
+        ),
+        (
+            json!({"input": "x", "tools": [{"type": "function"}]}),
+            "tools[0].name",
+        ),
+        (
+            json!({"input": "x", "tools": [function("f"), function("f")]}),
+            "tools[1].name",
+        ),
         (
             json!({"input": "x", "tools": [function("a__f"),
                 {"type": "namespace", "name": "a", "tools": [function("f")]}]}),
@@ -402,9 +580,18 @@ fn what_only_openai_can_do_is_refused_by_its_place() {
             json!({"input": "x", "tools": [{"type": "function", "name": "f", "allowed_callers": ["program"]}]}),
             "tools[0].allowed_callers",
         ),
-        (json!({"input": "x", "reasoning": {"effort": "huge"}}), "reasoning.effort"),
-        (json!({"input": "x", "text": {"format": {"type": "json_schema", "name": "x"}}}), "text.format.schema"),
-        (json!({"input": "x", "max_output_tokens": 0}), "max_output_tokens"),
+        (
+            json!({"input": "x", "reasoning": {"effort": "huge"}}),
+            "reasoning.effort",
+        ),
+        (
+            json!({"input": "x", "text": {"format": {"type": "json_schema", "name": "x"}}}),
+            "text.format.schema",
+        ),
+        (
+            json!({"input": "x", "max_output_tokens": 0}),
+            "max_output_tokens",
+        ),
     ] {
         check_refused(&fields, param);
     }
@@ -445,20 +632,31 @@ fn an_answer_repeats_the_request() {
     });
     assert_eq!(members, expected);
     let format = json!({"type": "json_schema", "name": "a", "schema": {"type": "object"}});
-    let (_, _, echo) = written(&openai::PROTOCOL, &json!({"input": "x", "text": {"format": format}}));
+    let (_, _, echo) = written(
+        &openai::PROTOCOL,
+        &json!({"input": "x", "text": {"format": format}}),
+    );
     let members: Json = serde_json::from_str(&format!("{{{}}}", echo.members)).unwrap();
-    let filled =
-        json!({"type": "json_schema", "name": "a", "schema": {"type": "object"}, "description": null, "strict": false});
+    let filled = json!({"type": "json_schema", "name": "a", "schema": {"type": "object"}, "description": null, "strict": false});
     assert_eq!(members["text"]["format"], filled);
     let long = "x".repeat(100_000);
-    let (_, _, echo) = written(&openai::PROTOCOL, &json!({"input": "x", "instructions": long}));
-    assert!(echo.members.starts_with(r#""instructions":null,"#), "what is long is not said three times");
+    let (_, _, echo) = written(
+        &openai::PROTOCOL,
+        &json!({"input": "x", "instructions": long}),
+    );
+    assert!(
+        echo.members.starts_with(r#""instructions":null,"#),
+        "what is long is not said three times"
+    );
     for (reasoning, shows) in [
         (json!({"effort": "low"}), false),
         (json!({"summary": null}), false),
         (json!({"generate_summary": "concise"}), true),
     ] {
-        let (_, _, echo) = written(&openai::PROTOCOL, &json!({"input": "x", "reasoning": reasoning}));
+        let (_, _, echo) = written(
+            &openai::PROTOCOL,
+            &json!({"input": "x", "reasoning": reasoning}),
+        );
         assert_eq!(echo.shows_thinking, shows);
     }
 }
@@ -467,14 +665,31 @@ fn an_answer_repeats_the_request() {
 #[test]
 fn a_tool_may_be_shown_and_declared() {
     let shown = r#"{"type":"additional_tools","tools":[{"type":"function","name":"f"}]},{"role":"user","content":"x"}"#;
-    for (tool, is_read) in [(r#""type":"function","name":"f""#, true), (r#""type":"custom","name":"f""#, false)] {
+    for (tool, is_read) in [
+        (r#""type":"function","name":"f""#, true),
+        (r#""type":"custom","name":"f""#, false),
+    ] {
         for body in [
-            format!(r#"{{"input":[{shown}],"tools":[{{{tool}}},{{"type":"function","name":"g"}}]}}"#),
-            format!(r#"{{"tools":[{{{tool}}},{{"type":"function","name":"g"}}],"input":[{shown}]}}"#),
+            format!(
+                r#"{{"input":[{shown}],"tools":[{{{tool}}},{{"type":"function","name":"g"}}]}}"#
+            ),
+            format!(
+                r#"{{"tools":[{{{tool}}},{{"type":"function","name":"g"}}],"input":[{shown}]}}"#
+            ),
         ] {
             let request = read(body.as_bytes()).map(|(request, _)| request);
-            let names = request.map(|request| request.tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>());
-            assert_eq!(names.ok(), is_read.then(|| vec!["f".into(), "g".into()]), "{body}");
+            let names = request.map(|request| {
+                request
+                    .tools
+                    .into_iter()
+                    .map(|tool| tool.name)
+                    .collect::<Vec<_>>()
+            });
+            assert_eq!(
+                names.ok(),
+                is_read.then(|| vec!["f".into(), "g".into()]),
+                "{body}"
+            );
         }
     }
 }
@@ -491,7 +706,14 @@ fn what_a_user_says_before_a_result_comes_after_it() {
     ]);
     let (request, _) = read(json!({"input": input}).to_string().as_bytes())
         .map(|(request, names)| {
-            (request.messages.iter().map(|message| (message.role, message.place)).collect::<Vec<_>>(), names)
+            (
+                request
+                    .messages
+                    .iter()
+                    .map(|message| (message.role, message.place))
+                    .collect::<Vec<_>>(),
+                names,
+            )
         })
         .unwrap();
     let places: Vec<_> = request.iter().map(|(_, place)| place.unwrap()).collect();

@@ -71,7 +71,10 @@ impl<'a> CallableTools<'a> {
 
     /// Reads a tool that the conversation shows, perhaps once more. Returns the names of the tools
     /// that it stands for, or why it is none: its item may be of a type that shows no tools.
-    pub(super) fn read_shown(&mut self, value: Value<'_, 'a>) -> Result<Result<Vec<String>, ReadFault>, ReadFault> {
+    pub(super) fn read_shown(
+        &mut self,
+        value: Value<'_, 'a>,
+    ) -> Result<Result<Vec<String>, ReadFault>, ReadFault> {
         let place = value.place;
         let declared = Declared::read(value)?;
         Ok(self.add(declared, None, place, Again::Skipped))
@@ -79,13 +82,20 @@ impl<'a> CallableTools<'a> {
 
     /// Adds the tools that the conversation shows.
     pub(super) fn join(&mut self, shown: Self) -> Result<(), ReadFault> {
-        let Self { list, mut known, others } = shown;
+        let Self {
+            list,
+            mut known,
+            others,
+        } = shown;
         for tool in list {
-            let Some(shown) = known.remove(&*tool.name) else { continue };
+            let Some(shown) = known.remove(&*tool.name) else {
+                continue;
+            };
             match self.known.entry(shown.name.clone()) {
                 Entry::Occupied(known) if *known.get() == shown => {}
                 Entry::Occupied(_) => {
-                    let message = "`tools` has a tool of the same name as another tool that `input` shows";
+                    let message =
+                        "`tools` has a tool of the same name as another tool that `input` shows";
                     return Err(Box::new(Refused::invalid("tools", message)));
                 }
                 Entry::Vacant(place) => {
@@ -117,7 +127,10 @@ impl<'a> CallableTools<'a> {
             _ if kind.starts_with("web_search") => return Ok(self.lose("tools[].web_search")),
             "namespace" if namespace.is_none() => {
                 let name = declared.name.ok_or_else(|| place.field("name").missing())?;
-                if declared.description.is_some_and(|description| !description.is_empty()) {
+                if declared
+                    .description
+                    .is_some_and(|description| !description.is_empty())
+                {
                     self.lose("tools[].namespace.description");
                 }
                 self.lose_inside(declared.others);
@@ -142,7 +155,9 @@ impl<'a> CallableTools<'a> {
         }
         let own = match call {
             CallKind::Search => Cow::Borrowed(SEARCH),
-            CallKind::Function | CallKind::Custom => declared.name.ok_or_else(|| place.field("name").missing())?,
+            CallKind::Function | CallKind::Custom => {
+                declared.name.ok_or_else(|| place.field("name").missing())?
+            }
         };
         if own.is_empty() {
             return Err(place.field("name").refuse("must not be empty"));
@@ -158,15 +173,26 @@ impl<'a> CallableTools<'a> {
         };
         let names = vec![tool.name.clone()];
         match self.known.entry(tool.name.clone()) {
-            Entry::Occupied(known) if again == Again::Skipped && *known.get() == tool => return Ok(names),
-            Entry::Occupied(_) => return Err(place.field("name").refuse("is also the name of another tool")),
+            Entry::Occupied(known) if again == Again::Skipped && *known.get() == tool => {
+                return Ok(names);
+            }
+            Entry::Occupied(_) => {
+                return Err(place
+                    .field("name")
+                    .refuse("is also the name of another tool"));
+            }
             Entry::Vacant(place) => drop(place.insert(tool)),
         }
         let description = match declared.grammar {
             Some(grammar) => {
                 self.lose("tools[].format");
                 let about = declared.description.unwrap_or_default();
-                Some(format!("{about}\n\n{grammar}").trim_start().to_owned().into())
+                Some(
+                    format!("{about}\n\n{grammar}")
+                        .trim_start()
+                        .to_owned()
+                        .into(),
+                )
             }
             None => declared.description,
         };
@@ -181,7 +207,9 @@ impl<'a> CallableTools<'a> {
 
     /// Notes the members of a tool that nobody understands.
     fn lose_inside(&mut self, others: Vec<(Name<'a>, Raw<'a>)>) {
-        others.into_iter().for_each(|(name, raw)| others::lose(&mut self.others, name, raw));
+        others
+            .into_iter()
+            .for_each(|(name, raw)| others::lose(&mut self.others, name, raw));
     }
 
     /// Notes what is lost. It stands for no tool.
@@ -235,7 +263,9 @@ fn grammar(value: Value<'_, '_>) -> Result<Option<String>, ReadFault> {
     Ok(match (kind.as_deref(), definition) {
         (Some("grammar"), Some(definition)) => {
             let syntax = syntax.unwrap_or_default();
-            Some(format!("`input` must follow this grammar ({syntax}):\n{definition}"))
+            Some(format!(
+                "`input` must follow this grammar ({syntax}):\n{definition}"
+            ))
         }
         _ => None,
     })
@@ -249,25 +279,38 @@ pub(super) fn choice<'a>(
     ReadChoice::read(value, choice::word, |value| {
         let place = value.place;
         let mut tools = Vec::new();
-        let texts = value.texts(["type", "name", "namespace", "mode"], |name, value| match &**name {
-            "tools" => value.array(|_, value| {
-                let place = value.place;
-                let other = |name: &Name<'a>, value: Value<'_, 'a>| others::inner(lost, "tool_choice.", name, value);
-                let tool = value.texts(["type", "name", "namespace"], other)?;
-                let tool = tool.ok_or_else(|| place.wrong("an object", Kind::Null))?;
-                // A tool that is dropped cannot be called.
-                if !tool[0].as_deref().is_some_and(|kind| kind.starts_with("web_search")) {
-                    tools.push(named_tool(tool, place)?);
-                }
-                Ok(())
-            }),
-            _ => others::inner(lost, "tool_choice.", name, value),
-        })?;
+        let texts = value.texts(
+            ["type", "name", "namespace", "mode"],
+            |name, value| match &**name {
+                "tools" => value.array(|_, value| {
+                    let place = value.place;
+                    let other = |name: &Name<'a>, value: Value<'_, 'a>| {
+                        others::inner(lost, "tool_choice.", name, value)
+                    };
+                    let tool = value.texts(["type", "name", "namespace"], other)?;
+                    let tool = tool.ok_or_else(|| place.wrong("an object", Kind::Null))?;
+                    // A tool that is dropped cannot be called.
+                    if !tool[0]
+                        .as_deref()
+                        .is_some_and(|kind| kind.starts_with("web_search"))
+                    {
+                        tools.push(named_tool(tool, place)?);
+                    }
+                    Ok(())
+                }),
+                _ => others::inner(lost, "tool_choice.", name, value),
+            },
+        )?;
         let [kind, name, namespace, mode] = texts.unwrap_or_default();
         if kind.as_deref() != Some("allowed_tools") {
             return named_tool([kind, name, namespace], place).map(choice::one);
         }
-        choice::some(mode.as_deref(), tools, "must hold at least one tool that this model can call", place)
+        choice::some(
+            mode.as_deref(),
+            tools,
+            "must hold at least one tool that this model can call",
+            place,
+        )
     })
 }
 

@@ -57,9 +57,18 @@ impl Item {
         let prefix = match &kind {
             Kind::Thinking | Kind::Sealed => "rs",
             Kind::Text | Kind::Refusal => "msg",
-            Kind::Call(CallOfItem { kind: CallKind::Function, .. }) => "fc",
-            Kind::Call(CallOfItem { kind: CallKind::Custom, .. }) => "ctc",
-            Kind::Call(CallOfItem { kind: CallKind::Search, .. }) => "tsc",
+            Kind::Call(CallOfItem {
+                kind: CallKind::Function,
+                ..
+            }) => "fc",
+            Kind::Call(CallOfItem {
+                kind: CallKind::Custom,
+                ..
+            }) => "ctc",
+            Kind::Call(CallOfItem {
+                kind: CallKind::Search,
+                ..
+            }) => "tsc",
         };
         Self {
             kind,
@@ -77,7 +86,13 @@ impl Item {
 
     /// Returns whether the item is shown only as a whole: what its text says is known only then.
     fn waits(&self) -> bool {
-        matches!(&self.kind, Kind::Call(CallOfItem { kind: CallKind::Custom | CallKind::Search, .. }))
+        matches!(
+            &self.kind,
+            Kind::Call(CallOfItem {
+                kind: CallKind::Custom | CallKind::Search,
+                ..
+            })
+        )
     }
 
     /// Writes the events with which the item begins.
@@ -121,7 +136,9 @@ impl Item {
         let (own, range) = (count_characters(&self.text), &citation.characters);
         // Characters are counted in the item. It has words that are not the model's, too.
         let within = |place: usize| (place + own).checked_sub(citation.said);
-        let (Some(start), Some(end)) = (within(range.start), within(range.end)) else { return false };
+        let (Some(start), Some(end)) = (within(range.start), within(range.end)) else {
+            return false;
+        };
         if self.kind != Kind::Text || citation.source.url.is_empty() {
             return false;
         }
@@ -130,12 +147,16 @@ impl Item {
             w.texts([("type", "url_citation")]);
             w.key("start_index").number(start as u64);
             w.key("end_index").number(end as u64);
-            w.texts([("url", citation.source.url), ("title", citation.source.title)]);
+            w.texts([
+                ("url", citation.source.url),
+                ("title", citation.source.title),
+            ]);
         });
         let annotation = String::from_utf8_lossy(&w.into_bytes()).into_owned();
         events.send("response.output_text.annotation.added", |w| {
             self.place(w);
-            w.key("annotation_index").number(self.annotations.len() as u64);
+            w.key("annotation_index")
+                .number(self.annotations.len() as u64);
             w.key("annotation").raw(&annotation);
         });
         self.annotations.push(annotation);
@@ -148,13 +169,22 @@ impl Item {
         let Item { text, .. } = self;
         let is_done = is_whole || self.is_call() && object(text).is_some();
         let text: Cow<'_, str> = match &self.kind {
-            Kind::Call(CallOfItem { kind: CallKind::Search, .. }) => Cow::Owned(object(text)?),
+            Kind::Call(CallOfItem {
+                kind: CallKind::Search,
+                ..
+            }) => Cow::Owned(object(text)?),
             // Some models write the text itself.
-            Kind::Call(CallOfItem { kind: CallKind::Custom, .. }) if is_done => {
-                input(text).map_or(Cow::Borrowed(text), Cow::Owned)
+            Kind::Call(CallOfItem {
+                kind: CallKind::Custom,
+                ..
+            }) if is_done => input(text).map_or(Cow::Borrowed(text), Cow::Owned),
+            Kind::Call(CallOfItem {
+                kind: CallKind::Custom,
+                ..
+            }) => return None,
+            Kind::Call(_) | Kind::Text | Kind::Refusal | Kind::Thinking | Kind::Sealed => {
+                Cow::Borrowed(text)
             }
-            Kind::Call(CallOfItem { kind: CallKind::Custom, .. }) => return None,
-            Kind::Call(_) | Kind::Text | Kind::Refusal | Kind::Thinking | Kind::Sealed => Cow::Borrowed(text),
         };
         match &self.kind {
             Kind::Text => {
@@ -166,18 +196,42 @@ impl Item {
                 self.part_done(events, "response.content_part.done", &text);
             }
             Kind::Thinking => {
-                self.done(events, "response.reasoning_summary_text.done", "text", &text);
+                self.done(
+                    events,
+                    "response.reasoning_summary_text.done",
+                    "text",
+                    &text,
+                );
                 self.part_done(events, "response.reasoning_summary_part.done", &text);
             }
-            Kind::Call(CallOfItem { kind: CallKind::Function, .. }) => {
-                self.done(events, "response.function_call_arguments.done", "arguments", &text);
+            Kind::Call(CallOfItem {
+                kind: CallKind::Function,
+                ..
+            }) => {
+                self.done(
+                    events,
+                    "response.function_call_arguments.done",
+                    "arguments",
+                    &text,
+                );
             }
-            Kind::Call(CallOfItem { kind: CallKind::Custom, .. }) => {
+            Kind::Call(CallOfItem {
+                kind: CallKind::Custom,
+                ..
+            }) => {
                 self.added(events);
                 self.delta(events, "response.custom_tool_call_input.delta", &text);
-                self.done(events, "response.custom_tool_call_input.done", "input", &text);
+                self.done(
+                    events,
+                    "response.custom_tool_call_input.done",
+                    "input",
+                    &text,
+                );
             }
-            Kind::Call(CallOfItem { kind: CallKind::Search, .. }) => self.added(events),
+            Kind::Call(CallOfItem {
+                kind: CallKind::Search,
+                ..
+            }) => self.added(events),
             Kind::Sealed => {}
         }
         let mut w = Writer::with_capacity(text.len() + 256);
@@ -211,7 +265,9 @@ impl Item {
             w.texts([(member, text)]);
             self.logprobs(w);
             match &self.kind {
-                Kind::Call(call) if call.kind == CallKind::Function => w.texts([("name", &call.name)]),
+                Kind::Call(call) if call.kind == CallKind::Function => {
+                    w.texts([("name", &call.name)])
+                }
                 Kind::Call(_) | Kind::Text | Kind::Refusal | Kind::Thinking | Kind::Sealed => {}
             }
         });
@@ -249,7 +305,8 @@ impl Item {
             Kind::Thinking => w.texts([("type", "summary_text"), ("text", text)]),
             Kind::Text | Kind::Sealed | Kind::Call(_) => {
                 w.texts([("type", "output_text"), ("text", text)]);
-                w.key("annotations").each(&self.annotations, |w, annotation| w.raw(annotation));
+                w.key("annotations")
+                    .each(&self.annotations, |w, annotation| w.raw(annotation));
                 w.key("logprobs").array(|_| {});
             }
         });
@@ -266,7 +323,11 @@ impl Item {
             w.texts([("id", &self.id)]);
             match &self.kind {
                 Kind::Text | Kind::Refusal => {
-                    w.texts([("type", "message"), ("status", status), ("role", "assistant")]);
+                    w.texts([
+                        ("type", "message"),
+                        ("status", status),
+                        ("role", "assistant"),
+                    ]);
                     w.key("content").each(text, |w, text| self.part(w, text));
                 }
                 Kind::Thinking | Kind::Sealed => {
@@ -278,15 +339,27 @@ impl Item {
                 Kind::Call(call) => {
                     match call.kind {
                         CallKind::Function => {
-                            w.texts([("type", "function_call"), ("status", status), ("call_id", &call.id)]);
+                            w.texts([
+                                ("type", "function_call"),
+                                ("status", status),
+                                ("call_id", &call.id),
+                            ]);
                             w.texts([("name", &call.name), ("arguments", said)]);
                         }
                         CallKind::Custom => {
-                            w.texts([("type", "custom_tool_call"), ("status", status), ("call_id", &call.id)]);
+                            w.texts([
+                                ("type", "custom_tool_call"),
+                                ("status", status),
+                                ("call_id", &call.id),
+                            ]);
                             w.texts([("name", &call.name), ("input", said)]);
                         }
                         CallKind::Search => {
-                            w.texts([("type", "tool_search_call"), ("status", status), ("call_id", &call.id)]);
+                            w.texts([
+                                ("type", "tool_search_call"),
+                                ("status", status),
+                                ("call_id", &call.id),
+                            ]);
                             w.texts([("execution", "client")]);
                             w.key("arguments").raw(text.unwrap_or("{}"));
                         }
@@ -300,7 +373,10 @@ impl Item {
 
 /// Returns the arguments on one line, if they are an object.
 fn object(arguments: &str) -> Option<String> {
-    let call = Call { arguments: arguments.into(), ..Call::default() };
+    let call = Call {
+        arguments: arguments.into(),
+        ..Call::default()
+    };
     call.object().map(|text| json::one_line(text).into_owned())
 }
 

@@ -24,9 +24,16 @@ pub(in super::super) enum State<'s> {
     /// It has begun.
     Begun,
     /// It has ended: its items as the elements of an array, why it ended, and what was used.
-    Ended { output: &'s [u8], reason: Finish, tally: &'s Tally },
+    Ended {
+        output: &'s [u8],
+        reason: Finish,
+        tally: &'s Tally,
+    },
     /// It cannot go on: a code of few that clients know, and a message.
-    Failed { code: &'static str, message: &'s str },
+    Failed {
+        code: &'static str,
+        message: &'s str,
+    },
 }
 
 impl ResponseHead {
@@ -37,8 +44,19 @@ impl ResponseHead {
     /// Returns the head of a response with this id, where it is not the one that the header has.
     pub(in super::super) fn with_id(id: String, header: &AnswerHeader) -> Self {
         let tail = id.strip_prefix("resp_").unwrap_or(&id).to_owned();
-        let AnswerHeader { created, clock, model, .. } = header;
-        Self { id, tail, created: *created, clock: *clock, model: model.clone() }
+        let AnswerHeader {
+            created,
+            clock,
+            model,
+            ..
+        } = header;
+        Self {
+            id,
+            tail,
+            created: *created,
+            clock: *clock,
+            model: model.clone(),
+        }
     }
 
     /// Writes the response.
@@ -46,9 +64,18 @@ impl ResponseHead {
         let (status, why) = match state {
             State::Begun => ("in_progress", None),
             State::Failed { .. } => ("failed", None),
-            State::Ended { reason: Finish::Stop | Finish::Calls, .. } => ("completed", None),
-            State::Ended { reason: Finish::Length, .. } => ("incomplete", Some("max_output_tokens")),
-            State::Ended { reason: Finish::Filtered, .. } => ("incomplete", Some("content_filter")),
+            State::Ended {
+                reason: Finish::Stop | Finish::Calls,
+                ..
+            } => ("completed", None),
+            State::Ended {
+                reason: Finish::Length,
+                ..
+            } => ("incomplete", Some("max_output_tokens")),
+            State::Ended {
+                reason: Finish::Filtered,
+                ..
+            } => ("incomplete", Some("content_filter")),
         };
         w.object(|w| {
             w.texts([("id", &self.id), ("object", "response")]);
@@ -57,16 +84,28 @@ impl ResponseHead {
             w.or_null("completed_at", completed, Writer::number);
             w.texts([("status", status), ("model", &self.model)]);
             w.key("output").array(|w| match state {
-                State::Ended { output, .. } if !output.is_empty() => w.raw(&String::from_utf8_lossy(output)),
+                State::Ended { output, .. } if !output.is_empty() => {
+                    w.raw(&String::from_utf8_lossy(output))
+                }
                 State::Ended { .. } | State::Begun | State::Failed { .. } => {}
             });
-            let tally = if let State::Ended { tally, .. } = state { Some(tally) } else { None };
+            let tally = if let State::Ended { tally, .. } = state {
+                Some(tally)
+            } else {
+                None
+            };
             w.or_null("usage", tally, usage);
-            let error = if let State::Failed { code, message } = state { Some((code, message)) } else { None };
+            let error = if let State::Failed { code, message } = state {
+                Some((code, message))
+            } else {
+                None
+            };
             w.or_null("error", error, |w, (code, message)| {
                 w.object(|w| w.texts([("code", code), ("message", message)]));
             });
-            w.or_null("incomplete_details", why, |w, why| w.object(|w| w.texts([("reason", why)])));
+            w.or_null("incomplete_details", why, |w, why| {
+                w.object(|w| w.texts([("reason", why)]))
+            });
             w.key("previous_response_id").null();
             w.key("background").bool(false);
             w.key("store").bool(false);
@@ -87,7 +126,8 @@ fn usage(w: &mut Writer, tally: &Tally) {
             w.key("cache_write_tokens").number(usage.cache_write);
         });
         w.key("output_tokens").number(usage.completion);
-        w.key("output_tokens_details").object(|w| w.key("reasoning_tokens").number(usage.reasoning));
+        w.key("output_tokens_details")
+            .object(|w| w.key("reasoning_tokens").number(usage.reasoning));
         w.key("total_tokens").number(usage.total());
         w.optional("cost", tally.cost(), |w, cost| w.raw(&cost.to_string()));
     });

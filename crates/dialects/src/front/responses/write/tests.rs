@@ -11,7 +11,14 @@ use crate::upstream::{Protocol, anthropic, openai};
 
 fn header() -> AnswerHeader {
     let (model, id, clock) = ("mine".into(), "resp_7".into(), Clock(|| 8));
-    AnswerHeader { model, id, created: 5, clock, prompt_bytes: 8, ..AnswerHeader::default() }
+    AnswerHeader {
+        model,
+        id,
+        created: 5,
+        clock,
+        prompt_bytes: 8,
+        ..AnswerHeader::default()
+    }
 }
 
 /// A request with tools of every kind, which shows thinking.
@@ -23,7 +30,13 @@ const REQUEST: &str = r#"{"model":"mine","input":"x","reasoning":{"summary":"aut
 
 fn options(request: &str) -> AnswerOptions {
     let (_, names) = (RESPONSES.read)(request.as_bytes()).unwrap();
-    AnswerOptions { undo: Undo { echo: names.echo, ..Undo::default() }, ..AnswerOptions::default() }
+    AnswerOptions {
+        undo: Undo {
+            echo: names.echo,
+            ..Undo::default()
+        },
+        ..AnswerOptions::default()
+    }
 }
 
 /// Writes the stream and the whole answer of these events, and checks that they say the same.
@@ -61,10 +74,17 @@ fn follow(stream: &str) -> Vec<Json> {
         let kind = data["type"].as_str().unwrap().to_owned();
         if let Some(id) = data["item_id"].as_str() {
             let item = open.as_ref().expect("an item is open");
-            assert_eq!((item["id"].as_str(), &data["output_index"]), (Some(id), &json!(output.len())), "{data}");
+            assert_eq!(
+                (item["id"].as_str(), &data["output_index"]),
+                (Some(id), &json!(output.len())),
+                "{data}"
+            );
         }
         if let Some(response) = data.get("response") {
-            assert_eq!((&response["id"], &response["object"]), (&json!("resp_7"), &json!("response")));
+            assert_eq!(
+                (&response["id"], &response["object"]),
+                (&json!("resp_7"), &json!("response"))
+            );
         }
         match &*kind {
             "response.output_item.added" => {
@@ -83,7 +103,9 @@ fn follow(stream: &str) -> Vec<Json> {
                 output.push(data["item"].clone());
             }
             _ if kind.ends_with(".delta") => {
-                let said = pieces.entry(data["item_id"].as_str().unwrap().to_owned()).or_default();
+                let said = pieces
+                    .entry(data["item_id"].as_str().unwrap().to_owned())
+                    .or_default();
                 said.push_str(data["delta"].as_str().unwrap());
             }
             "response.content_part.done" | "response.reasoning_summary_part.done" => {
@@ -91,7 +113,9 @@ fn follow(stream: &str) -> Vec<Json> {
                 assert_eq!(part.unwrap(), &pieces[data["item_id"].as_str().unwrap()]);
             }
             _ if kind.ends_with(".done") => {
-                let said = ["text", "refusal", "arguments", "input"].iter().find_map(|name| data.get(*name));
+                let said = ["text", "refusal", "arguments", "input"]
+                    .iter()
+                    .find_map(|name| data.get(*name));
                 assert_eq!(said.unwrap(), &pieces[data["item_id"].as_str().unwrap()]);
             }
             _ => {}
@@ -104,16 +128,29 @@ fn follow(stream: &str) -> Vec<Json> {
 }
 
 fn types(events: &[Json]) -> Vec<&str> {
-    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
+    events
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect()
 }
 
 fn call<'e>(id: &'e str, name: &'e str) -> Event<'e> {
-    Event::Call { choice: 0, id: Some(id), name, signature: None }
+    Event::Call {
+        choice: 0,
+        id: Some(id),
+        name,
+        signature: None,
+    }
 }
 
 #[test]
 fn a_text_has_all_its_events() {
-    let tokens = Tokens { prompt: Some(9), completion: Some(4), cached: Some(3), ..Tokens::default() };
+    let tokens = Tokens {
+        prompt: Some(9),
+        completion: Some(4),
+        cached: Some(3),
+        ..Tokens::default()
+    };
     let (events, whole) = told(
         r#"{"model":"mine","input":"x"}"#,
         &[
@@ -140,7 +177,10 @@ fn a_text_has_all_its_events() {
         ]
     );
     let begun = &events[0]["response"];
-    assert_eq!(json!([begun["status"], begun["output"], begun["completed_at"]]), json!(["in_progress", [], null]));
+    assert_eq!(
+        json!([begun["status"], begun["output"], begun["completed_at"]]),
+        json!(["in_progress", [], null])
+    );
     assert_eq!(
         events[4],
         json!({"type": "response.output_text.delta", "sequence_number": 4, "item_id": "msg_7_0", "output_index": 0,
@@ -191,7 +231,10 @@ fn calls_are_what_their_tools_are() {
         {"id": "tsc_7_3", "type": "tool_search_call", "status": "completed", "call_id": "c4", "execution": "client",
             "arguments": {"query": "x"}},
     ]);
-    assert_eq!((&whole["output"], &whole["status"]), (&output, &json!("completed")));
+    assert_eq!(
+        (&whole["output"], &whole["status"]),
+        (&output, &json!("completed"))
+    );
     let types = types(&events);
     for name in [
         "response.function_call_arguments.delta",
@@ -201,7 +244,10 @@ fn calls_are_what_their_tools_are() {
     ] {
         assert!(types.contains(&name), "{name}");
     }
-    let done = events.iter().find(|event| event["type"] == "response.function_call_arguments.done").unwrap();
+    let done = events
+        .iter()
+        .find(|event| event["type"] == "response.function_call_arguments.done")
+        .unwrap();
     assert_eq!(done["name"], "look");
 }
 
@@ -232,17 +278,29 @@ fn thinking_is_shown_if_it_was_asked_for() {
             "response.reasoning_summary_part.done",
         ]
     );
-    let (_, whole) = told(r#"{"model":"mine","input":"x","reasoning":{"effort":"low"}}"#, &events);
+    let (_, whole) = told(
+        r#"{"model":"mine","input":"x","reasoning":{"effort":"low"}}"#,
+        &events,
+    );
     assert_eq!(whole["output"].as_array().unwrap().len(), 1);
     assert_eq!(whole["output"][0]["type"], "message");
 }
 
 #[test]
 fn an_answer_that_was_cut_is_incomplete() {
-    for (finish, reason) in [(Finish::Length, "max_output_tokens"), (Finish::Filtered, "content_filter")] {
-        let (events, whole) = told(REQUEST, &[Event::Text(0, "Hal"), Event::Finish(0, finish), Event::End]);
+    for (finish, reason) in [
+        (Finish::Length, "max_output_tokens"),
+        (Finish::Filtered, "content_filter"),
+    ] {
+        let (events, whole) = told(
+            REQUEST,
+            &[Event::Text(0, "Hal"), Event::Finish(0, finish), Event::End],
+        );
         assert_eq!(events.last().unwrap()["type"], "response.incomplete");
-        assert_eq!((&whole["status"], &whole["incomplete_details"]["reason"]), (&json!("incomplete"), &json!(reason)));
+        assert_eq!(
+            (&whole["status"], &whole["incomplete_details"]["reason"]),
+            (&json!("incomplete"), &json!(reason))
+        );
         assert_eq!(whole["output"][0]["status"], "incomplete");
     }
     // Of a call that was cut, its arguments are shown where they are only text.
@@ -253,11 +311,22 @@ fn an_answer_that_was_cut_is_incomplete() {
         ("patch", "{\"input\":\"ab\"}", json!([["completed", "ab"]])),
         ("tool_search", "{\"query\":\"ab", json!([])),
     ] {
-        let events = [call("c", name), Event::Arguments(0, arguments), Event::Finish(0, Finish::Length), Event::End];
+        let events = [
+            call("c", name),
+            Event::Arguments(0, arguments),
+            Event::Finish(0, Finish::Length),
+            Event::End,
+        ];
         let (_, whole) = told(REQUEST, &events);
         let items = whole["output"].as_array().unwrap().iter();
-        let found: Vec<_> =
-            items.map(|item| json!([item["status"], item.get("arguments").or(item.get("input")).unwrap()])).collect();
+        let found: Vec<_> = items
+            .map(|item| {
+                json!([
+                    item["status"],
+                    item.get("arguments").or(item.get("input")).unwrap()
+                ])
+            })
+            .collect();
         assert_eq!(json!(found), shown, "{name} {arguments}");
     }
 }
@@ -266,9 +335,17 @@ fn an_answer_that_was_cut_is_incomplete() {
 fn a_refusal_is_a_part_of_its_own() {
     let (events, whole) = told(
         REQUEST,
-        &[Event::Refusal(0, "I can"), Event::Refusal(0, "not."), Event::Finish(0, Finish::Stop), Event::End],
+        &[
+            Event::Refusal(0, "I can"),
+            Event::Refusal(0, "not."),
+            Event::Finish(0, Finish::Stop),
+            Event::End,
+        ],
     );
-    assert_eq!(whole["output"][0]["content"], json!([{"type": "refusal", "refusal": "I cannot."}]));
+    assert_eq!(
+        whole["output"][0]["content"],
+        json!([{"type": "refusal", "refusal": "I cannot."}])
+    );
     assert_eq!(whole["status"], "completed");
     assert!(types(&events).contains(&"response.refusal.done"));
 }
@@ -291,8 +368,23 @@ fn text_that_comes_while_a_call_goes_on_waits_for_its_end() {
             Event::End,
         ],
     );
-    let types: Vec<_> = whole["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
-    assert_eq!(types, ["message", "function_call", "message", "reasoning", "function_call", "message"]);
+    let types: Vec<_> = whole["output"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        types,
+        [
+            "message",
+            "function_call",
+            "message",
+            "reasoning",
+            "function_call",
+            "message"
+        ]
+    );
     assert_eq!(whole["output"][1]["arguments"], "{\"a\":1}");
     assert_eq!(whole["output"][2]["content"][0]["text"], "Meanwhile.");
 }
@@ -306,7 +398,12 @@ fn what_models_make_of_a_custom_call_is_its_input() {
         (r#"{"text":"a"}"#, r#"{"text":"a"}"#),
         (r#"{"input":7}"#, r#"{"input":7}"#),
     ] {
-        let events = [call("c", "patch"), Event::Arguments(0, arguments), Event::Finish(0, Finish::Calls), Event::End];
+        let events = [
+            call("c", "patch"),
+            Event::Arguments(0, arguments),
+            Event::Finish(0, Finish::Calls),
+            Event::End,
+        ];
         let (_, whole) = told(REQUEST, &events);
         assert_eq!(whole["output"][0]["input"], input, "{arguments}");
     }
@@ -329,20 +426,34 @@ fn a_search_without_an_object_is_no_answer() {
 fn media_are_told_of_and_other_choices_are_not() {
     let (_, whole) = told(
         REQUEST,
-        &[Event::Text(0, "See: "), Event::Media(0, "image/png", "AAAA"), Event::Text(1, "other"), Event::End],
+        &[
+            Event::Text(0, "See: "),
+            Event::Media(0, "image/png", "AAAA"),
+            Event::Text(1, "other"),
+            Event::End,
+        ],
     );
     let text = whole["output"][0]["content"][0]["text"].as_str().unwrap();
-    assert!(text.starts_with("See: [The model sent a picture here (image/png)."), "{text}");
+    assert!(
+        text.starts_with("See: [The model sent a picture here (image/png)."),
+        "{text}"
+    );
     assert_eq!(whole["output"].as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn a_stream_that_is_too_large_ends() {
     let header = header();
-    let recipient = Recipient { front: &RESPONSES, header: &header, options: options(REQUEST) };
+    let recipient = Recipient {
+        front: &RESPONSES,
+        header: &header,
+        options: options(REQUEST),
+    };
     let mut stream = Dialect::from(&openai::PROTOCOL).stream("m", recipient, 1 << 20);
-    let chunk =
-        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "a".repeat(1 << 19));
+    let chunk = format!(
+        "data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n",
+        "a".repeat(1 << 19)
+    );
     let mut fed = Ok(());
     let mut out = Vec::new();
     for _ in 0..40 {
@@ -368,8 +479,7 @@ fn answers() -> [(&'static Protocol, String, String); 2] {
         json!({"tool_calls": [{"index": index, "id": id, "type": "function",
             "function": {"name": name, "arguments": arguments}}]})
     };
-    let more =
-        |index: u8, arguments: &str| json!({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]});
+    let more = |index: u8, arguments: &str| json!({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]});
     let usage = json!({"prompt_tokens": 9, "completion_tokens": 8, "total_tokens": 17});
     let chat_stream = [
         chunk(json!({"role": "assistant", "reasoning_content": "Hm."}), json!(null)),
@@ -389,12 +499,25 @@ fn answers() -> [(&'static Protocol, String, String); 2] {
             "content": "I stårt.", "tool_calls": [
                 {"id": "c1", "type": "function", "function": {"name": "agents__spawn", "arguments": "{\"a\":1}"}},
                 {"id": "c2", "type": "function", "function": {"name": "patch", "arguments": custom}}]}}]});
-    let event = |data: Json| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
-    let start =
-        |index: u8, block: Json| event(json!({"type": "content_block_start", "index": index, "content_block": block}));
-    let delta = |index: u8, delta: Json| event(json!({"type": "content_block_delta", "index": index, "delta": delta}));
+    let event = |data: Json| {
+        format!(
+            "event: {}\ndata: {data}\n\n",
+            data["type"].as_str().unwrap()
+        )
+    };
+    let start = |index: u8, block: Json| {
+        event(json!({"type": "content_block_start", "index": index, "content_block": block}))
+    };
+    let delta = |index: u8, delta: Json| {
+        event(json!({"type": "content_block_delta", "index": index, "delta": delta}))
+    };
     let stop = |index: u8| event(json!({"type": "content_block_stop", "index": index}));
-    let json_delta = |index: u8, piece: &str| delta(index, json!({"type": "input_json_delta", "partial_json": piece}));
+    let json_delta = |index: u8, piece: &str| {
+        delta(
+            index,
+            json!({"type": "input_json_delta", "partial_json": piece}),
+        )
+    };
     let claude_stream = [
         event(json!({"type": "message_start", "message": {"id": "x", "type": "message", "role": "assistant",
             "model": "m", "content": [], "usage": {"input_tokens": 9, "output_tokens": 1}}})),
@@ -422,15 +545,24 @@ fn answers() -> [(&'static Protocol, String, String); 2] {
             {"type": "text", "text": "I stårt."},
             {"type": "tool_use", "id": "c1", "name": "agents__spawn", "input": {"a": 1}},
             {"type": "tool_use", "id": "c2", "name": "patch", "input": {"input": "+é\n"}}]});
-    [(&openai::PROTOCOL, chat_stream, chat.to_string()), (&anthropic::PROTOCOL, claude_stream, claude.to_string())]
+    [
+        (&openai::PROTOCOL, chat_stream, chat.to_string()),
+        (&anthropic::PROTOCOL, claude_stream, claude.to_string()),
+    ]
 }
 
 fn streamed(protocol: &'static Protocol, pieces: &[&[u8]]) -> (String, Result<(), StreamFault>) {
     let header = header();
-    let recipient = Recipient { front: &RESPONSES, header: &header, options: options(REQUEST) };
+    let recipient = Recipient {
+        front: &RESPONSES,
+        header: &header,
+        options: options(REQUEST),
+    };
     let mut stream = Dialect::from(protocol).stream("m", recipient, 1 << 20);
     let mut out = Vec::new();
-    let fed = pieces.iter().try_for_each(|piece| stream.feed(piece, &mut out));
+    let fed = pieces
+        .iter()
+        .try_for_each(|piece| stream.feed(piece, &mut out));
     let end = fed.and_then(|()| stream.finish(&mut out, Some(r#""attempts":"a""#)).map(drop));
     (String::from_utf8(out).unwrap(), end)
 }
@@ -458,17 +590,29 @@ fn a_stream_and_a_whole_answer_say_the_same_however_they_are_cut() {
         assert_eq!(last["x_portcullis"], json!({"attempts": "a"}));
         for at in 0..wire.len() {
             let (one, other) = wire.as_bytes().split_at(at);
-            assert_eq!(streamed(protocol, &[one, other]), (stream.clone(), Ok(())), "cut at {at}");
+            assert_eq!(
+                streamed(protocol, &[one, other]),
+                (stream.clone(), Ok(())),
+                "cut at {at}"
+            );
         }
         let bytes: Vec<&[u8]> = wire.as_bytes().chunks(1).collect();
         assert_eq!(streamed(protocol, &bytes), (stream, Ok(())));
 
         let header = header();
-        let recipient = Recipient { front: &RESPONSES, header: &header, options: options(REQUEST) };
-        let (whole, _) = Dialect::from(protocol).answer("m", &recipient, body.as_bytes()).unwrap();
+        let recipient = Recipient {
+            front: &RESPONSES,
+            header: &header,
+            options: options(REQUEST),
+        };
+        let (whole, _) = Dialect::from(protocol)
+            .answer("m", &recipient, body.as_bytes())
+            .unwrap();
         let whole: Json = serde_json::from_slice(&whole.body).unwrap();
         assert_eq!(whole, last["response"], "{}", protocol.name);
-        let (converted, _) = Dialect::from(protocol).converted("m", &recipient, body.as_bytes()).unwrap();
+        let (converted, _) = Dialect::from(protocol)
+            .converted("m", &recipient, body.as_bytes())
+            .unwrap();
         let events = follow(&String::from_utf8(converted.body).unwrap());
         assert_eq!(events.last().unwrap()["response"], whole);
     }
@@ -477,17 +621,26 @@ fn a_stream_and_a_whole_answer_say_the_same_however_they_are_cut() {
 #[test]
 fn a_stream_that_was_cut_never_looks_whole() {
     for (protocol, wire, _) in answers() {
-        let end = wire.find("\"finish_reason\":\"tool_calls\"").or(wire.find("event: message_delta")).unwrap();
+        let end = wire
+            .find("\"finish_reason\":\"tool_calls\"")
+            .or(wire.find("event: message_delta"))
+            .unwrap();
         for at in (0..end).step_by(7) {
             let (stream, end) = streamed(protocol, &[&wire.as_bytes()[..at]]);
-            assert!(end.is_err() && !stream.contains("response.completed"), "cut at {at}");
+            assert!(
+                end.is_err() && !stream.contains("response.completed"),
+                "cut at {at}"
+            );
         }
     }
 }
 
 #[test]
 fn a_writer_without_an_echo_writes_all_the_same() {
-    for writer in [ResponseWriter::whole(&header()), ResponseWriter::stream(&header())] {
+    for writer in [
+        ResponseWriter::whole(&header()),
+        ResponseWriter::stream(&header()),
+    ] {
         let draft = Draft::new(&header(), AnswerOptions::default(), Box::new(writer));
         let (answer, _) = draft
             .whole(|emit| {
@@ -495,6 +648,10 @@ fn a_writer_without_an_echo_writes_all_the_same() {
                 Ok(())
             })
             .unwrap();
-        assert!(String::from_utf8(answer.body).unwrap().contains(r#""name":"f","arguments":"{}""#));
+        assert!(
+            String::from_utf8(answer.body)
+                .unwrap()
+                .contains(r#""name":"f","arguments":"{}""#)
+        );
     }
 }

@@ -15,8 +15,7 @@ fn with(content: &str, reason: &str) -> String {
 }
 
 const ID: &str = r#"Id("m")"#;
-const NO_USAGE: &str =
-    "Usage(Tokens { prompt: None, completion: None, cached: None, cache_write: None, reasoning: None })";
+const NO_USAGE: &str = "Usage(Tokens { prompt: None, completion: None, cached: None, cache_write: None, reasoning: None })";
 const STOP: &str = "Finish(0, Stop)";
 
 #[test]
@@ -42,8 +41,14 @@ fn blocks_are_told_in_order() {
 
 #[test]
 fn content_may_be_a_text_or_null() {
-    check(r#"{"content":"a\nb"}"#, &[r#"Text(0, "a\nb")"#, NO_USAGE, STOP]);
-    check(r#"{"content":"ab","stop_reason":"max_tokens"}"#, &[r#"Text(0, "ab")"#, NO_USAGE, "Finish(0, Length)"]);
+    check(
+        r#"{"content":"a\nb"}"#,
+        &[r#"Text(0, "a\nb")"#, NO_USAGE, STOP],
+    );
+    check(
+        r#"{"content":"ab","stop_reason":"max_tokens"}"#,
+        &[r#"Text(0, "ab")"#, NO_USAGE, "Finish(0, Length)"],
+    );
     check(r#"{"content":""}"#, &[NO_USAGE, STOP]);
     check(r#"{"id":"m","content":null}"#, &[ID, NO_USAGE, STOP]);
 }
@@ -51,9 +56,16 @@ fn content_may_be_a_text_or_null() {
 #[test]
 fn a_calls_input_may_be_in_quotes() {
     let call = r#"Call { choice: 0, id: Some("t"), name: "f", signature: None }"#;
-    let with_input =
-        |input: &str| with(&format!(r#"{{"type":"tool_use","id":"t","name":"f","input":{input}}}"#), "null");
-    check(&with_input(r#""{\"q\": 1.0}""#), &[ID, call, r#"Arguments(0, "{\"q\": 1.0}")"#, NO_USAGE, STOP]);
+    let with_input = |input: &str| {
+        with(
+            &format!(r#"{{"type":"tool_use","id":"t","name":"f","input":{input}}}"#),
+            "null",
+        )
+    };
+    check(
+        &with_input(r#""{\"q\": 1.0}""#),
+        &[ID, call, r#"Arguments(0, "{\"q\": 1.0}")"#, NO_USAGE, STOP],
+    );
     for nothing in [r#""""#, r#""{}""#, "null"] {
         check(&with_input(nothing), &[ID, call, NO_USAGE, STOP]);
     }
@@ -72,7 +84,10 @@ fn every_reason_to_stop() {
         ("model_context_window_exceeded", "Length"),
         ("refusal", "Filtered"),
     ] {
-        check(&with("", &format!("\"{reason}\"")), &[ID, NO_USAGE, &format!("Finish(0, {finish})")]);
+        check(
+            &with("", &format!("\"{reason}\"")),
+            &[ID, NO_USAGE, &format!("Finish(0, {finish})")],
+        );
     }
     check(&with("", "null"), &[ID, NO_USAGE, STOP]);
 }
@@ -84,9 +99,15 @@ fn a_refusal_says_why() {
             r#"{{"content":[],"stop_reason":"{reason}","stop_details":{{"type":"refusal","category":"x","explanation":"no"}}}}"#
         )
     };
-    check(&details("refusal"), &[NO_USAGE, r#"Refusal(0, "no")"#, "Finish(0, Filtered)"]);
+    check(
+        &details("refusal"),
+        &[NO_USAGE, r#"Refusal(0, "no")"#, "Finish(0, Filtered)"],
+    );
     check(&details("end_turn"), &[NO_USAGE, STOP]);
-    check(r#"{"content":[],"stop_reason":"refusal","stop_details":null}"#, &[NO_USAGE, "Finish(0, Filtered)"]);
+    check(
+        r#"{"content":[],"stop_reason":"refusal","stop_details":null}"#,
+        &[NO_USAGE, "Finish(0, Filtered)"],
+    );
 }
 
 #[track_caller]
@@ -100,14 +121,27 @@ fn check_usage(usage: &str, expected: [Option<u64>; 5]) {
     })
     .unwrap();
     let [prompt, completion, cached, cache_write, reasoning] = expected;
-    assert_eq!(tokens, Some(Tokens { prompt, completion, cached, cache_write, reasoning }), "{usage}");
+    assert_eq!(
+        tokens,
+        Some(Tokens {
+            prompt,
+            completion,
+            cached,
+            cache_write,
+            reasoning
+        }),
+        "{usage}"
+    );
 }
 
 #[test]
 fn usage_counts_the_cache_too() {
     let all = r#"{"input_tokens":10,"cache_creation_input_tokens":5,"cache_read_input_tokens":90,"cache_creation":{"ephemeral_5m_input_tokens":5},"output_tokens":7,"output_tokens_details":{"thinking_tokens":3},"service_tier":"standard"}"#;
     check_usage(all, [Some(105), Some(7), Some(90), Some(5), Some(3)]);
-    check_usage(r#"{"input_tokens":10,"output_tokens":7}"#, [Some(10), Some(7), None, None, None]);
+    check_usage(
+        r#"{"input_tokens":10,"output_tokens":7}"#,
+        [Some(10), Some(7), None, None, None],
+    );
     check_usage(
         r#"{"input_tokens":10,"cache_read_input_tokens":null,"output_tokens":-7}"#,
         [Some(10), Some(u64::MAX), None, None, None],
@@ -130,14 +164,20 @@ fn other_blocks_and_fields_are_passed_over() {
     let content = r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{"q":1}},{"type":"web_search_tool_result","content":[{}]},{},
         {"type":"text","text":"a","citations":[{"url":"u"}]},{"type":"new","text2":1}"#;
     let cited = r#"Citation(0, Citation { url: "u", title: "", quote: "", place: LastBytes(1) })"#;
-    check(&with(content, r#""end_turn""#), &[ID, r#"Text(0, "a")"#, cited, NO_USAGE, STOP]);
+    check(
+        &with(content, r#""end_turn""#),
+        &[ID, r#"Text(0, "a")"#, cited, NO_USAGE, STOP],
+    );
 }
 
 #[test]
 fn half_a_character_costs_that_character() {
     let mut told = Vec::new();
-    answer(b"{\"content\":[{\"type\":\"text\",\"text\":\"a\xF0\x9F\"}]}", &mut |event| told.push(shown(&event)))
-        .unwrap();
+    answer(
+        b"{\"content\":[{\"type\":\"text\",\"text\":\"a\xF0\x9F\"}]}",
+        &mut |event| told.push(shown(&event)),
+    )
+    .unwrap();
     assert_eq!(told, ["Text(0, \"a\u{FFFD}\")", NO_USAGE, STOP]);
     answer(b"\xEF\xBB\xBF{\"content\":[]}", &mut |_| ()).unwrap();
 }
@@ -161,7 +201,12 @@ fn what_is_no_answer_is_a_fault() {
         r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
         r#"{"error":{"type":"overloaded_error","message":"Overloaded"},"content":[]}"#,
     ] {
-        let AnswerFault::Upstream(error) = fault(body) else { panic!("{body}") };
-        assert_eq!((error.status, error.message.as_str()), (Some(529), "Overloaded"));
+        let AnswerFault::Upstream(error) = fault(body) else {
+            panic!("{body}")
+        };
+        assert_eq!(
+            (error.status, error.message.as_str()),
+            (Some(529), "Overloaded")
+        );
     }
 }

@@ -7,14 +7,22 @@ fn check(messages: &str, expected: &str, losses: &str) {
 
 #[track_caller]
 fn check_with(model: &str, messages: &str, fields: &str, expected: &str, losses: &str) {
-    assert_eq!(conversation(model, messages, fields), (expected.to_owned(), losses.to_owned()), "{messages}");
+    assert_eq!(
+        conversation(model, messages, fields),
+        (expected.to_owned(), losses.to_owned()),
+        "{messages}"
+    );
 }
 
 /// What a user's parts become.
 #[track_caller]
 fn check_parts(parts: &str, expected: &str, losses: &str) {
     let messages = format!(r#"[{{"role":"user","content":[{parts}]}}]"#);
-    check(&messages, &format!(r#""messages":[{{"role":"user","content":[{expected}]}}]"#), losses);
+    check(
+        &messages,
+        &format!(r#""messages":[{{"role":"user","content":[{expected}]}}]"#),
+        losses,
+    );
 }
 
 const HI: &str = r#"{"role":"user","content":[{"type":"text","text":"hi"}]}"#;
@@ -48,13 +56,35 @@ fn texts_of_nothing_are_dropped() {
 fn pictures() {
     let image = |url: &str| format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"}}}}"#);
     let there = |kind: &str, data: &str| {
-        format!(r#"{{"type":"image","source":{{"type":"base64","media_type":"image/{kind}","data":"{data}"}}}}"#)
+        format!(
+            r#"{{"type":"image","source":{{"type":"base64","media_type":"image/{kind}","data":"{data}"}}}}"#
+        )
     };
-    check_parts(&image("data:image/png;base64,aaaa"), &there("png", "aaaa"), "");
-    check_parts(&image("data:image/JPG;base64,aaaa"), &there("jpeg", "aaaa"), "");
-    check_parts(&image("data:image/webp;charset=x;base64,aaaa"), &there("webp", "aaaa"), "");
-    check_parts(&image("data:;base64,R0lGODlh"), &there("gif", "R0lGODlh"), "");
-    check_parts(&image("https://x/y.png"), r#"{"type":"image","source":{"type":"url","url":"https://x/y.png"}}"#, "");
+    check_parts(
+        &image("data:image/png;base64,aaaa"),
+        &there("png", "aaaa"),
+        "",
+    );
+    check_parts(
+        &image("data:image/JPG;base64,aaaa"),
+        &there("jpeg", "aaaa"),
+        "",
+    );
+    check_parts(
+        &image("data:image/webp;charset=x;base64,aaaa"),
+        &there("webp", "aaaa"),
+        "",
+    );
+    check_parts(
+        &image("data:;base64,R0lGODlh"),
+        &there("gif", "R0lGODlh"),
+        "",
+    );
+    check_parts(
+        &image("https://x/y.png"),
+        r#"{"type":"image","source":{"type":"url","url":"https://x/y.png"}}"#,
+        "",
+    );
     check_parts(
         r#"{"type":"image_url","image_url":{"url":"http://x/y","detail":"auto"},"cache_control":{"type":"ephemeral"}}"#,
         r#"{"type":"image","source":{"type":"url","url":"http://x/y"},"cache_control":{"type":"ephemeral"}}"#,
@@ -69,18 +99,32 @@ fn pictures() {
 
 #[test]
 fn files() {
-    let file = |data: &str, more: &str| format!(r#"{{"type":"file","file":{{"file_data":"{data}"{more}}}}}"#);
+    let file = |data: &str, more: &str| {
+        format!(r#"{{"type":"file","file":{{"file_data":"{data}"{more}}}}}"#)
+    };
     let pdf = r#"{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0x"}"#;
-    check_parts(&file("data:application/pdf;base64,JVBERi0x", ""), &format!("{pdf}}}"), "");
     check_parts(
-        &file("data:application/pdf;base64,JVBERi0x", r#","filename":"a.pdf""#),
+        &file("data:application/pdf;base64,JVBERi0x", ""),
+        &format!("{pdf}}}"),
+        "",
+    );
+    check_parts(
+        &file(
+            "data:application/pdf;base64,JVBERi0x",
+            r#","filename":"a.pdf""#,
+        ),
         &format!(r#"{pdf},"title":"a.pdf"}}"#),
         "",
     );
     check_parts(&file("data:;base64,JVBERi0x", ""), &format!("{pdf}}}"), "");
-    let text = r#"{"type":"document","source":{"type":"text","media_type":"text/plain","data":"hé"}}"#;
+    let text =
+        r#"{"type":"document","source":{"type":"text","media_type":"text/plain","data":"hé"}}"#;
     check_parts(&file("data:text/plain;base64,aMOp", ""), text, "");
-    check_parts(&file("data:text/markdown;charset=utf-8;base64,aMOp", ""), text, "");
+    check_parts(
+        &file("data:text/markdown;charset=utf-8;base64,aMOp", ""),
+        text,
+        "",
+    );
     check_parts(&file("data:application/json;base64,aMOp", ""), text, "");
     check_parts(
         &file("data:image/png;base64,aaaa", ""),
@@ -109,7 +153,12 @@ fn what_cannot_be_carried_is_refused_with_its_place() {
             r#"{"type":"input_audio","input_audio":{"data":"aaaa","format":"wav"}}"#,
             "? messages[1].content[1].input_audio",
         ),
-        (OPUS_4_1, "user", r#"{"type":"file","file":{"file_id":"f"}}"#, "? messages[1].content[1].file"),
+        (
+            OPUS_4_1,
+            "user",
+            r#"{"type":"file","file":{"file_id":"f"}}"#,
+            "? messages[1].content[1].file",
+        ),
         (
             OPUS_4_1,
             "user",
@@ -122,7 +171,12 @@ fn what_cannot_be_carried_is_refused_with_its_place() {
             r#"{"type":"file","file":{"file_data":"data:text/plain;base64,/w=="}}"#,
             "? messages[1].content[1].file",
         ),
-        (OPUS_4_1, "user", r#"{"type":"file","file":{"file_data":"gs://x/y"}}"#, "? messages[1].content[1].file"),
+        (
+            OPUS_4_1,
+            "user",
+            r#"{"type":"file","file":{"file_data":"gs://x/y"}}"#,
+            "? messages[1].content[1].file",
+        ),
         (
             OPUS_4_1,
             "user",
@@ -135,8 +189,18 @@ fn what_cannot_be_carried_is_refused_with_its_place() {
             r#"{"type":"image_url","image_url":{"url":"gs://x/y.png"}}"#,
             "? messages[1].content[1].image_url",
         ),
-        (OPUS_4_1, "assistant", image, "? messages[1].content[1].image_url"),
-        ("claude-2.1", "user", image, "? messages[1].content[1].image_url"),
+        (
+            OPUS_4_1,
+            "assistant",
+            image,
+            "? messages[1].content[1].image_url",
+        ),
+        (
+            "claude-2.1",
+            "user",
+            image,
+            "? messages[1].content[1].image_url",
+        ),
     ] {
         assert_eq!(refused(model, &body(role, part)), expected, "{part}");
     }
@@ -173,7 +237,10 @@ fn anothers_signature_of_a_call_is_lost() {
     let messages = format!(
         r#"[{{"role":"user","content":"hi"}},{{"role":"assistant","tool_calls":[{{"id":"c","function":{{"name":"f"}},{google}}}]}},{{"role":"tool","tool_call_id":"c","content":"r"}}]"#
     );
-    assert_eq!(conversation(OPUS_4_1, &messages, "").1, "messages[].tool_calls[].extra_content");
+    assert_eq!(
+        conversation(OPUS_4_1, &messages, "").1,
+        "messages[].tool_calls[].extra_content"
+    );
 }
 
 /// What a tool's result becomes.
@@ -183,7 +250,12 @@ fn check_result(message: &str, expected: &str, losses: &str) {
         r#"[{{"role":"user","content":"hi"}},{{"role":"assistant","tool_calls":[{{"id":"c","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]}},{{"role":"tool","tool_call_id":"c",{message}}}]"#
     );
     let (body, lost) = conversation(OPUS_4_1, &messages, "");
-    let written = body.rsplit_once(r#"{"role":"user","content":["#).unwrap().1.strip_suffix("]}]").unwrap();
+    let written = body
+        .rsplit_once(r#"{"role":"user","content":["#)
+        .unwrap()
+        .1
+        .strip_suffix("]}]")
+        .unwrap();
     let expected = format!(r#"{{"type":"tool_result","tool_use_id":"c"{expected}}}"#);
     assert_eq!((written, lost.as_str()), (expected.as_str(), losses));
 }
@@ -193,7 +265,11 @@ fn results() {
     check_result(r#""content":"r""#, r#","content":"r""#, "");
     check_result(r#""content":"""#, "", "");
     check_result(r#""content":" \n""#, "", "");
-    check_result(r#""content":[{"type":"text","text":"r"}]"#, r#","content":"r""#, "");
+    check_result(
+        r#""content":[{"type":"text","text":"r"}]"#,
+        r#","content":"r""#,
+        "",
+    );
     check_result(
         r#""content":[{"type":"text","text":"a"},{"type":"text","text":" "},{"type":"image_url","image_url":{"url":"https://x/y"}}]"#,
         r#","content":[{"type":"text","text":"a"},{"type":"image","source":{"type":"url","url":"https://x/y"}}]"#,
@@ -220,7 +296,9 @@ fn results() {
 fn a_refusal_is_text_and_names_are_lost() {
     check(
         r#"[{"role":"user","name":"bob","content":"hi"},{"role":"assistant","content":null,"refusal":"no"},{"role":"user","content":"hi"}]"#,
-        &format!(r#""messages":[{HI},{{"role":"assistant","content":[{{"type":"text","text":"no"}}]}},{HI}]"#),
+        &format!(
+            r#""messages":[{HI},{{"role":"assistant","content":[{{"type":"text","text":"no"}}]}},{HI}]"#
+        ),
         "messages[].name",
     );
 }
@@ -239,7 +317,9 @@ fn the_old_function_calls_are_tools() {
 #[test]
 fn thoughts_stand_in_front_as_they_were() {
     let call = |id: &str| {
-        format!(r#""tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]"#)
+        format!(
+            r#""tool_calls":[{{"id":"{id}","type":"function","function":{{"name":"f","arguments":"{{}}"}}}}]"#
+        )
     };
     let there = |id: &str, thoughts: &str| {
         format!(
@@ -258,7 +338,10 @@ fn thoughts_stand_in_front_as_they_were() {
         OPUS_5,
         &messages("omitted", ""),
         "",
-        &there("omitted", r#"{"type":"thinking","thinking":"","signature":"s2"},"#),
+        &there(
+            "omitted",
+            r#"{"type":"thinking","thinking":"","signature":"s2"},"#,
+        ),
         "",
     );
     let said = r#","thinking_blocks":[{"type":"thinking","thinking":"oh\n","signature":"s3"}]"#;
@@ -266,12 +349,27 @@ fn thoughts_stand_in_front_as_they_were() {
         OPUS_5,
         &messages("c", said),
         "",
-        &there("c", r#"{"type":"thinking","thinking":"oh\n","signature":"s3"},"#),
+        &there(
+            "c",
+            r#"{"type":"thinking","thinking":"oh\n","signature":"s3"},"#,
+        ),
         "",
     );
     // Who is not told to think has no use for them.
-    check_with(SONNET_4_5, &messages("c", said), "", &there("c", ""), "messages[].thinking_blocks");
-    check_with(SONNET_4_5, &messages("kept", ""), "", &there("kept", ""), "");
+    check_with(
+        SONNET_4_5,
+        &messages("c", said),
+        "",
+        &there("c", ""),
+        "messages[].thinking_blocks",
+    );
+    check_with(
+        SONNET_4_5,
+        &messages("kept", ""),
+        "",
+        &there("kept", ""),
+        "",
+    );
     check_with(
         OPUS_5,
         &messages("c", r#","reasoning_content":"oh""#),
@@ -283,7 +381,9 @@ fn thoughts_stand_in_front_as_they_were() {
 
 #[test]
 fn of_the_places_where_a_cache_may_end_the_last_four_stay() {
-    let text = |text: &str| format!(r#"{{"type":"text","text":"{text}","cache_control":{{"type":"ephemeral"}}}}"#);
+    let text = |text: &str| {
+        format!(r#"{{"type":"text","text":"{text}","cache_control":{{"type":"ephemeral"}}}}"#)
+    };
     let messages = format!(
         r#"[{{"role":"system","content":[{}]}},{{"role":"user","content":[{},{},{}]}},{{"role":"assistant","content":"x"}},{{"role":"user","cache_control":{{"type":"ephemeral","ttl":"30m"}},"content":"d"}}]"#,
         text("s"),
@@ -292,12 +392,22 @@ fn of_the_places_where_a_cache_may_end_the_last_four_stay() {
         text("c")
     );
     let tools = r#""tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]"#;
-    let written = write(OPUS_4_1, &format!(r#"{{"model":"x","messages":{messages},{tools}}}"#)).unwrap();
+    let written = write(
+        OPUS_4_1,
+        &format!(r#"{{"model":"x","messages":{messages},{tools}}}"#),
+    )
+    .unwrap();
     let body = String::from_utf8(written.body).unwrap();
-    let ends: Vec<&str> =
-        body.split(r#","cache_control":{"type":"ephemeral"}"#).map(|before| &before[before.len() - 2..]).collect();
+    let ends: Vec<&str> = body
+        .split(r#","cache_control":{"type":"ephemeral"}"#)
+        .map(|before| &before[before.len() - 2..])
+        .collect();
     assert_eq!(ends, [r#"a""#, r#"b""#, r#"c""#, r#"d""#, "]}"], "{body}");
     assert_eq!(written.losses.names(), ["cache_control"]);
-    let (_, losses) = conversation(OPUS_4_1, &format!(r#"[{{"role":"user","content":[{}]}}]"#, text("a")), "");
+    let (_, losses) = conversation(
+        OPUS_4_1,
+        &format!(r#"[{{"role":"user","content":[{}]}}]"#, text("a")),
+        "",
+    );
     assert_eq!(losses, "");
 }

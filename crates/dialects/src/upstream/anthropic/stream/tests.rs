@@ -7,9 +7,13 @@ fn told(events: &[(&str, &str)]) -> Vec<String> {
     let mut reader = AnthropicReader::default();
     let mut told = Vec::new();
     for (name, data) in events {
-        if let Err(fault) = reader.event(name.as_bytes(), data.as_bytes(), &mut |event| told.push(shown(&event))) {
+        if let Err(fault) = reader.event(name.as_bytes(), data.as_bytes(), &mut |event| {
+            told.push(shown(&event))
+        }) {
             told.push(match fault {
-                StreamFault::Upstream(error) => format!("upstream {:?} {}", error.status, error.message),
+                StreamFault::Upstream(error) => {
+                    format!("upstream {:?} {}", error.status, error.message)
+                }
                 StreamFault::Broken(_) => "broken".to_owned(),
                 StreamFault::Cut => "cut".to_owned(),
             });
@@ -85,14 +89,22 @@ fn a_whole_stream() {
 fn numbers_are_overwritten_and_never_added() {
     let delta = r#"{"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"input_tokens":20,"cache_read_input_tokens":0,"output_tokens":5}}"#;
     let expected = "Usage(Tokens { prompt: Some(22), completion: Some(5), cached: Some(0), cache_write: Some(2), reasoning: None })";
-    check(&[START, delta, STOP], &[STARTED[0], STARTED[1], expected, "Finish(0, Length)", "End"]);
+    check(
+        &[START, delta, STOP],
+        &[STARTED[0], STARTED[1], expected, "Finish(0, Length)", "End"],
+    );
 }
 
 #[test]
 fn what_the_start_says_of_the_end_is_no_count() {
-    let delta = |usage: &str| format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}}{usage}}}"#);
+    let delta = |usage: &str| {
+        format!(r#"{{"type":"message_delta","delta":{{"stop_reason":"end_turn"}}{usage}}}"#)
+    };
     for usage in ["", r#","usage":null"#, r#","usage":7"#] {
-        check(&[START, &delta(usage), STOP], &[STARTED[0], STARTED[1], "Finish(0, Stop)", "End"]);
+        check(
+            &[START, &delta(usage), STOP],
+            &[STARTED[0], STARTED[1], "Finish(0, Stop)", "End"],
+        );
     }
     let absurd = STARTED[1].replace("completion: None", "completion: Some(18446744073709551615)");
     check(
@@ -109,7 +121,16 @@ fn what_the_start_says_of_the_end_is_no_count() {
 #[test]
 fn a_refusal_says_why() {
     let delta = r#"{"type":"message_delta","delta":{"stop_reason":"refusal","stop_details":{"type":"refusal","category":null,"explanation":"no"}}}"#;
-    check(&[START, delta, STOP], &[STARTED[0], STARTED[1], r#"Refusal(0, "no")"#, "Finish(0, Filtered)", "End"]);
+    check(
+        &[START, delta, STOP],
+        &[
+            STARTED[0],
+            STARTED[1],
+            r#"Refusal(0, "no")"#,
+            "Finish(0, Filtered)",
+            "End",
+        ],
+    );
 }
 
 #[test]
@@ -156,13 +177,25 @@ fn the_providers_own_tools_are_passed_over() {
 fn the_name_serves_where_the_type_is_missing() {
     let events = [
         ("message_start", r#"{"message":{"id":"m"}}"#),
-        ("content_block_delta", r#"{"delta":{"type":"text_delta","text":"a"}}"#),
+        (
+            "content_block_delta",
+            r#"{"delta":{"type":"text_delta","text":"a"}}"#,
+        ),
         ("message_delta", r#"{"delta":{"stop_reason":"end_turn"}}"#),
         ("message_stop", "{}"),
     ];
-    assert_eq!(told(&events), [r#"Id("m")"#, r#"Text(0, "a")"#, "Finish(0, Stop)", "End"]);
-    assert_eq!(told(&[("error", "{}")]), ["upstream None the upstream gave no reason"]);
-    assert_eq!(told(&[("error", r#"{"type":"overloaded_error","message":"m"}"#)]), ["upstream Some(529) m"]);
+    assert_eq!(
+        told(&events),
+        [r#"Id("m")"#, r#"Text(0, "a")"#, "Finish(0, Stop)", "End"]
+    );
+    assert_eq!(
+        told(&[("error", "{}")]),
+        ["upstream None the upstream gave no reason"]
+    );
+    assert_eq!(
+        told(&[("error", r#"{"type":"overloaded_error","message":"m"}"#)]),
+        ["upstream Some(529) m"]
+    );
 }
 
 #[test]
@@ -180,7 +213,14 @@ fn errors_in_a_stream_have_the_status_of_their_type() {
         ("request_too_large", 413),
     ] {
         let data = format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"m"}}}}"#);
-        check(&[START, &data], &[STARTED[0], STARTED[1], &format!("upstream Some({status}) m")]);
+        check(
+            &[START, &data],
+            &[
+                STARTED[0],
+                STARTED[1],
+                &format!("upstream Some({status}) m"),
+            ],
+        );
     }
     check(&[r#"{"error":{"message":"m"}}"#], &["upstream None m"]);
 }
@@ -190,8 +230,22 @@ fn an_end_without_a_reason_is_a_cut() {
     let text = r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"a"}}"#;
     let told = r#"Text(0, "a")"#;
     check(&[text, STOP], &[told, "cut"]);
-    check(&[text, r#"{"type":"message_delta","delta":{"stop_sequence":null}}"#, STOP], &[told, "cut"]);
-    check(&[text, r#"{"type":"message_delta","delta":{"stop_reason":null}}"#, STOP], &[told, "Finish(0, Stop)", "End"]);
+    check(
+        &[
+            text,
+            r#"{"type":"message_delta","delta":{"stop_sequence":null}}"#,
+            STOP,
+        ],
+        &[told, "cut"],
+    );
+    check(
+        &[
+            text,
+            r#"{"type":"message_delta","delta":{"stop_reason":null}}"#,
+            STOP,
+        ],
+        &[told, "Finish(0, Stop)", "End"],
+    );
 }
 
 #[test]
@@ -215,9 +269,18 @@ fn what_cannot_be_true_is_broken() {
     };
     check(&[&fragment(0)], &["broken"]);
     let call = r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"f","input":{}}}"#;
-    check(&[call, &fragment(0)], &[r#"Call { choice: 0, id: Some("t"), name: "f", signature: None }"#, "broken"]);
+    check(
+        &[call, &fragment(0)],
+        &[
+            r#"Call { choice: 0, id: Some("t"), name: "f", signature: None }"#,
+            "broken",
+        ],
+    );
     assert_eq!(
-        told(&[("", "{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":{}}}")]),
+        told(&[(
+            "",
+            "{\"type\":\"content_block_delta\",\"delta\":{\"type\":\"text_delta\",\"text\":{}}}"
+        )]),
         ["broken"]
     );
 }
@@ -229,6 +292,8 @@ fn nothing_is_told_of_data_that_cannot_be_read() {
     let mut count = 0;
     assert!(reader.event(b"", bad, &mut |_| count += 1).is_err());
     let repaired = String::from_utf8_lossy(bad);
-    reader.event(b"", repaired.as_bytes(), &mut |_| count += 1).unwrap();
+    reader
+        .event(b"", repaired.as_bytes(), &mut |_| count += 1)
+        .unwrap();
     assert_eq!(count, 1);
 }

@@ -4,7 +4,11 @@ use crate::upstream::anthropic::tests::*;
 fn check(model: &str, said: &str, expected: &str, losses: &str) {
     let (middle, lost) = fields(model, said);
     let middle = middle.trim_start_matches(|c: char| c.is_ascii_digit() || c == ',');
-    assert_eq!((middle, lost.as_str()), (expected, losses), "{model} {said}");
+    assert_eq!(
+        (middle, lost.as_str()),
+        (expected, losses),
+        "{model} {said}"
+    );
 }
 
 const F: &str = r#"{"type":"function","function":{"name":"f"}}"#;
@@ -14,7 +18,9 @@ const G_THERE: &str = r#"{"name":"g","input_schema":{"type":"object","properties
 
 #[test]
 fn a_tool_is_described() {
-    let tool = |function: &str| format!(r#""tools":[{{"type":"function","function":{{"name":"f"{function}}}}}]"#);
+    let tool = |function: &str| {
+        format!(r#""tools":[{{"type":"function","function":{{"name":"f"{function}}}}}]"#)
+    };
     let there = |rest: &str| format!(r#""tools":[{{"name":"f"{rest}}}]"#);
     check(
         OPUS_4_1,
@@ -32,10 +38,17 @@ fn a_tool_is_described() {
         &there(r#","input_schema":{"type":"object","properties":{}}"#),
         "",
     );
-    check(OPUS_4_1, &tool(r#","parameters":{}"#), &there(r#","input_schema":{"type":"object"}"#), "");
     check(
         OPUS_4_1,
-        &tool(r#","description":"Does.","parameters":{"type":"object","anyOf":[{"required":["a"]}]}"#),
+        &tool(r#","parameters":{}"#),
+        &there(r#","input_schema":{"type":"object"}"#),
+        "",
+    );
+    check(
+        OPUS_4_1,
+        &tool(
+            r#","description":"Does.","parameters":{"type":"object","anyOf":[{"required":["a"]}]}"#,
+        ),
         &there(
             r#","description":"Does.\n\nThe input must also match this JSON Schema: {\"anyOf\":[{\"required\":[\"a\"]}]}","input_schema":{"type":"object"}"#,
         ),
@@ -50,12 +63,23 @@ fn strict_tools_are_held_to_a_schema_where_that_can_be() {
             r#""tools":[{{"type":"function","function":{{"name":"f","description":"d","strict":true,"parameters":{parameters}}}}}]"#
         )
     };
-    let there = |rest: &str| format!(r#""tools":[{{"name":"f","description":"d","input_schema":{rest}}}]"#);
-    let schema =
-        r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
-    check(OPUS_4_1, &tool(schema), &there(&format!(r#"{schema},"strict":true"#)), "");
-    check(SONNET_4, &tool(schema), &there(schema), "tools[].function.strict");
-    let bounded = r#"{"type":"object","properties":{"a":{"type":"string","maxLength":3}},"required":["a"]}"#;
+    let there =
+        |rest: &str| format!(r#""tools":[{{"name":"f","description":"d","input_schema":{rest}}}]"#);
+    let schema = r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
+    check(
+        OPUS_4_1,
+        &tool(schema),
+        &there(&format!(r#"{schema},"strict":true"#)),
+        "",
+    );
+    check(
+        SONNET_4,
+        &tool(schema),
+        &there(schema),
+        "tools[].function.strict",
+    );
+    let bounded =
+        r#"{"type":"object","properties":{"a":{"type":"string","maxLength":3}},"required":["a"]}"#;
     check(
         OPUS_4_1,
         &tool(bounded),
@@ -65,7 +89,12 @@ fn strict_tools_are_held_to_a_schema_where_that_can_be() {
         "tools[].function.parameters",
     );
     let open = r#"{"type":"object","properties":{"a":{"type":"object"}}}"#;
-    check(OPUS_4_1, &tool(open), &there(open), "tools[].function.strict");
+    check(
+        OPUS_4_1,
+        &tool(open),
+        &there(open),
+        "tools[].function.strict",
+    );
 }
 
 #[test]
@@ -74,10 +103,16 @@ fn of_strict_tools_there_are_only_so_many() {
         .map(|i| format!(r#"{{"type":"function","function":{{"name":"f{i}","strict":true,"parameters":{{"type":"object","properties":{{"a":{{"type":"null"}}}}}}}}}}"#))
         .collect();
     let (middle, losses) = fields(OPUS_4_1, &format!(r#""tools":[{}]"#, tools.join(",")));
-    assert_eq!((middle.matches(r#""strict":true"#).count(), losses.as_str()), (20, "tools[].function.strict"));
+    assert_eq!(
+        (middle.matches(r#""strict":true"#).count(), losses.as_str()),
+        (20, "tools[].function.strict")
+    );
     // And in all of them only so many properties that need not be there.
     let format = r#""response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"object","properties":{"a":{"type":"null"},"b":{"type":"null"},"c":{"type":"null"},"d":{"type":"null"},"e":{"type":"null"}}}}}"#;
-    let (middle, _) = fields(OPUS_4_1, &format!(r#""tools":[{}],{format}"#, tools.join(",")));
+    let (middle, _) = fields(
+        OPUS_4_1,
+        &format!(r#""tools":[{}],{format}"#, tools.join(",")),
+    );
     assert_eq!(middle.matches(r#""strict":true"#).count(), 19);
 }
 
@@ -86,9 +121,24 @@ fn the_choice_in_all_its_forms() {
     let two = format!(r#""tools":[{F},{G}]"#);
     for (choice, there, said, losses) in [
         ("", format!("{F_THERE},{G_THERE}"), "", ""),
-        (r#","tool_choice":"auto""#, format!("{F_THERE},{G_THERE}"), r#","tool_choice":{"type":"auto"}"#, ""),
-        (r#","tool_choice":"none""#, format!("{F_THERE},{G_THERE}"), r#","tool_choice":{"type":"none"}"#, ""),
-        (r#","tool_choice":"required""#, format!("{F_THERE},{G_THERE}"), r#","tool_choice":{"type":"any"}"#, ""),
+        (
+            r#","tool_choice":"auto""#,
+            format!("{F_THERE},{G_THERE}"),
+            r#","tool_choice":{"type":"auto"}"#,
+            "",
+        ),
+        (
+            r#","tool_choice":"none""#,
+            format!("{F_THERE},{G_THERE}"),
+            r#","tool_choice":{"type":"none"}"#,
+            "",
+        ),
+        (
+            r#","tool_choice":"required""#,
+            format!("{F_THERE},{G_THERE}"),
+            r#","tool_choice":{"type":"any"}"#,
+            "",
+        ),
         (
             r#","tool_choice":{"type":"function","function":{"name":"g"}}"#,
             format!("{F_THERE},{G_THERE}"),
@@ -125,11 +175,26 @@ fn the_choice_in_all_its_forms() {
             r#","tool_choice":{"type":"none"}"#,
             "",
         ),
-        (r#","parallel_tool_calls":true"#, format!("{F_THERE},{G_THERE}"), "", ""),
+        (
+            r#","parallel_tool_calls":true"#,
+            format!("{F_THERE},{G_THERE}"),
+            "",
+            "",
+        ),
     ] {
-        check(OPUS_4_1, &format!("{two}{choice}"), &format!(r#""tools":[{there}]{said}"#), losses);
+        check(
+            OPUS_4_1,
+            &format!("{two}{choice}"),
+            &format!(r#""tools":[{there}]{said}"#),
+            losses,
+        );
     }
-    check(OPUS_4_1, r#""tools":[],"tool_choice":"auto","parallel_tool_calls":false"#, "", "");
+    check(
+        OPUS_4_1,
+        r#""tools":[],"tool_choice":"auto","parallel_tool_calls":false"#,
+        "",
+        "",
+    );
 }
 
 #[test]
@@ -166,7 +231,11 @@ fn calls_without_tools_get_stubs() {
     let messages = r#"[{"role":"user","content":"hi"},
         {"role":"assistant","tool_calls":[{"id":"1","type":"function","function":{"name":"g","arguments":"{}"}},{"id":"2","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"3","type":"function","function":{"name":"g","arguments":"{}"}}]},
         {"role":"tool","tool_call_id":"1","content":"r"},{"role":"tool","tool_call_id":"2","content":"r"},{"role":"tool","tool_call_id":"3","content":"r"}]"#;
-    let written = write(OPUS_4_1, &format!(r#"{{"model":"x","messages":{messages}}}"#)).unwrap();
+    let written = write(
+        OPUS_4_1,
+        &format!(r#"{{"model":"x","messages":{messages}}}"#),
+    )
+    .unwrap();
     assert_eq!(
         (written.losses.names(), written.losses.first()),
         (&["tools".into()][..], None),
@@ -174,7 +243,9 @@ fn calls_without_tools_get_stubs() {
     );
     let text = String::from_utf8(written.body).unwrap();
     assert!(
-        text.contains(&format!(r#""tools":[{F_THERE},{G_THERE}],"tool_choice":{{"type":"none"}},"messages""#)),
+        text.contains(&format!(
+            r#""tools":[{F_THERE},{G_THERE}],"tool_choice":{{"type":"none"}},"messages""#
+        )),
         "{text}"
     );
 }
@@ -185,10 +256,10 @@ fn json_schema(schema: &str) -> String {
     )
 }
 
-const SCHEMA: &str =
-    r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
+const SCHEMA: &str = r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}"#;
 const SCHEMA_THERE: &str = r#"{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false,"description":"About."}"#;
-const ABOUT: &str = "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
+const ABOUT: &str =
+    "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
 
 /// The tool that stands for the format.
 fn tool_there(about: &str, schema: &str) -> String {
@@ -197,7 +268,9 @@ fn tool_there(about: &str, schema: &str) -> String {
 
 #[test]
 fn a_schema_is_native_where_it_can_be() {
-    let native = |schema: &str| format!(r#""output_config":{{"format":{{"type":"json_schema","schema":{schema}}}}}"#);
+    let native = |schema: &str| {
+        format!(r#""output_config":{{"format":{{"type":"json_schema","schema":{schema}}}}}"#)
+    };
     check(OPUS_4_1, &json_schema(SCHEMA), &native(SCHEMA_THERE), "");
     check(OPUS_5_5, &json_schema(SCHEMA), &native(SCHEMA_THERE), "");
     check(
@@ -225,12 +298,21 @@ fn a_schema_is_native_where_it_can_be() {
 
 #[test]
 fn else_a_schema_is_a_tools() {
-    let forced = r#""tool_choice":{"type":"tool","name":"json_answer","disable_parallel_tool_use":true}"#;
+    let forced =
+        r#""tool_choice":{"type":"tool","name":"json_answer","disable_parallel_tool_use":true}"#;
     let tool = tool_there("\\n\\nAbout.", SCHEMA);
-    check(SONNET_4, &json_schema(SCHEMA), &format!(r#""tools":[{tool}],{forced}"#), "");
+    check(
+        SONNET_4,
+        &json_schema(SCHEMA),
+        &format!(r#""tools":[{tool}],{forced}"#),
+        "",
+    );
     let undo = write(
         SONNET_4,
-        &format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{}}}"#, json_schema(SCHEMA)),
+        &format!(
+            r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{}}}"#,
+            json_schema(SCHEMA)
+        ),
     )
     .unwrap()
     .undo;
@@ -249,23 +331,36 @@ fn else_a_schema_is_a_tools() {
     check(
         SONNET_4,
         &format!(r#"{},"tools":[{F}]"#, json_schema(SCHEMA)),
-        &format!(r#""tools":[{F_THERE},{tool}],"tool_choice":{{"type":"any","disable_parallel_tool_use":true}}"#),
+        &format!(
+            r#""tools":[{F_THERE},{tool}],"tool_choice":{{"type":"any","disable_parallel_tool_use":true}}"#
+        ),
         "",
     );
     check(
         SONNET_4,
-        &format!(r#"{},"tools":[{F}],"parallel_tool_calls":true"#, json_schema(SCHEMA)),
-        &format!(r#""tools":[{F_THERE},{tool}],"tool_choice":{{"type":"any","disable_parallel_tool_use":true}}"#),
+        &format!(
+            r#"{},"tools":[{F}],"parallel_tool_calls":true"#,
+            json_schema(SCHEMA)
+        ),
+        &format!(
+            r#""tools":[{F_THERE},{tool}],"tool_choice":{{"type":"any","disable_parallel_tool_use":true}}"#
+        ),
         "parallel_tool_calls",
     );
     check(
         SONNET_4,
-        &format!(r#"{},"tools":[{F}],"tool_choice":"none""#, json_schema(SCHEMA)),
+        &format!(
+            r#"{},"tools":[{F}],"tool_choice":"none""#,
+            json_schema(SCHEMA)
+        ),
         &format!(r#""tools":[{F_THERE},{tool}],{forced}"#),
         "",
     );
     // An answer that must be a call has no content to be in a format, which is said.
-    for format in [json_schema(SCHEMA), r#""response_format":{"type":"json_object"}"#.to_owned()] {
+    for format in [
+        json_schema(SCHEMA),
+        r#""response_format":{"type":"json_object"}"#.to_owned(),
+    ] {
         check(
             SONNET_4,
             &format!(r#"{format},"tools":[{F}],"tool_choice":"required""#),
@@ -282,21 +377,37 @@ fn else_a_schema_is_a_tools() {
     );
     // A schema that is more than a grammar can hold.
     let open = r#"{"type":"object","additionalProperties":{"type":"number"}}"#;
-    check(OPUS_4_1, &json_schema(open), &format!(r#""tools":[{}],{forced}"#, tool_there("\\n\\nAbout.", open)), "");
+    check(
+        OPUS_4_1,
+        &json_schema(open),
+        &format!(r#""tools":[{}],{forced}"#, tool_there("\\n\\nAbout.", open)),
+        "",
+    );
     // Its name is free.
     let taken = r#""tools":[{"type":"function","function":{"name":"json_answer"}}]"#;
     let (middle, _) = fields(SONNET_4, &format!("{},{taken}", json_schema(SCHEMA)));
-    assert!(middle.contains(r#"{"name":"json_answer_2","description":"Gives"#), "{middle}");
+    assert!(
+        middle.contains(r#"{"name":"json_answer_2","description":"Gives"#),
+        "{middle}"
+    );
 }
 
 #[test]
 fn a_schema_that_cannot_be_had_is_refused() {
     let body = |schema: &str| {
-        format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{}}}"#, json_schema(schema))
+        format!(
+            r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{}}}"#,
+            json_schema(schema)
+        )
     };
     let check = |model, body: &str, reason: &str| {
-        let Err(crate::neutral::Refused::Unsupported(complaint)) = write(model, body) else { panic!("{body}") };
-        assert_eq!((&*complaint.param, &*complaint.message), ("response_format.json_schema.schema", reason));
+        let Err(crate::neutral::Refused::Unsupported(complaint)) = write(model, body) else {
+            panic!("{body}")
+        };
+        assert_eq!(
+            (&*complaint.param, &*complaint.message),
+            ("response_format.json_schema.schema", reason)
+        );
     };
     check(
         OPUS_5_5,
@@ -305,14 +416,31 @@ fn a_schema_that_cannot_be_had_is_refused() {
     );
     check(
         OPUS_5_5,
-        &body(r##"{"$ref":"#/$defs/N","$defs":{"N":{"type":"object","properties":{"n":{"$ref":"#/$defs/N"}}}}}"##),
+        &body(
+            r##"{"$ref":"#/$defs/N","$defs":{"N":{"type":"object","properties":{"n":{"$ref":"#/$defs/N"}}}}}"##,
+        ),
         "This model does not support this JSON Schema: a definition in it refers to itself.",
     );
     let of_a_list = "This model supports only the JSON Schema of an object. Make this schema the one of a property.";
-    check(SONNET_4, &body(r#"{"type":"array","items":{"type":"number"}}"#), of_a_list);
-    check("a-ok", &body(r#"{"type":"array","items":{"type":"number"}}"#), of_a_list);
-    check("claude-2.1", &body(SCHEMA), "This model does not support a JSON Schema for its answer.");
-    let prefilled = body(SCHEMA).replace(r#""content":"hi"}"#, r#""content":"hi"},{"role":"assistant","content":"{"}"#);
+    check(
+        SONNET_4,
+        &body(r#"{"type":"array","items":{"type":"number"}}"#),
+        of_a_list,
+    );
+    check(
+        "a-ok",
+        &body(r#"{"type":"array","items":{"type":"number"}}"#),
+        of_a_list,
+    );
+    check(
+        "claude-2.1",
+        &body(SCHEMA),
+        "This model does not support a JSON Schema for its answer.",
+    );
+    let prefilled = body(SCHEMA).replace(
+        r#""content":"hi"}"#,
+        r#""content":"hi"},{"role":"assistant","content":"{"}"#,
+    );
     let reason = "This model does not support a JSON Schema if the last message is the beginning of the answer.";
     check(OPUS_4_1, &prefilled, reason);
 }
@@ -321,8 +449,14 @@ fn a_schema_that_cannot_be_had_is_refused() {
 fn any_object_is_a_tools_or_is_asked_for_in_words() {
     let object = r#""response_format":{"type":"json_object"}"#;
     let any = r#"{"type":"object","additionalProperties":true}"#;
-    let forced = r#""tool_choice":{"type":"tool","name":"json_answer","disable_parallel_tool_use":true}"#;
-    check(OPUS_4_1, object, &format!(r#""tools":[{}],{forced}"#, tool_there("", any)), "");
+    let forced =
+        r#""tool_choice":{"type":"tool","name":"json_answer","disable_parallel_tool_use":true}"#;
+    check(
+        OPUS_4_1,
+        object,
+        &format!(r#""tools":[{}],{forced}"#, tool_there("", any)),
+        "",
+    );
     check(
         OPUS_4_1,
         r#""response_format":{"type":"json_schema","json_schema":{"name":"n"}}"#,
@@ -337,11 +471,12 @@ fn any_object_is_a_tools_or_is_asked_for_in_words() {
         &format!(r#""thinking":{{"type":"enabled","budget_tokens":1024}},{hint}"#),
         "response_format",
     );
-    let messages =
-        r#"[{"role":"system","content":"s"},{"role":"user","content":"hi"},{"role":"assistant","content":"{"}]"#;
+    let messages = r#"[{"role":"system","content":"s"},{"role":"user","content":"hi"},{"role":"assistant","content":"{"}]"#;
     let (body, losses) = conversation(SONNET_4_5, messages, object);
     assert!(
-        body.starts_with(r#""system":[{"type":"text","text":"s"},{"type":"text","text":"Answer with one"#),
+        body.starts_with(
+            r#""system":[{"type":"text","text":"s"},{"type":"text","text":"Answer with one"#
+        ),
         "{body}"
     );
     assert_eq!(losses, "response_format");

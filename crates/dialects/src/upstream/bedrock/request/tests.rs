@@ -30,7 +30,14 @@ fn written_with(
     body: &str,
     kept: &dyn Fn(&str) -> Option<Kept>,
 ) -> Result<Worded, Refused> {
-    let target = Target { model, traits: traits(model), default_max_tokens, stream: true, within: None, kept };
+    let target = Target {
+        model,
+        traits: traits(model),
+        default_max_tokens,
+        stream: true,
+        within: None,
+        kept,
+    };
     through(body.as_bytes(), &target, request)
 }
 
@@ -49,20 +56,35 @@ const SAID_HI: &str = r#""messages":[{"role":"user","content":[{"text":"hi"}]}]"
 /// and behind them.
 #[track_caller]
 fn check_fields(model: &str, fields: &str, before: &str, after: &str, losses: &[&str]) {
-    check(model, &format!("{{{HI},{fields}}}"), &format!("{{{before}{SAID_HI}{after}}}"), losses);
+    check(
+        model,
+        &format!("{{{HI},{fields}}}"),
+        &format!("{{{before}{SAID_HI}{after}}}"),
+        losses,
+    );
 }
 
 /// What becomes of messages.
 #[track_caller]
 fn check_messages(model: &str, messages: &str, expected: &str, losses: &[&str]) {
-    check(model, &format!(r#"{{"messages":[{messages}]}}"#), &format!("{{{expected}}}"), losses);
+    check(
+        model,
+        &format!(r#"{{"messages":[{messages}]}}"#),
+        &format!("{{{expected}}}"),
+        losses,
+    );
 }
 
 /// What becomes of the content of a user's message.
 #[track_caller]
 fn check_content(model: &str, content: &str, expected: &str, losses: &[&str]) {
     let messages = format!(r#"{{"role":"user","content":[{content}]}}"#);
-    check_messages(model, &messages, &format!(r#""messages":[{{"role":"user","content":[{expected}]}}]"#), losses);
+    check_messages(
+        model,
+        &messages,
+        &format!(r#""messages":[{{"role":"user","content":[{expected}]}}]"#),
+        losses,
+    );
 }
 
 #[track_caller]
@@ -83,7 +105,12 @@ fn check_invalid(model: &str, body: &str, param: &str) {
 
 #[test]
 fn the_least() {
-    check(CLAUDE, &format!(r#"{{"model":"m","stream":true,{HI}}}"#), &format!("{{{SAID_HI}}}"), &[]);
+    check(
+        CLAUDE,
+        &format!(r#"{{"model":"m","stream":true,{HI}}}"#),
+        &format!("{{{SAID_HI}}}"),
+        &[],
+    );
 }
 
 #[test]
@@ -107,23 +134,39 @@ fn the_user_speaks_first_and_as_a_rule_last() {
         &[],
     );
     let prefilled = r#"{"role":"user","content":"a"},{"role":"assistant","content":"b \n"}"#;
-    let expected =
-        r#""messages":[{"role":"user","content":[{"text":"a"}]},{"role":"assistant","content":[{"text":"b"}]}]"#;
+    let expected = r#""messages":[{"role":"user","content":[{"text":"a"}]},{"role":"assistant","content":[{"text":"b"}]}]"#;
     check_messages(CLAUDE, prefilled, expected, &[]);
-    check_refused(CLAUDE_4_6, &format!(r#"{{"messages":[{prefilled}]}}"#), "messages[1]");
-    check_refused(CLAUDE, r#"{"messages":[{"role":"system","content":" "}]}"#, "messages");
+    check_refused(
+        CLAUDE_4_6,
+        &format!(r#"{{"messages":[{prefilled}]}}"#),
+        "messages[1]",
+    );
+    check_refused(
+        CLAUDE,
+        r#"{"messages":[{"role":"system","content":" "}]}"#,
+        "messages",
+    );
     check_messages(
         CLAUDE,
         r#"{"role":"system","content":"be"}"#,
         r#""messages":[{"role":"user","content":[{"text":"be"}]}]"#,
         &["messages[].role"],
     );
-    check_refused(CLAUDE, r#"{"messages":[{"role":"user","content":" "}]}"#, "messages");
+    check_refused(
+        CLAUDE,
+        r#"{"messages":[{"role":"user","content":" "}]}"#,
+        "messages",
+    );
 }
 
 #[test]
 fn names_are_lost() {
-    check_messages(CLAUDE, r#"{"role":"user","content":"hi","name":"ann"}"#, SAID_HI, &["messages[].name"]);
+    check_messages(
+        CLAUDE,
+        r#"{"role":"user","content":"hi","name":"ann"}"#,
+        SAID_HI,
+        &["messages[].name"],
+    );
 }
 
 #[test]
@@ -136,14 +179,24 @@ fn calls_and_results() {
         )
     };
     let check = |messages: &str, expected: &str, losses: &[&str]| {
-        check(CLAUDE, &body(messages), &format!(r#"{{{tools}"messages":[{user},{expected}]}}"#), losses);
+        check(
+            CLAUDE,
+            &body(messages),
+            &format!(r#"{{{tools}"messages":[{user},{expected}]}}"#),
+            losses,
+        );
     };
     let call = |id: &str, arguments: &str| {
-        format!(r#"{{"id":"{id}","type":"function","function":{{"name":"f","arguments":{arguments}}}}}"#)
+        format!(
+            r#"{{"id":"{id}","type":"function","function":{{"name":"f","arguments":{arguments}}}}}"#
+        )
     };
-    let used = |id: &str, input: &str| format!(r#"{{"toolUse":{{"toolUseId":"{id}","name":"f","input":{input}}}}}"#);
-    let gave =
-        |id: &str, text: &str| format!(r#"{{"toolResult":{{"toolUseId":"{id}","content":[{{"text":"{text}"}}]}}}}"#);
+    let used = |id: &str, input: &str| {
+        format!(r#"{{"toolUse":{{"toolUseId":"{id}","name":"f","input":{input}}}}}"#)
+    };
+    let gave = |id: &str, text: &str| {
+        format!(r#"{{"toolResult":{{"toolUseId":"{id}","content":[{{"text":"{text}"}}]}}}}"#)
+    };
     // All results of a turn in one message, in the order of their calls, in front of what the user
     // says.
     check(
@@ -165,9 +218,21 @@ fn calls_and_results() {
     for (arguments, input, losses) in [
         (r#""null""#, "{}", &[][..]),
         (r#""{}""#, "{}", &[]),
-        (r#""{\"a\":""#, r#"{"_raw":"{\"a\":"}"#, &["messages[].tool_calls[].function.arguments"]),
-        (r#""[1]""#, r#"{"_raw":"[1]"}"#, &["messages[].tool_calls[].function.arguments"]),
-        (r#""{} {}""#, r#"{"_raw":"{} {}"}"#, &["messages[].tool_calls[].function.arguments"]),
+        (
+            r#""{\"a\":""#,
+            r#"{"_raw":"{\"a\":"}"#,
+            &["messages[].tool_calls[].function.arguments"],
+        ),
+        (
+            r#""[1]""#,
+            r#"{"_raw":"[1]"}"#,
+            &["messages[].tool_calls[].function.arguments"],
+        ),
+        (
+            r#""{} {}""#,
+            r#"{"_raw":"{} {}"}"#,
+            &["messages[].tool_calls[].function.arguments"],
+        ),
     ] {
         check(
             &format!(
@@ -217,10 +282,17 @@ fn calls_and_results() {
         ),
         &[],
     );
-    check_invalid(CLAUDE, &body(r#"{"role":"tool","tool_call_id":"a","content":"1"}"#), "messages[1]");
     check_invalid(
         CLAUDE,
-        &body(&format!(r#"{{"role":"assistant","tool_calls":[{}]}}"#, call("a", r#""{}""#))),
+        &body(r#"{"role":"tool","tool_call_id":"a","content":"1"}"#),
+        "messages[1]",
+    );
+    check_invalid(
+        CLAUDE,
+        &body(&format!(
+            r#"{{"role":"assistant","tool_calls":[{}]}}"#,
+            call("a", r#""{}""#)
+        )),
         "messages[1].tool_calls",
     );
 }
@@ -228,26 +300,39 @@ fn calls_and_results() {
 const CALLED: &str = r#"{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},{"role":"tool","tool_call_id":"a","content":"1"}"#;
 const SAID_CALLED: &str = r#""messages":[{"role":"user","content":[{"text":"hi"}]},{"role":"assistant","content":[{"toolUse":{"toolUseId":"a","name":"f","input":{}}}]},{"role":"user","content":[{"toolResult":{"toolUseId":"a","content":[{"text":"1"}]}}]}]"#;
 const F: &str = r#"{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"q":{"type":"number"}}}}}"#;
-const SPEC_F: &str =
-    r#"{"toolSpec":{"name":"f","inputSchema":{"json":{"type":"object","properties":{"q":{"type":"number"}}}}}}"#;
+const SPEC_F: &str = r#"{"toolSpec":{"name":"f","inputSchema":{"json":{"type":"object","properties":{"q":{"type":"number"}}}}}}"#;
 const G: &str = r#"{"type":"function","function":{"name":"g","description":"does"}}"#;
-const SPEC_G: &str =
-    r#"{"toolSpec":{"name":"g","description":"does","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
+const SPEC_G: &str = r#"{"toolSpec":{"name":"g","description":"does","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
 
 /// What becomes of tools and the choice among them: `toolConfig`, or nothing of the kind.
 #[track_caller]
 fn check_tools(model: &str, fields: &str, config: &str, losses: &[&str]) {
-    let config = if config.is_empty() { String::new() } else { format!(r#""toolConfig":{{{config}}},"#) };
+    let config = if config.is_empty() {
+        String::new()
+    } else {
+        format!(r#""toolConfig":{{{config}}},"#)
+    };
     check_fields(model, fields, &config, "", losses);
 }
 
 #[test]
 fn tools() {
-    check_tools(CLAUDE, &format!(r#""tools":[{F},{G}]"#), &format!(r#""tools":[{SPEC_F},{SPEC_G}]"#), &[]);
+    check_tools(
+        CLAUDE,
+        &format!(r#""tools":[{F},{G}]"#),
+        &format!(r#""tools":[{SPEC_F},{SPEC_G}]"#),
+        &[],
+    );
     check_tools(CLAUDE, r#""tools":[]"#, "", &[]);
     for (parameters, expected) in [
-        (r#"{"properties":{}}"#, r#"{"type":"object","properties":{}}"#),
-        (r#"{ "type":"object","x":1e2 }"#, r#"{ "type":"object","x":1e2 }"#),
+        (
+            r#"{"properties":{}}"#,
+            r#"{"type":"object","properties":{}}"#,
+        ),
+        (
+            r#"{ "type":"object","x":1e2 }"#,
+            r#"{ "type":"object","x":1e2 }"#,
+        ),
         ("null", r#"{"type":"object","properties":{}}"#),
     ] {
         check_tools(
@@ -255,7 +340,9 @@ fn tools() {
             &format!(
                 r#""tools":[{{"type":"function","function":{{"name":"f","description":"","parameters":{parameters}}}}}]"#
             ),
-            &format!(r#""tools":[{{"toolSpec":{{"name":"f","inputSchema":{{"json":{expected}}}}}}}]"#),
+            &format!(
+                r#""tools":[{{"toolSpec":{{"name":"f","inputSchema":{{"json":{expected}}}}}}}]"#
+            ),
             &[],
         );
     }
@@ -270,30 +357,48 @@ fn tools() {
         &format!(r#"{{{HI},"tools":[{F},{{"type":"custom","custom":{{"name":"c"}}}}]}}"#),
         "tools[1]",
     );
-    check_refused(CLAUDE, &format!(r#"{{{HI},"tools":[{{"type":"web_search"}}]}}"#), "tools[0]");
+    check_refused(
+        CLAUDE,
+        &format!(r#"{{{HI},"tools":[{{"type":"web_search"}}]}}"#),
+        "tools[0]",
+    );
     check_refused(R1, &format!(r#"{{{HI},"tools":[{F}]}}"#), "tools");
-    check_refused(R1, &format!(r#"{{"messages":[{CALLED}]}}"#), "messages[1].tool_calls");
-    check_tools(R1, &format!(r#""tools":[{F}],"tool_choice":"none""#), "", &[]);
+    check_refused(
+        R1,
+        &format!(r#"{{"messages":[{CALLED}]}}"#),
+        "messages[1].tool_calls",
+    );
+    check_tools(
+        R1,
+        &format!(r#""tools":[{F}],"tool_choice":"none""#),
+        "",
+        &[],
+    );
 }
 
 #[test]
 fn strict_tools() {
     let strict = r#""tools":[{"type":"function","function":{"name":"f","strict":true,"parameters":{"type":"object","properties":{"q":{"type":"number"}},"required":["q"],"additionalProperties":false}}}]"#;
-    let schema =
-        r#"{"type":"object","properties":{"q":{"type":"number"}},"required":["q"],"additionalProperties":false}"#;
+    let schema = r#"{"type":"object","properties":{"q":{"type":"number"}},"required":["q"],"additionalProperties":false}"#;
     check_tools(
         CLAUDE,
         strict,
-        &format!(r#""tools":[{{"toolSpec":{{"name":"f","inputSchema":{{"json":{schema}}},"strict":true}}}}]"#),
+        &format!(
+            r#""tools":[{{"toolSpec":{{"name":"f","inputSchema":{{"json":{schema}}},"strict":true}}}}]"#
+        ),
         &[],
     );
     for model in [CLAUDE_3, NOVA, QWEN] {
-        let config = format!(r#""tools":[{{"toolSpec":{{"name":"f","inputSchema":{{"json":{schema}}}}}}}]"#);
+        let config =
+            format!(r#""tools":[{{"toolSpec":{{"name":"f","inputSchema":{{"json":{schema}}}}}}}]"#);
         check_tools(model, strict, &config, &["tools[].function.strict"]);
     }
     check_tools(
         CLAUDE,
-        &format!(r#""tools":[{}]"#, F.replace(r#""name":"f""#, r#""name":"f","strict":false"#)),
+        &format!(
+            r#""tools":[{}]"#,
+            F.replace(r#""name":"f""#, r#""name":"f","strict":false"#)
+        ),
         &format!(r#""tools":[{SPEC_F}]"#),
         &[],
     );
@@ -313,8 +418,18 @@ fn tool_choice() {
     check_tools(CLAUDE, &fields(r#""auto""#), &both, &[]);
     check_tools(CLAUDE, &fields(r#""none""#), "", &[]);
     check_tools(CLAUDE, &fields(r#""required""#), &any, &[]);
-    check_tools(CLAUDE, &fields(named), &format!(r#"{both},"toolChoice":{{"tool":{{"name":"g"}}}}"#), &[]);
-    check_tools(CLAUDE, &fields(&allowed("auto", "g")), &format!(r#""tools":[{SPEC_G}]"#), &[]);
+    check_tools(
+        CLAUDE,
+        &fields(named),
+        &format!(r#"{both},"toolChoice":{{"tool":{{"name":"g"}}}}"#),
+        &[],
+    );
+    check_tools(
+        CLAUDE,
+        &fields(&allowed("auto", "g")),
+        &format!(r#""tools":[{SPEC_G}]"#),
+        &[],
+    );
     check_tools(
         CLAUDE,
         &fields(&allowed("required", "g")),
@@ -323,10 +438,19 @@ fn tool_choice() {
     );
     // A model that cannot be made to call a certain tool has only this one.
     check_tools(MISTRAL, &fields(r#""required""#), &any, &[]);
-    check_tools(MISTRAL, &fields(named), &format!(r#""tools":[{SPEC_G}],"toolChoice":{{"any":{{}}}}"#), &[]);
+    check_tools(
+        MISTRAL,
+        &fields(named),
+        &format!(r#""tools":[{SPEC_G}],"toolChoice":{{"any":{{}}}}"#),
+        &[],
+    );
     // Or cannot be made to at all.
     check_tools(LLAMA, &fields(r#""auto""#), &both, &[]);
-    check_refused(LLAMA, &format!("{{{HI},{}}}", fields(r#""required""#)), "tool_choice");
+    check_refused(
+        LLAMA,
+        &format!("{{{HI},{}}}", fields(r#""required""#)),
+        "tool_choice",
+    );
     check_refused(LLAMA, &format!("{{{HI},{}}}", fields(named)), "tool_choice");
     check_tools(CLAUDE, r#""parallel_tool_calls":false"#, "", &[]);
     check_tools(
@@ -349,7 +473,12 @@ fn conversations_with_calls_have_tools() {
     let stub = r#"{"toolSpec":{"name":"no_tool","description":"Does nothing. There are no tools any more: do not call any.","inputSchema":{"json":{"type":"object","properties":{}}}}}"#;
     // That it is there is said, and what calls it is no call.
     let body = format!(r#"{{"messages":[{CALLED}]}}"#);
-    check(CLAUDE, &body, &format!(r#"{{"toolConfig":{{"tools":[{stub}]}},{SAID_CALLED}}}"#), &["tools"]);
+    check(
+        CLAUDE,
+        &body,
+        &format!(r#"{{"toolConfig":{{"tools":[{stub}]}},{SAID_CALLED}}}"#),
+        &["tools"],
+    );
     let written_so = written(CLAUDE, &body).unwrap();
     assert_eq!(written_so.undo.stubs, ["no_tool"]);
     assert_eq!(written_so.losses.first(), None, "nobody is refused for it");
@@ -363,18 +492,39 @@ fn conversations_with_calls_have_tools() {
 
 #[test]
 fn anothers_signature_of_a_call_is_lost() {
-    let signed = CALLED.replace(r#"}}]}"#, r#"},"extra_content":{"google":{"thought_signature":"eA=="}}}]}"#);
-    let written = written(CLAUDE, &format!(r#"{{"messages":[{signed}],"tools":[{F}]}}"#)).unwrap();
-    assert_eq!(written.losses.names(), ["messages[].tool_calls[].extra_content"]);
+    let signed = CALLED.replace(
+        r#"}}]}"#,
+        r#"},"extra_content":{"google":{"thought_signature":"eA=="}}}]}"#,
+    );
+    let written = written(
+        CLAUDE,
+        &format!(r#"{{"messages":[{signed}],"tools":[{F}]}}"#),
+    )
+    .unwrap();
+    assert_eq!(
+        written.losses.names(),
+        ["messages[].tool_calls[].extra_content"]
+    );
 }
 
 #[test]
 fn a_results_own_hint_says_how_long() {
-    let hinted =
-        CALLED.replace(r#""content":"1"}"#, r#""content":"1","cache_control":{"type":"ephemeral","ttl":"1h"}}"#);
-    let written = written(CLAUDE, &format!(r#"{{"messages":[{hinted}],"tools":[{F}]}}"#)).unwrap();
+    let hinted = CALLED.replace(
+        r#""content":"1"}"#,
+        r#""content":"1","cache_control":{"type":"ephemeral","ttl":"1h"}}"#,
+    );
+    let written = written(
+        CLAUDE,
+        &format!(r#"{{"messages":[{hinted}],"tools":[{F}]}}"#),
+    )
+    .unwrap();
     let body = String::from_utf8(written.body).unwrap();
-    assert!(body.contains(r#""content":[{"text":"1"}]}},{"cachePoint":{"type":"default","ttl":"1h"}}]"#), "{body}");
+    assert!(
+        body.contains(
+            r#""content":[{"text":"1"}]}},{"cachePoint":{"type":"default","ttl":"1h"}}]"#
+        ),
+        "{body}"
+    );
 }
 
 #[test]
@@ -385,21 +535,47 @@ fn names_that_may_not_be_are_changed_and_undone() {
     let written = written(CLAUDE, &body).unwrap();
     let body = String::from_utf8(written.body).unwrap();
     assert!(
-        body.contains(r#""toolSpec":{"name":"a_b_2""#) && body.contains(r#""toolChoice":{"tool":{"name":"a_b_2"}}"#),
+        body.contains(r#""toolSpec":{"name":"a_b_2""#)
+            && body.contains(r#""toolChoice":{"tool":{"name":"a_b_2"}}"#),
         "{body}"
     );
-    assert_eq!(written.undo, Undo { names: vec![("a_b_2".into(), "a.b".into())], ..Undo::default() });
+    assert_eq!(
+        written.undo,
+        Undo {
+            names: vec![("a_b_2".into(), "a.b".into())],
+            ..Undo::default()
+        }
+    );
 }
 
 #[test]
 fn pictures() {
-    let image = |url: &str, more: &str| format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"{more}}}}}"#);
-    let written =
-        |format: &str, data: &str| format!(r#"{{"image":{{"format":"{format}","source":{{"bytes":"{data}"}}}}}}"#);
-    for (kind, format) in [("png", "png"), ("jpeg", "jpeg"), ("jpg", "jpeg"), ("gif", "gif"), ("webp", "webp")] {
-        check_content(CLAUDE, &image(&format!("data:image/{kind};base64,QUJD"), ""), &written(format, "QUJD"), &[]);
+    let image = |url: &str, more: &str| {
+        format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"{more}}}}}"#)
+    };
+    let written = |format: &str, data: &str| {
+        format!(r#"{{"image":{{"format":"{format}","source":{{"bytes":"{data}"}}}}}}"#)
+    };
+    for (kind, format) in [
+        ("png", "png"),
+        ("jpeg", "jpeg"),
+        ("jpg", "jpeg"),
+        ("gif", "gif"),
+        ("webp", "webp"),
+    ] {
+        check_content(
+            CLAUDE,
+            &image(&format!("data:image/{kind};base64,QUJD"), ""),
+            &written(format, "QUJD"),
+            &[],
+        );
     }
-    check_content(NOVA, &image("data:image/png;base64,QUJD", r#","detail":"auto""#), &written("png", "QUJD"), &[]);
+    check_content(
+        NOVA,
+        &image("data:image/png;base64,QUJD", r#","detail":"auto""#),
+        &written("png", "QUJD"),
+        &[],
+    );
     check_content(
         NOVA,
         &image("data:image/png;base64,QUJD", r#","detail":"high""#),
@@ -407,15 +583,33 @@ fn pictures() {
         &["messages[].content[].image_url.detail"],
     );
     let refused = |model: &str, part: &str, field: &str| {
-        let body = format!(r#"{{"messages":[{{"role":"user","content":[{{"type":"text","text":"a"}},{part}]}}]}}"#);
+        let body = format!(
+            r#"{{"messages":[{{"role":"user","content":[{{"type":"text","text":"a"}},{part}]}}]}}"#
+        );
         check_refused(model, &body, &format!("messages[0].content[1].{field}"));
     };
     refused(CLAUDE, &image("https://example.com/a.png", ""), "image_url");
-    refused(CLAUDE, &image("data:image/bmp;base64,QUJD", ""), "image_url");
+    refused(
+        CLAUDE,
+        &image("data:image/bmp;base64,QUJD", ""),
+        "image_url",
+    );
     refused(LLAMA, &image("data:image/png;base64,QUJD", ""), "image_url");
-    refused(CLAUDE, r#"{"type":"input_audio","input_audio":{"data":"QUJD","format":"wav"}}"#, "input_audio");
-    refused(CLAUDE, r#"{"type":"file","file":{"file_id":"file-1"}}"#, "file");
-    refused(CLAUDE, r#"{"type":"file","file":{"file_data":"data:video/mp4;base64,QUJD","filename":"a.mp4"}}"#, "file");
+    refused(
+        CLAUDE,
+        r#"{"type":"input_audio","input_audio":{"data":"QUJD","format":"wav"}}"#,
+        "input_audio",
+    );
+    refused(
+        CLAUDE,
+        r#"{"type":"file","file":{"file_id":"file-1"}}"#,
+        "file",
+    );
+    refused(
+        CLAUDE,
+        r#"{"type":"file","file":{"file_data":"data:video/mp4;base64,QUJD","filename":"a.mp4"}}"#,
+        "file",
+    );
 }
 
 #[test]
@@ -427,7 +621,9 @@ fn pictures_in_results() {
     let written = written(CLAUDE, &format!(r#"{{"messages":[{body}],"tools":[{F}]}}"#)).unwrap();
     let body = String::from_utf8(written.body).unwrap();
     assert!(
-        body.ends_with(r#""content":[{"text":"1"},{"image":{"format":"png","source":{"bytes":"QUJD"}}}]}}]}]}"#),
+        body.ends_with(
+            r#""content":[{"text":"1"},{"image":{"format":"png","source":{"bytes":"QUJD"}}}]}}]}]}"#
+        ),
         "{body}"
     );
 }
@@ -435,11 +631,18 @@ fn pictures_in_results() {
 #[test]
 fn files() {
     let file = |kind: &str, name: &str| {
-        format!(r#"{{"type":"file","file":{{"file_data":"data:{kind};base64,QUJD","filename":"{name}"}}}}"#)
+        format!(
+            r#"{{"type":"file","file":{{"file_data":"data:{kind};base64,QUJD","filename":"{name}"}}}}"#
+        )
     };
     let text = r#"{"type":"text","text":"a"}"#;
     for (kind, name, format, written) in [
-        ("application/pdf", "Report (final)_v1.pdf", "pdf", "Report (final)-v1-pdf"),
+        (
+            "application/pdf",
+            "Report (final)_v1.pdf",
+            "pdf",
+            "Report (final)-v1-pdf",
+        ),
         ("text/csv", "a", "csv", "a"),
         ("text/html", "a", "html", "a"),
         ("text/markdown", "a", "md", "a"),
@@ -448,15 +651,34 @@ fn files() {
         ("text/x-rust", "a.rs", "txt", "a-rs"),
         ("application/json", "a.json", "txt", "a-json"),
         ("application/msword", "a", "doc", "a"),
-        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "a", "docx", "a"),
+        (
+            "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+            "a",
+            "docx",
+            "a",
+        ),
         ("application/vnd.ms-excel", "a", "xls", "a"),
-        ("application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", "a", "xlsx", "a"),
+        (
+            "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+            "a",
+            "xlsx",
+            "a",
+        ),
         ("application/octet-stream", "a.xlsx", "xlsx", "a-xlsx"),
-        ("application/octet-stream", "é/../[1]   x.pdf ", "pdf", "-[1] x-pdf"),
+        (
+            "application/octet-stream",
+            "é/../[1]   x.pdf ",
+            "pdf",
+            "-[1] x-pdf",
+        ),
         ("application/pdf", "  ", "pdf", "document"),
     ] {
         // The ending is behind blanks there.
-        let name = if name.ends_with(' ') && !name.trim().is_empty() { name.trim() } else { name };
+        let name = if name.ends_with(' ') && !name.trim().is_empty() {
+            name.trim()
+        } else {
+            name
+        };
         check_content(
             CLAUDE,
             &format!("{text},{}", file(kind, name)),
@@ -466,22 +688,40 @@ fn files() {
             &[],
         );
     }
-    let document =
-        |name: &str| format!(r#"{{"document":{{"name":"{name}","format":"pdf","source":{{"bytes":"QUJD"}}}}}}"#);
+    let document = |name: &str| {
+        format!(r#"{{"document":{{"name":"{name}","format":"pdf","source":{{"bytes":"QUJD"}}}}}}"#)
+    };
     // No two have one name, and none is alone.
     let pdf = file("application/pdf", "a");
     check_content(
         CLAUDE,
         &format!("{pdf},{pdf},{},{pdf}", file("application/pdf", "a 2")),
-        &format!(r#"{},{},{},{},{{"text":"."}}"#, document("a"), document("a 2"), document("a 2 2"), document("a 3")),
+        &format!(
+            r#"{},{},{},{},{{"text":"."}}"#,
+            document("a"),
+            document("a 2"),
+            document("a 2 2"),
+            document("a 3")
+        ),
         &[],
     );
-    check_content(CLAUDE, &file("image/png", "a.png"), r#"{"image":{"format":"png","source":{"bytes":"QUJD"}}}"#, &[]);
+    check_content(
+        CLAUDE,
+        &file("image/png", "a.png"),
+        r#"{"image":{"format":"png","source":{"bytes":"QUJD"}}}"#,
+        &[],
+    );
 }
 
 #[test]
 fn inference() {
-    check_fields(CLAUDE_3, r#""max_tokens":100"#, "", r#","inferenceConfig":{"maxTokens":100}"#, &[]);
+    check_fields(
+        CLAUDE_3,
+        r#""max_tokens":100"#,
+        "",
+        r#","inferenceConfig":{"maxTokens":100}"#,
+        &[],
+    );
     check_fields(
         CLAUDE_3,
         r#""max_completion_tokens":5000"#,
@@ -496,7 +736,13 @@ fn inference() {
         r#","inferenceConfig":{"temperature":0.70,"topP":1e-1}"#,
         &[],
     );
-    check_fields(CLAUDE_3, r#""temperature":1.5"#, "", r#","inferenceConfig":{"temperature":1}"#, &["temperature"]);
+    check_fields(
+        CLAUDE_3,
+        r#""temperature":1.5"#,
+        "",
+        r#","inferenceConfig":{"temperature":1}"#,
+        &["temperature"],
+    );
     check_fields(
         CLAUDE,
         r#""temperature":0.5,"top_p":0.9"#,
@@ -504,10 +750,28 @@ fn inference() {
         r#","inferenceConfig":{"temperature":0.5}"#,
         &["top_p"],
     );
-    check_fields(CLAUDE, r#""temperature":0.5,"top_p":1"#, "", r#","inferenceConfig":{"temperature":0.5}"#, &[]);
-    check_fields(CLAUDE, r#""top_p":0.9"#, "", r#","inferenceConfig":{"topP":0.9}"#, &[]);
+    check_fields(
+        CLAUDE,
+        r#""temperature":0.5,"top_p":1"#,
+        "",
+        r#","inferenceConfig":{"temperature":0.5}"#,
+        &[],
+    );
+    check_fields(
+        CLAUDE,
+        r#""top_p":0.9"#,
+        "",
+        r#","inferenceConfig":{"topP":0.9}"#,
+        &[],
+    );
     let newer = "anthropic.claude-opus-4-7-v1";
-    check_fields(newer, r#""temperature":0.5,"top_p":0.9,"top_k":5"#, "", "", &["temperature", "top_p", "top_k"]);
+    check_fields(
+        newer,
+        r#""temperature":0.5,"top_p":0.9,"top_k":5"#,
+        "",
+        "",
+        &["temperature", "top_p", "top_k"],
+    );
     check_fields(newer, r#""temperature":1,"top_p":1"#, "", "", &[]);
     check_fields(
         NOVA,
@@ -516,9 +780,27 @@ fn inference() {
         r#","inferenceConfig":{"temperature":1,"stopSequences":["x"]}"#,
         &[],
     );
-    check_fields(NOVA, r#""stop":["a"," ","b"]"#, "", r#","inferenceConfig":{"stopSequences":["a","b"]}"#, &["stop"]);
-    check_fields(CLAUDE, r#""top_k":5"#, "", r#","additionalModelRequestFields":{"top_k":5}"#, &[]);
-    check_fields(NOVA, r#""top_k":5"#, "", r#","additionalModelRequestFields":{"inferenceConfig":{"topK":5}}"#, &[]);
+    check_fields(
+        NOVA,
+        r#""stop":["a"," ","b"]"#,
+        "",
+        r#","inferenceConfig":{"stopSequences":["a","b"]}"#,
+        &["stop"],
+    );
+    check_fields(
+        CLAUDE,
+        r#""top_k":5"#,
+        "",
+        r#","additionalModelRequestFields":{"top_k":5}"#,
+        &[],
+    );
+    check_fields(
+        NOVA,
+        r#""top_k":5"#,
+        "",
+        r#","additionalModelRequestFields":{"inferenceConfig":{"topK":5}}"#,
+        &[],
+    );
     check_fields(LLAMA, r#""top_k":5"#, "", "", &["top_k"]);
     let body = format!("{{{HI}}}");
     let written = written_with(NOVA, Some(300), &body, &|_| None).unwrap();
@@ -535,8 +817,20 @@ fn thinking() {
             r#","inferenceConfig":{{"maxTokens":{max}}},"additionalModelRequestFields":{{"thinking":{{"type":"enabled","budget_tokens":{tokens}}}}}"#
         )
     };
-    check_fields(CLAUDE, r#""reasoning_effort":"low","max_tokens":4096"#, "", &budget(1024, 4096), &[]);
-    check_fields(CLAUDE, r#""reasoning_effort":"high","max_tokens":32000"#, "", &budget(24000, 32000), &[]);
+    check_fields(
+        CLAUDE,
+        r#""reasoning_effort":"low","max_tokens":4096"#,
+        "",
+        &budget(1024, 4096),
+        &[],
+    );
+    check_fields(
+        CLAUDE,
+        r#""reasoning_effort":"high","max_tokens":32000"#,
+        "",
+        &budget(24000, 32000),
+        &[],
+    );
     check_fields(
         CLAUDE,
         r#""reasoning_effort":"low","temperature":0.5,"top_k":5,"max_tokens":4096"#,
@@ -552,7 +846,13 @@ fn thinking() {
         &["reasoning_effort"],
     );
     check_fields(CLAUDE, r#""reasoning_effort":"none""#, "", "", &[]);
-    check_fields(CLAUDE_3, r#""reasoning_effort":"low""#, "", "", &["reasoning_effort"]);
+    check_fields(
+        CLAUDE_3,
+        r#""reasoning_effort":"low""#,
+        "",
+        "",
+        &["reasoning_effort"],
+    );
     check_fields(
         CLAUDE_4_6,
         r#""reasoning_effort":"medium""#,
@@ -574,10 +874,20 @@ fn thinking() {
         &budget(2000, 4096),
         &[],
     );
-    check_invalid(CLAUDE, &format!(r#"{{{HI},"thinking":{{"type":"new"}}}}"#), "thinking.type");
+    check_invalid(
+        CLAUDE,
+        &format!(r#"{{{HI},"thinking":{{"type":"new"}}}}"#),
+        "thinking.type",
+    );
     let all = r#""thinking":{"type":"enabled","budget_tokens":2000},"max_tokens":2000"#;
     check_invalid(CLAUDE, &format!("{{{HI},{all}}}"), "thinking.budget_tokens");
-    check_fields(NOVA, r#""thinking":{"type":"enabled","budget_tokens":2000}"#, "", "", &["thinking"]);
+    check_fields(
+        NOVA,
+        r#""thinking":{"type":"enabled","budget_tokens":2000}"#,
+        "",
+        "",
+        &["thinking"],
+    );
     check_fields(
         GPT,
         r#""thinking":{"type":"disabled"},"max_tokens":9"#,
@@ -591,10 +901,31 @@ fn thinking() {
             r#","additionalModelRequestFields":{{"reasoningConfig":{{"type":"enabled","maxReasoningEffort":"{effort}"}}}}"#
         )
     };
-    check_fields(NOVA_2, r#""reasoning_effort":"high""#, "", &nova("high"), &[]);
-    check_fields(NOVA_2, r#""reasoning_effort":"minimal""#, "", &nova("low"), &["reasoning_effort"]);
-    let bound = format!(r#","inferenceConfig":{{"maxTokens":100}}{}"#, nova("medium"));
-    check_fields(NOVA_2, r#""reasoning_effort":"high","max_tokens":100"#, "", &bound, &["reasoning_effort"]);
+    check_fields(
+        NOVA_2,
+        r#""reasoning_effort":"high""#,
+        "",
+        &nova("high"),
+        &[],
+    );
+    check_fields(
+        NOVA_2,
+        r#""reasoning_effort":"minimal""#,
+        "",
+        &nova("low"),
+        &["reasoning_effort"],
+    );
+    let bound = format!(
+        r#","inferenceConfig":{{"maxTokens":100}}{}"#,
+        nova("medium")
+    );
+    check_fields(
+        NOVA_2,
+        r#""reasoning_effort":"high","max_tokens":100"#,
+        "",
+        &bound,
+        &["reasoning_effort"],
+    );
     check_fields(
         NOVA_2,
         r#""reasoning_effort":"none""#,
@@ -602,12 +933,44 @@ fn thinking() {
         r#","additionalModelRequestFields":{"reasoningConfig":{"type":"disabled"}}"#,
         &[],
     );
-    check_fields(NOVA, r#""reasoning_effort":"high""#, "", "", &["reasoning_effort"]);
-    let gpt = |effort: &str| format!(r#","additionalModelRequestFields":{{"reasoning_effort":"{effort}"}}"#);
-    check_fields(GPT, r#""reasoning_effort":"medium""#, "", &gpt("medium"), &[]);
-    check_fields(GPT, r#""reasoning_effort":"xhigh""#, "", &gpt("high"), &["reasoning_effort"]);
-    check_fields(GPT, r#""reasoning_effort":"none""#, "", &gpt("low"), &["reasoning_effort"]);
-    check_fields(LLAMA, r#""reasoning_effort":"low""#, "", "", &["reasoning_effort"]);
+    check_fields(
+        NOVA,
+        r#""reasoning_effort":"high""#,
+        "",
+        "",
+        &["reasoning_effort"],
+    );
+    let gpt = |effort: &str| {
+        format!(r#","additionalModelRequestFields":{{"reasoning_effort":"{effort}"}}"#)
+    };
+    check_fields(
+        GPT,
+        r#""reasoning_effort":"medium""#,
+        "",
+        &gpt("medium"),
+        &[],
+    );
+    check_fields(
+        GPT,
+        r#""reasoning_effort":"xhigh""#,
+        "",
+        &gpt("high"),
+        &["reasoning_effort"],
+    );
+    check_fields(
+        GPT,
+        r#""reasoning_effort":"none""#,
+        "",
+        &gpt("low"),
+        &["reasoning_effort"],
+    );
+    check_fields(
+        LLAMA,
+        r#""reasoning_effort":"low""#,
+        "",
+        "",
+        &["reasoning_effort"],
+    );
 }
 
 #[test]
@@ -615,19 +978,39 @@ fn thoughts_go_back_in_front_of_their_calls() {
     let thoughtful = |body: &str| {
         body.replace(r#""tool_calls""#, r#""thinking_blocks":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"redacted_thinking","data":"cg=="}],"tool_calls""#)
     };
-    let body = |more: &str| format!(r#"{{"messages":[{}],"tools":[{F}]{more}}}"#, thoughtful(CALLED));
+    let body = |more: &str| {
+        format!(
+            r#"{{"messages":[{}],"tools":[{F}]{more}}}"#,
+            thoughtful(CALLED)
+        )
+    };
     let said = SAID_CALLED.replace(
         r#"[{"toolUse""#,
         r#"[{"reasoningContent":{"reasoningText":{"text":"hm","signature":"s"}}},{"reasoningContent":{"redactedContent":"cg=="}},{"toolUse""#,
     );
     let config = format!(r#""toolConfig":{{"tools":[{SPEC_F}]}},"#);
     // To who may think.
-    check(CLAUDE, &body(""), &format!("{{{config}{SAID_CALLED}}}"), &["messages[].thinking_blocks"]);
+    check(
+        CLAUDE,
+        &body(""),
+        &format!("{{{config}{SAID_CALLED}}}"),
+        &["messages[].thinking_blocks"],
+    );
     check(CLAUDE_4_6, &body(""), &format!("{{{config}{said}}}"), &[]);
     let thinks = r#","inferenceConfig":{"maxTokens":4096},"additionalModelRequestFields":{"thinking":{"type":"enabled","budget_tokens":1024}}"#;
-    check(CLAUDE, &body(r#","reasoning_effort":"low","max_tokens":4096"#), &format!("{{{config}{said}{thinks}}}"), &[]);
+    check(
+        CLAUDE,
+        &body(r#","reasoning_effort":"low","max_tokens":4096"#),
+        &format!("{{{config}{said}{thinks}}}"),
+        &[],
+    );
     // Other makers' models refuse them, and so do the newest if anything has changed.
-    check(NOVA, &body(""), &format!("{{{config}{SAID_CALLED}}}"), &["messages[].thinking_blocks"]);
+    check(
+        NOVA,
+        &body(""),
+        &format!("{{{config}{SAID_CALLED}}}"),
+        &["messages[].thinking_blocks"],
+    );
     check(
         "anthropic.claude-opus-5-5-v1",
         &body(""),
@@ -644,13 +1027,18 @@ fn thoughts_go_back_in_front_of_their_calls() {
         };
         (id == "a").then(|| Arc::from([thought("kept", "k")]))
     };
-    let body = format!(r#"{{"messages":[{CALLED}],"tools":[{F}],"reasoning_effort":"low","max_tokens":4096}}"#);
+    let body = format!(
+        r#"{{"messages":[{CALLED}],"tools":[{F}],"reasoning_effort":"low","max_tokens":4096}}"#
+    );
     let written = written_with(CLAUDE, None, &body, &kept).unwrap();
     let said = SAID_CALLED.replace(
         r#"[{"toolUse""#,
         r#"[{"reasoningContent":{"reasoningText":{"text":"kept","signature":"k"}}},{"toolUse""#,
     );
-    assert_eq!(String::from_utf8(written.body).unwrap(), format!("{{{config}{said}{thinks}}}"));
+    assert_eq!(
+        String::from_utf8(written.body).unwrap(),
+        format!("{{{config}{said}{thinks}}}")
+    );
     // Lost: then the model does not think.
     check(
         CLAUDE,
@@ -660,8 +1048,7 @@ fn thoughts_go_back_in_front_of_their_calls() {
     );
 }
 
-const SCHEMA: &str =
-    r#"{"type":"object","properties":{"q":{"type":"number"}},"required":["q"],"additionalProperties":false}"#;
+const SCHEMA: &str = r#"{"type":"object","properties":{"q":{"type":"number"}},"required":["q"],"additionalProperties":false}"#;
 
 fn json_schema() -> String {
     format!(
@@ -670,7 +1057,8 @@ fn json_schema() -> String {
 }
 
 fn format_tool(about: &str, schema: &str) -> String {
-    let start = "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
+    let start =
+        "Gives the answer. Its input is all of the answer: nothing that is said besides is read.";
     format!(
         r#"{{"toolSpec":{{"name":"json_answer","description":"{start}{about}","inputSchema":{{"json":{schema}}}}}}}"#
     )
@@ -686,7 +1074,13 @@ fn formats_of_models_that_have_them() {
     // Not all models have it together with tools.
     check_fields(QWEN, &json_schema(), "", &native, &[]);
     let tools = format!(r#""toolConfig":{{"tools":[{SPEC_F}]}},"#);
-    check_fields(CLAUDE, &format!(r#""tools":[{F}],{}"#, json_schema()), &tools, &native, &[]);
+    check_fields(
+        CLAUDE,
+        &format!(r#""tools":[{F}],{}"#, json_schema()),
+        &tools,
+        &native,
+        &[],
+    );
     check_fields(CLAUDE, r#""response_format":{"type":"text"}"#, "", "", &[]);
 }
 
@@ -694,11 +1088,31 @@ fn formats_of_models_that_have_them() {
 fn formats_of_models_that_must_call() {
     let forced = r#""toolChoice":{"tool":{"name":"json_answer"}}"#;
     let tool = format_tool("\\n\\nd", SCHEMA);
-    check_tools(CLAUDE_3, &json_schema(), &format!(r#""tools":[{tool}],{forced}"#), &[]);
-    check_tools(NOVA, &json_schema(), &format!(r#""tools":[{tool}],{forced}"#), &[]);
-    check_tools(MISTRAL, &json_schema(), &format!(r#""tools":[{tool}],"toolChoice":{{"any":{{}}}}"#), &[]);
+    check_tools(
+        CLAUDE_3,
+        &json_schema(),
+        &format!(r#""tools":[{tool}],{forced}"#),
+        &[],
+    );
+    check_tools(
+        NOVA,
+        &json_schema(),
+        &format!(r#""tools":[{tool}],{forced}"#),
+        &[],
+    );
+    check_tools(
+        MISTRAL,
+        &json_schema(),
+        &format!(r#""tools":[{tool}],"toolChoice":{{"any":{{}}}}"#),
+        &[],
+    );
     let any = format_tool("", r#"{"type":"object","additionalProperties":true}"#);
-    check_tools(CLAUDE, r#""response_format":{"type":"json_object"}"#, &format!(r#""tools":[{any}],{forced}"#), &[]);
+    check_tools(
+        CLAUDE,
+        r#""response_format":{"type":"json_object"}"#,
+        &format!(r#""tools":[{any}],{forced}"#),
+        &[],
+    );
     // One or the other.
     check_tools(
         NOVA,
@@ -713,7 +1127,10 @@ fn formats_of_models_that_must_call() {
         &[],
     );
     // A call has no format, which is said.
-    for format in [json_schema().to_string(), r#""response_format":{"type":"json_object"}"#.to_owned()] {
+    for format in [
+        json_schema().to_string(),
+        r#""response_format":{"type":"json_object"}"#.to_owned(),
+    ] {
         check_tools(
             NOVA,
             &format!(r#""tools":[{F}],"tool_choice":"required",{format}"#),
@@ -724,18 +1141,43 @@ fn formats_of_models_that_must_call() {
     // It is not made to think then.
     check_fields(
         CLAUDE_4,
-        &format!(r#""reasoning_effort":"low","max_tokens":4096,{}"#, json_schema()),
+        &format!(
+            r#""reasoning_effort":"low","max_tokens":4096,{}"#,
+            json_schema()
+        ),
         &format!(r#""toolConfig":{{"tools":[{tool}],{forced}}},"#),
         r#","inferenceConfig":{"maxTokens":4096}"#,
         &["reasoning_effort"],
     );
-    let undo = written(NOVA, &format!("{{{HI},{}}}", json_schema())).unwrap().undo;
-    assert_eq!(undo, Undo { format_tool: Some("json_answer".into()), ..Undo::default() });
+    let undo = written(NOVA, &format!("{{{HI},{}}}", json_schema()))
+        .unwrap()
+        .undo;
+    assert_eq!(
+        undo,
+        Undo {
+            format_tool: Some("json_answer".into()),
+            ..Undo::default()
+        }
+    );
     // Neither.
-    check_refused(LLAMA, &format!("{{{HI},{}}}", json_schema()), "response_format.json_schema.schema");
-    check_refused(R1, &format!("{{{HI},{}}}", json_schema()), "response_format.json_schema.schema");
+    check_refused(
+        LLAMA,
+        &format!("{{{HI},{}}}", json_schema()),
+        "response_format.json_schema.schema",
+    );
+    check_refused(
+        R1,
+        &format!("{{{HI},{}}}", json_schema()),
+        "response_format.json_schema.schema",
+    );
     let hint = r#""system":[{"text":"Answer with one JSON object and with nothing else: no text before or after it, and no code fence around it."}],"#;
-    check_fields(LLAMA, r#""response_format":{"type":"json_object"}"#, hint, "", &["response_format"]);
+    check_fields(
+        LLAMA,
+        r#""response_format":{"type":"json_object"}"#,
+        hint,
+        "",
+        &["response_format"],
+    );
 }
 
 #[test]
@@ -755,9 +1197,14 @@ fn cache_points() {
     check(CLAUDE, &body, &expected(point, point, long), &[]);
     check(NOVA, &body, &expected("", point, point), &["cache_control"]);
     check(LLAMA, &body, &expected("", "", ""), &["cache_control"]);
-    let result =
-        CALLED.replace(r#""content":"1"}"#, &format!(r#""content":[{{"type":"text","text":"1",{cached}}}]}}"#));
-    let said = SAID_CALLED.replace(r#"[{"text":"1"}]}}"#, &format!(r#"[{{"text":"1"}}]}}}}{point}"#));
+    let result = CALLED.replace(
+        r#""content":"1"}"#,
+        &format!(r#""content":[{{"type":"text","text":"1",{cached}}}]}}"#),
+    );
+    let said = SAID_CALLED.replace(
+        r#"[{"text":"1"}]}}"#,
+        &format!(r#"[{{"text":"1"}}]}}}}{point}"#),
+    );
     check(
         CLAUDE,
         &format!(r#"{{"messages":[{result}],"tools":[{F}]}}"#),
@@ -767,9 +1214,20 @@ fn cache_points() {
     // Four, the last ones.
     let part = |text: u8| format!(r#"{{"type":"text","text":"{text}",{cached}}}"#);
     let parts: Vec<String> = (0..6).map(part).collect();
-    let expected: Vec<String> =
-        (0..6).map(|text| format!(r#"{{"text":"{text}"}}{}"#, if text < 2 { "" } else { point })).collect();
-    check_content(CLAUDE, &parts.join(","), &expected.join(","), &["cache_control"]);
+    let expected: Vec<String> = (0..6)
+        .map(|text| {
+            format!(
+                r#"{{"text":"{text}"}}{}"#,
+                if text < 2 { "" } else { point }
+            )
+        })
+        .collect();
+    check_content(
+        CLAUDE,
+        &parts.join(","),
+        &expected.join(","),
+        &["cache_control"],
+    );
 }
 
 #[test]
@@ -778,11 +1236,20 @@ fn what_changes_the_meaning_is_refused() {
         (r#""n":2"#, "n"),
         (r#""logprobs":true"#, "logprobs"),
         (r#""top_logprobs":3"#, "logprobs"),
-        (r#""modalities":["text","audio"],"audio":{"voice":"a","format":"wav"}"#, "modalities"),
+        (
+            r#""modalities":["text","audio"],"audio":{"voice":"a","format":"wav"}"#,
+            "modalities",
+        ),
     ] {
         check_refused(CLAUDE, &format!("{{{HI},{field}}}"), param);
     }
-    check_fields(CLAUDE, r#""n":1,"logprobs":false,"modalities":["text"]"#, "", "", &[]);
+    check_fields(
+        CLAUDE,
+        r#""n":1,"logprobs":false,"modalities":["text"]"#,
+        "",
+        "",
+        &[],
+    );
 }
 
 #[test]
@@ -792,7 +1259,16 @@ fn what_is_lost_is_said() {
         r#""seed":1,"user":"u","frequency_penalty":0.5,"presence_penalty":0.5,"logit_bias":{"1":2},"prediction":{"type":"content"},"a b":1,"min_p":0.1"#,
         "",
         "",
-        &["frequency_penalty", "presence_penalty", "seed", "user", "logit_bias", "prediction", "other", "min_p"],
+        &[
+            "frequency_penalty",
+            "presence_penalty",
+            "seed",
+            "user",
+            "logit_bias",
+            "prediction",
+            "other",
+            "min_p",
+        ],
     );
     check_fields(
         NOVA,
@@ -818,13 +1294,29 @@ fn tiers_and_labels() {
         );
     }
     check_fields(NOVA, r#""service_tier":"scale""#, "", "", &["service_tier"]);
-    check_fields(NOVA, r#""metadata":{"a b":"x/y","c":""}"#, "", r#","requestMetadata":{"a b":"x/y","c":""}"#, &[]);
+    check_fields(
+        NOVA,
+        r#""metadata":{"a b":"x/y","c":""}"#,
+        "",
+        r#","requestMetadata":{"a b":"x/y","c":""}"#,
+        &[],
+    );
     check_fields(NOVA, r#""metadata":{}"#, "", "", &[]);
     let many: Vec<String> = (0..17).map(|at| format!(r#""k{at}":"v""#)).collect();
-    for metadata in
-        [r#"{"a":1}"#, r#"{"a":"é"}"#, r#"{"":"x"}"#, r#"{"a":"x","b":{}}"#, &format!("{{{}}}", many.join(","))]
-    {
-        check_fields(NOVA, &format!(r#""metadata":{metadata}"#), "", "", &["metadata"]);
+    for metadata in [
+        r#"{"a":1}"#,
+        r#"{"a":"é"}"#,
+        r#"{"":"x"}"#,
+        r#"{"a":"x","b":{}}"#,
+        &format!("{{{}}}", many.join(",")),
+    ] {
+        check_fields(
+            NOVA,
+            &format!(r#""metadata":{metadata}"#),
+            "",
+            "",
+            &["metadata"],
+        );
     }
 }
 

@@ -8,7 +8,9 @@ fn told(events: &[&str]) -> Vec<String> {
     let mut reader = CohereReader::default();
     let mut lines = Vec::new();
     for event in events {
-        if let Err(fault) = reader.event(b"", event.as_bytes(), &mut |event| lines.push(format!("{event:?}"))) {
+        if let Err(fault) = reader.event(b"", event.as_bytes(), &mut |event| {
+            lines.push(format!("{event:?}"))
+        }) {
             lines.push(format!("{fault:?}"));
             break;
         }
@@ -24,7 +26,9 @@ fn check(events: &[&str], expected: &[&str]) {
 #[track_caller]
 fn check_answer(body: &str, expected: &[&str]) {
     let mut lines = Vec::new();
-    let end = answer(body.as_bytes(), &mut |event| lines.push(format!("{event:?}")));
+    let end = answer(body.as_bytes(), &mut |event| {
+        lines.push(format!("{event:?}"))
+    });
     if let Err(fault) = end {
         lines.push(format!("{fault:?}"));
     }
@@ -34,15 +38,22 @@ fn check_answer(body: &str, expected: &[&str]) {
 #[track_caller]
 fn check_fault(events: &[&str], status: Option<u16>, message: &str) {
     let mut reader = CohereReader::default();
-    let fault = events.iter().find_map(|event| reader.event(b"", event.as_bytes(), &mut |_| {}).err());
-    let Some(StreamFault::Upstream(error)) = fault else { panic!("{fault:?}") };
-    assert_eq!((error.status, &*error.message), (status, message), "{events:?}");
+    let fault = events
+        .iter()
+        .find_map(|event| reader.event(b"", event.as_bytes(), &mut |_| {}).err());
+    let Some(StreamFault::Upstream(error)) = fault else {
+        panic!("{fault:?}")
+    };
+    assert_eq!(
+        (error.status, &*error.message),
+        (status, message),
+        "{events:?}"
+    );
 }
 
 const START: &str = r#"{"id":"29f1","type":"message-start","delta":{"message":{"role":"assistant","content":[],"tool_plan":"","tool_calls":[],"citations":[]}}}"#;
 const END: &str = r#"{"type":"message-end","delta":{"finish_reason":"COMPLETE","usage":{"billed_units":{"input_tokens":9,"output_tokens":3},"tokens":{"input_tokens":71.0,"output_tokens":5.0}}}}"#;
-const USAGE: &str =
-    "Usage(Tokens { prompt: Some(71), completion: Some(5), cached: None, cache_write: None, reasoning: None })";
+const USAGE: &str = "Usage(Tokens { prompt: Some(71), completion: Some(5), cached: None, cache_write: None, reasoning: None })";
 const CALL: &str = r#"{"type":"tool-call-start","index":0,"delta":{"message":{"tool_calls":{"id":"get_1","type":"function","function":{"name":"get","arguments":""}}}}}"#;
 const CALL_TOLD: &str = r#"Call { choice: 0, id: Some("get_1"), name: "get", signature: None }"#;
 const CALL_END: &str = r#"{"type":"tool-call-end","index":0}"#;
@@ -67,44 +78,88 @@ fn text_comes_as_it_is() {
             END,
             "[DONE]",
         ],
-        &[r#"Id("29f1")"#, r#"Text(0, "a\n\"b\"")"#, &cited("", "", "End"), USAGE, "Finish(0, Stop)", "End"],
+        &[
+            r#"Id("29f1")"#,
+            r#"Text(0, "a\n\"b\"")"#,
+            &cited("", "", "End"),
+            USAGE,
+            "Finish(0, Stop)",
+            "End",
+        ],
     );
 }
 
 fn cited(url: &str, title: &str, place: &str) -> String {
-    format!(r#"Citation(0, Citation {{ url: "{url}", title: "{title}", quote: "", place: {place} }})"#)
+    format!(
+        r#"Citation(0, Citation {{ url: "{url}", title: "{title}", quote: "", place: {place} }})"#
+    )
 }
 
 #[test]
 fn a_citation_has_a_source_or_several() {
     #[track_caller]
     fn check_citation(citation: &str, expected: &[String]) {
-        let event = format!(r#"{{"type":"citation-start","delta":{{"message":{{"citations":{citation}}}}}}}"#);
+        let event = format!(
+            r#"{{"type":"citation-start","delta":{{"message":{{"citations":{citation}}}}}}}"#
+        );
         assert_eq!(told(&[&event]), expected, "{citation}");
     }
-    let document = r#"{"type":"document","id":"doc:0","document":{"url":"https://a.test","title":"A","n":1}}"#;
+    let document =
+        r#"{"type":"document","id":"doc:0","document":{"url":"https://a.test","title":"A","n":1}}"#;
     let result = r#"{"type":"tool","id":"get_1:0","tool_output":{"url":"http://b.test"}}"#;
     let place = "Characters(1..3)";
-    let both = format!(r#"{{"start":1,"end":3.0,"sources":[{document},{result}],"type":"TEXT_CONTENT"}}"#);
-    let expected = [cited("https://a.test", "A", place), cited("http://b.test", "", place)];
+    let both =
+        format!(r#"{{"start":1,"end":3.0,"sources":[{document},{result}],"type":"TEXT_CONTENT"}}"#);
+    let expected = [
+        cited("https://a.test", "A", place),
+        cited("http://b.test", "", place),
+    ];
     check_citation(&both, &expected);
     check_citation(&format!("[{both}]"), &expected);
     // Without an address of the web a source has only a name.
     let at = |source: &str| format!(r#"{{"start":1,"end":3,"sources":[{source}]}}"#);
-    check_citation(&at(r#"{"id":"doc:1","document":{"url":"file:///a","title":"A"}}"#), &[cited("", "A", place)]);
-    check_citation(&at(r#"{"id":"doc:1","document":["x"]}"#), &[cited("", "doc:1", place)]);
-    check_citation(&at(r#"{"id":"get_1:0","tool_output":"x"}"#), &[cited("", "get_1:0", place)]);
+    check_citation(
+        &at(r#"{"id":"doc:1","document":{"url":"file:///a","title":"A"}}"#),
+        &[cited("", "A", place)],
+    );
+    check_citation(
+        &at(r#"{"id":"doc:1","document":["x"]}"#),
+        &[cited("", "doc:1", place)],
+    );
+    check_citation(
+        &at(r#"{"id":"get_1:0","tool_output":"x"}"#),
+        &[cited("", "get_1:0", place)],
+    );
     // The place may be unknown.
     let nowhere = [cited("https://a.test", "A", "End")];
-    check_citation(&format!(r#"{{"start":3,"end":1,"sources":[{document}]}}"#), &nowhere);
+    check_citation(
+        &format!(r#"{{"start":3,"end":1,"sources":[{document}]}}"#),
+        &nowhere,
+    );
     check_citation(&format!(r#"{{"sources":{document}}}"#), &nowhere);
     // What cannot be read or cannot be told is not lost in silence.
     let lost = [cited("", "", "End")];
-    for citation in ["{\"start\":1}", "{\"sources\":7}", "{\"type\":7}", "7", "[7]", "null"] {
+    for citation in [
+        "{\"start\":1}",
+        "{\"sources\":7}",
+        "{\"type\":7}",
+        "7",
+        "[7]",
+        "null",
+    ] {
         check_citation(citation, &lost);
     }
-    check_citation(&format!(r#"{{"start":1,"end":3,"sources":[{document}],"type":"THINKING_CONTENT"}}"#), &lost);
-    check(&[r#"{"type":"citation-start","delta":[]}"#, r#"{"type":"citation-start"}"#], &[&*lost[0], &*lost[0]]);
+    check_citation(
+        &format!(r#"{{"start":1,"end":3,"sources":[{document}],"type":"THINKING_CONTENT"}}"#),
+        &lost,
+    );
+    check(
+        &[
+            r#"{"type":"citation-start","delta":[]}"#,
+            r#"{"type":"citation-start"}"#,
+        ],
+        &[&*lost[0], &*lost[0]],
+    );
 }
 
 #[test]
@@ -114,7 +169,9 @@ fn what_begins_with_content_is_not_lost() {
         &[r#"Text(0, "a")"#],
     );
     check(
-        &[r#"{"type":"content-delta","delta":{"message":{"content":[{"text":"a"},null,{"thinking":"b"}]}}}"#],
+        &[
+            r#"{"type":"content-delta","delta":{"message":{"content":[{"text":"a"},null,{"thinking":"b"}]}}}"#,
+        ],
         &[r#"Text(0, "a")"#, r#"Reasoning(0, "b")"#],
     );
 }
@@ -165,14 +222,24 @@ fn arguments_of_no_call_are_broken() {
     let broken = r#"Broken("arguments of a tool call that has not begun or has ended")"#;
     check(&[&arguments("{}")], &[broken]);
     check(&[CALL, CALL_END, &arguments("{}")], &[CALL_TOLD, broken]);
-    check(&[CALL, &arguments("{}").replace("\"index\":0", "\"index\":1")], &[CALL_TOLD, broken]);
-    check(&[&CALL.replace("\"index\":0,", ""), &arguments("{}")], &[CALL_TOLD, r#"Arguments(0, "{}")"#]);
-    check(&[CALL, &arguments("{}").replace("\"index\":0,", "")], &[CALL_TOLD, r#"Arguments(0, "{}")"#]);
+    check(
+        &[CALL, &arguments("{}").replace("\"index\":0", "\"index\":1")],
+        &[CALL_TOLD, broken],
+    );
+    check(
+        &[&CALL.replace("\"index\":0,", ""), &arguments("{}")],
+        &[CALL_TOLD, r#"Arguments(0, "{}")"#],
+    );
+    check(
+        &[CALL, &arguments("{}").replace("\"index\":0,", "")],
+        &[CALL_TOLD, r#"Arguments(0, "{}")"#],
+    );
 }
 
 #[test]
 fn a_call_needs_a_name() {
-    let nameless = r#"{"type":"tool-call-start","index":0,"delta":{"message":{"tool_calls":{"id":"get_1"}}}}"#;
+    let nameless =
+        r#"{"type":"tool-call-start","index":0,"delta":{"message":{"tool_calls":{"id":"get_1"}}}}"#;
     check(&[nameless], &[r#"Broken("a tool call without a name")"#]);
     check_answer(
         r#"{"message":{"tool_calls":[{"id":"a","function":{"arguments":"{}"}}]},"finish_reason":"TOOL_CALL"}"#,
@@ -191,7 +258,11 @@ fn passed(pieces: &[&str], end: &str) -> String {
         }
     };
     let fragments = pieces.iter().map(|piece| arguments(piece));
-    for event in [CALL.to_owned()].into_iter().chain(fragments).chain([end.to_owned()]) {
+    for event in [CALL.to_owned()]
+        .into_iter()
+        .chain(fragments)
+        .chain([end.to_owned()])
+    {
         reader.event(b"", event.as_bytes(), &mut emit).unwrap();
     }
     all
@@ -218,7 +289,9 @@ fn null_is_no_arguments_however_it_is_cut() {
     ] {
         for end in [CALL_END, END] {
             assert_eq!(passed(&[whole], end), expected, "{whole:?}");
-            let cuts: Vec<usize> = (0..=whole.len()).filter(|cut| whole.is_char_boundary(*cut)).collect();
+            let cuts: Vec<usize> = (0..=whole.len())
+                .filter(|cut| whole.is_char_boundary(*cut))
+                .collect();
             for second in &cuts {
                 for first in cuts.iter().filter(|first| *first <= second) {
                     let pieces = [&whole[..*first], &whole[*first..*second], &whole[*second..]];
@@ -243,11 +316,22 @@ fn every_reason_has_its_finish() {
         ("", "Stop"),
     ] {
         let finish = format!("Finish(0, {finish})");
-        check(&[&format!(r#"{{"type":"message-end","delta":{{"finish_reason":"{reason}"}}}}"#)], &[&finish, "End"]);
-        check_answer(&format!(r#"{{"message":{{"content":[]}},"finish_reason":"{reason}"}}"#), &[&finish]);
+        check(
+            &[&format!(
+                r#"{{"type":"message-end","delta":{{"finish_reason":"{reason}"}}}}"#
+            )],
+            &[&finish, "End"],
+        );
+        check_answer(
+            &format!(r#"{{"message":{{"content":[]}},"finish_reason":"{reason}"}}"#),
+            &[&finish],
+        );
     }
     check(&[r#"{"type":"message-end"}"#], &["Finish(0, Stop)", "End"]);
-    check(&[r#"{"type":"message-end","delta":{"finish_reason":null}}"#], &["Finish(0, Stop)", "End"]);
+    check(
+        &[r#"{"type":"message-end","delta":{"finish_reason":null}}"#],
+        &["Finish(0, Stop)", "End"],
+    );
 }
 
 #[test]
@@ -263,18 +347,44 @@ fn an_answer_that_was_given_up_is_an_error() {
         Some(504),
         "the upstream did not finish the answer (`TIMEOUT`)",
     );
-    check_fault(&[&end(r#""finish_reason":"ERROR","error":"out of memory""#)], Some(502), "out of memory");
-    check_fault(&[&end(r#""finish_reason":"COMPLETE","error":"after all""#)], Some(502), "after all");
-    check_fault(&[&end(r#""error":"too many tokens: 9""#)], Some(400), "too many tokens: 9");
+    check_fault(
+        &[&end(r#""finish_reason":"ERROR","error":"out of memory""#)],
+        Some(502),
+        "out of memory",
+    );
+    check_fault(
+        &[&end(r#""finish_reason":"COMPLETE","error":"after all""#)],
+        Some(502),
+        "after all",
+    );
+    check_fault(
+        &[&end(r#""error":"too many tokens: 9""#)],
+        Some(400),
+        "too many tokens: 9",
+    );
 
     let body = r#"{"id":"1","message":{"content":[{"type":"text","text":"half"}]},"finish_reason":"TIMEOUT"}"#;
-    let Err(AnswerFault::Upstream(error)) = answer(body.as_bytes(), &mut |event| panic!("{event:?}")) else { panic!() };
-    assert_eq!((error.status, &*error.message), (Some(504), "the upstream did not finish the answer (`TIMEOUT`)"));
+    let Err(AnswerFault::Upstream(error)) =
+        answer(body.as_bytes(), &mut |event| panic!("{event:?}"))
+    else {
+        panic!()
+    };
+    assert_eq!(
+        (error.status, &*error.message),
+        (
+            Some(504),
+            "the upstream did not finish the answer (`TIMEOUT`)"
+        )
+    );
 }
 
 #[test]
 fn errors_inside_a_stream_are_found() {
-    check_fault(&[START, r#"{"message":"internal server error","id":"x"}"#], None, "internal server error");
+    check_fault(
+        &[START, r#"{"message":"internal server error","id":"x"}"#],
+        None,
+        "internal server error",
+    );
     check_fault(&[r#"{"error":{"message":"m","code":500}}"#], Some(500), "m");
     check_fault(&[r#"{"type":"error","message":"m"}"#], None, "m");
     check_fault(&[r#"{"type":"stream-error","error":"m"}"#], None, "m");
@@ -299,7 +409,11 @@ fn unknown_events_pass() {
 fn the_name_of_an_event_helps_where_its_data_has_none() {
     let mut lines = Vec::new();
     let data = br#"{"delta":{"message":{"content":{"text":"a"}}}}"#;
-    CohereReader::default().event(b"content-delta", data, &mut |event| lines.push(format!("{event:?}"))).unwrap();
+    CohereReader::default()
+        .event(b"content-delta", data, &mut |event| {
+            lines.push(format!("{event:?}"))
+        })
+        .unwrap();
     assert_eq!(lines, [r#"Text(0, "a")"#]);
 }
 
@@ -324,9 +438,22 @@ fn malformed_events_are_broken_and_tell_nothing() {
 
 #[test]
 fn usage_is_what_the_model_read_and_wrote() {
-    let of = |usage: &str| told(&[&format!(r#"{{"type":"message-end","delta":{{"usage":{usage}}}}}"#)]).remove(0);
+    let of = |usage: &str| {
+        told(&[&format!(
+            r#"{{"type":"message-end","delta":{{"usage":{usage}}}}}"#
+        )])
+        .remove(0)
+    };
     let tokens = |prompt, completion, cached| {
-        format!("{:?}", Event::Usage(Tokens { prompt, completion, cached, ..Tokens::default() }))
+        format!(
+            "{:?}",
+            Event::Usage(Tokens {
+                prompt,
+                completion,
+                cached,
+                ..Tokens::default()
+            })
+        )
     };
     assert_eq!(
         of(
@@ -343,7 +470,9 @@ fn usage_is_what_the_model_read_and_wrote() {
         tokens(Some(10), Some(3), None)
     );
     assert_eq!(
-        of(r#"{"tokens":7,"billed_units":{"input_tokens":-9,"output_tokens":3.5},"cached_tokens":"2"}"#),
+        of(
+            r#"{"tokens":7,"billed_units":{"input_tokens":-9,"output_tokens":3.5},"cached_tokens":"2"}"#
+        ),
         tokens(Some(u64::MAX), Some(u64::MAX), Some(2))
     );
     assert_eq!(
@@ -393,13 +522,29 @@ fn what_is_no_answer_is_a_fault() {
         Err(AnswerFault::Upstream(error)) => error.message,
         other => panic!("{body}: {other:?}"),
     };
-    assert_eq!(upstream(r#"{"message":"invalid request"}"#), "invalid request");
+    assert_eq!(
+        upstream(r#"{"message":"invalid request"}"#),
+        "invalid request"
+    );
     assert_eq!(upstream(r#"{"error":{"message":"m"},"message":{}}"#), "m");
     let no_json = r#"Nonsense("the answer is not a JSON object as Cohere sends it")"#;
-    for body in ["", "null", "[]", "x", "<html>", r#"{"message":{"content":7}}"#, r#"{"message":{}"#] {
+    for body in [
+        "",
+        "null",
+        "[]",
+        "x",
+        "<html>",
+        r#"{"message":{"content":7}}"#,
+        r#"{"message":{}"#,
+    ] {
         check_answer(body, &[no_json]);
     }
-    for body in ["{}", r#"{"message":null,"finish_reason":"COMPLETE"}"#, r#"{"message":[]}"#, r#"{"message":""}"#] {
+    for body in [
+        "{}",
+        r#"{"message":null,"finish_reason":"COMPLETE"}"#,
+        r#"{"message":[]}"#,
+        r#"{"message":""}"#,
+    ] {
         check_answer(body, &[r#"Nonsense("the answer has no message")"#]);
     }
 }

@@ -12,16 +12,29 @@ const OLD: &str = "command-r-08-2024";
 const SEER: &str = "command-a-vision-07-2025";
 
 fn written(body: &str, model: &str) -> Result<Worded, Refused> {
-    let target =
-        Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
+    let target = Target {
+        model,
+        traits: traits(model),
+        default_max_tokens: None,
+        stream: false,
+        within: None,
+        kept: &|_| None,
+    };
     through(body.as_bytes(), &target, request)
 }
 
 #[track_caller]
 fn check_all(model: &str, body: &str, expected: &str, losses: &[&str]) -> Undo {
     let written = written(body, model).unwrap();
-    assert_eq!(String::from_utf8(written.body.clone()).unwrap(), expected, "{body}");
-    assert!(serde_json::from_slice::<serde_json::Value>(&written.body).is_ok(), "{body}");
+    assert_eq!(
+        String::from_utf8(written.body.clone()).unwrap(),
+        expected,
+        "{body}"
+    );
+    assert!(
+        serde_json::from_slice::<serde_json::Value>(&written.body).is_ok(),
+        "{body}"
+    );
     assert_eq!(written.losses.names(), losses, "{body}");
     written.undo
 }
@@ -30,8 +43,12 @@ fn check_all(model: &str, body: &str, expected: &str, losses: &[&str]) -> Undo {
 #[track_caller]
 fn check_messages(model: &str, messages: &str, expected: &str, losses: &[&str]) {
     let body = format!(r#"{{"model":"x","messages":[{messages}]}}"#);
-    let undo =
-        check_all(model, &body, &format!(r#"{{"model":"{model}","stream":false,"messages":[{expected}]}}"#), losses);
+    let undo = check_all(
+        model,
+        &body,
+        &format!(r#"{{"model":"{model}","stream":false,"messages":[{expected}]}}"#),
+        losses,
+    );
     assert_eq!(undo, Undo::default());
 }
 
@@ -100,7 +117,10 @@ fn the_deprecated_function_call_is_a_call() {
     let body = r#"{"model":"x","messages":[{"role":"assistant","content":null,"function_call":{"name":"get","arguments":"{}"}},{"role":"function","name":"get","content":"b"}]}"#;
     let written = written(body, MODEL).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&written.body).unwrap();
-    assert_eq!(json["messages"][0]["tool_calls"][0]["id"], json["messages"][1]["tool_call_id"]);
+    assert_eq!(
+        json["messages"][0]["tool_calls"][0]["id"],
+        json["messages"][1]["tool_call_id"]
+    );
     assert_eq!(json["messages"][1]["role"], "tool");
     assert_eq!(json["messages"][1].as_object().unwrap().len(), 3);
     assert_eq!(written.losses, Losses::default());
@@ -110,7 +130,8 @@ fn the_deprecated_function_call_is_a_call() {
 fn thinking_goes_back_as_what_the_model_calls_it() {
     let call = r#""tool_calls":[{"id":"c1","type":"function","function":{"name":"get","arguments":"{}"}}]"#;
     let result = r#"{"role":"tool","tool_call_id":"c1","content":"r"}"#;
-    let with_call = format!(r#"{{"role":"assistant","content":"b","reasoning_content":"hm",{call}}},{result}"#);
+    let with_call =
+        format!(r#"{{"role":"assistant","content":"b","reasoning_content":"hm",{call}}},{result}"#);
     check_messages(
         MODEL,
         &with_call,
@@ -118,18 +139,40 @@ fn thinking_goes_back_as_what_the_model_calls_it() {
         &[],
     );
     let thinking = r#""content":[{"type":"thinking","thinking":"hm"},{"type":"text","text":"b"}]"#;
-    check_messages(THINKER, &with_call, &format!(r#"{{"role":"assistant",{thinking},{call}}},{result}"#), &[]);
+    check_messages(
+        THINKER,
+        &with_call,
+        &format!(r#"{{"role":"assistant",{thinking},{call}}},{result}"#),
+        &[],
+    );
     let without = r#"{"role":"assistant","content":"b","reasoning_content":"hm"}"#;
-    check_messages(MODEL, without, r#"{"role":"assistant","content":"b"}"#, &["messages[].reasoning_content"]);
-    check_messages(THINKER, without, &format!(r#"{{"role":"assistant",{thinking}}}"#), &[]);
+    check_messages(
+        MODEL,
+        without,
+        r#"{"role":"assistant","content":"b"}"#,
+        &["messages[].reasoning_content"],
+    );
+    check_messages(
+        THINKER,
+        without,
+        &format!(r#"{{"role":"assistant",{thinking}}}"#),
+        &[],
+    );
     let alone = r#"{"role":"assistant","content":null,"reasoning_content":"hm"}"#;
     check_messages(MODEL, alone, "", &["messages[].reasoning_content"]);
-    check_messages(THINKER, alone, r#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm"}]}"#, &[]);
+    check_messages(
+        THINKER,
+        alone,
+        r#"{"role":"assistant","content":[{"type":"thinking","thinking":"hm"}]}"#,
+        &[],
+    );
 }
 
 #[test]
 fn pictures_go_to_models_that_see() {
-    let image = |rest: &str| format!(r#"{{"role":"user","content":[{{"type":"image_url","image_url":{{{rest}}}}}]}}"#);
+    let image = |rest: &str| {
+        format!(r#"{{"role":"user","content":[{{"type":"image_url","image_url":{{{rest}}}}}]}}"#)
+    };
     let data = r#""url":"data:image/png;base64,AAAA""#;
     check_messages(SEER, &image(data), &image(data), &[]);
     check_messages(
@@ -144,8 +187,17 @@ fn pictures_go_to_models_that_see() {
         &image(data),
         &["messages[].content[].image_url.detail"],
     );
-    check_messages(SEER, &image(r#""url":"https://x/y.png""#), &image(r#""url":"https://x/y.png""#), &[]);
-    let refused = written(&format!(r#"{{"model":"x","messages":[{}]}}"#, image(data)), MODEL).unwrap_err();
+    check_messages(
+        SEER,
+        &image(r#""url":"https://x/y.png""#),
+        &image(r#""url":"https://x/y.png""#),
+        &[],
+    );
+    let refused = written(
+        &format!(r#"{{"model":"x","messages":[{}]}}"#, image(data)),
+        MODEL,
+    )
+    .unwrap_err();
     assert!(
         matches!(refused, Refused::Unsupported(complaint) if complaint.param == "messages[0].content[0].image_url")
     );
@@ -158,20 +210,32 @@ fn options_have_other_names_and_ranges() {
         (r#""max_completion_tokens":5"#, r#""max_tokens":5"#, &[]),
         (r#""temperature":0.70"#, r#""temperature":0.70"#, &[]),
         (r#""temperature":2"#, r#""temperature":2"#, &[]),
-        (r#""temperature":-1"#, r#""temperature":0"#, &["temperature"]),
+        (
+            r#""temperature":-1"#,
+            r#""temperature":0"#,
+            &["temperature"],
+        ),
         (r#""top_p":0.9"#, r#""p":0.9"#, &[]),
         (r#""top_p":1"#, r#""p":0.99"#, &["top_p"]),
         (r#""top_p":0"#, r#""p":0.01"#, &["top_p"]),
         (r#""top_k":40"#, r#""k":40"#, &[]),
         (r#""top_k":501"#, r#""k":500"#, &["top_k"]),
-        (r#""frequency_penalty":0.5,"presence_penalty":1.0"#, r#""frequency_penalty":0.5,"presence_penalty":1.0"#, &[]),
+        (
+            r#""frequency_penalty":0.5,"presence_penalty":1.0"#,
+            r#""frequency_penalty":0.5,"presence_penalty":1.0"#,
+            &[],
+        ),
         (
             r#""frequency_penalty":1.5,"presence_penalty":-0.1"#,
             r#""frequency_penalty":1"#,
             &["frequency_penalty", "presence_penalty"],
         ),
         (r#""stop":"a""#, r#""stop_sequences":["a"]"#, &[]),
-        (r#""stop":["a","b\n"]"#, r#""stop_sequences":["a","b\n"]"#, &[]),
+        (
+            r#""stop":["a","b\n"]"#,
+            r#""stop_sequences":["a","b\n"]"#,
+            &[],
+        ),
         (r#""seed":7"#, r#""seed":7"#, &[]),
         (r#""seed":-7"#, "", &["seed"]),
         (
@@ -206,8 +270,14 @@ fn the_target_says_the_rest() {
         String::from_utf8(written.unwrap().body).unwrap()
     };
     let messages = r#""messages":[{"role":"user","content":"hi"}]"#;
-    assert_eq!(request(None, true), format!(r#"{{"model":"a\"b","stream":true,{messages}}}"#));
-    assert_eq!(request(Some(9), false), format!(r#"{{"model":"a\"b","stream":false,{messages},"max_tokens":9}}"#));
+    assert_eq!(
+        request(None, true),
+        format!(r#"{{"model":"a\"b","stream":true,{messages}}}"#)
+    );
+    assert_eq!(
+        request(Some(9), false),
+        format!(r#"{{"model":"a\"b","stream":false,{messages},"max_tokens":9}}"#)
+    );
 }
 
 #[test]
@@ -221,7 +291,12 @@ fn effort_is_a_budget_for_models_that_think() {
         ("xhigh", r#"{"type":"enabled"}"#),
         ("max", r#"{"type":"enabled"}"#),
     ] {
-        check(THINKER, &format!(r#""reasoning_effort":"{effort}""#), &format!(r#""thinking":{expected}"#), &[]);
+        check(
+            THINKER,
+            &format!(r#""reasoning_effort":"{effort}""#),
+            &format!(r#""thinking":{expected}"#),
+            &[],
+        );
     }
     check(
         THINKER,
@@ -236,33 +311,68 @@ fn effort_is_a_budget_for_models_that_think() {
         &[],
     );
     check(MODEL, r#""reasoning_effort":"none""#, "", &[]);
-    check(MODEL, r#""reasoning_effort":"low""#, "", &["reasoning_effort"]);
-    check("command-a-plus-05-2026", r#""reasoning_effort":"none""#, "", &["reasoning_effort"]);
+    check(
+        MODEL,
+        r#""reasoning_effort":"low""#,
+        "",
+        &["reasoning_effort"],
+    );
+    check(
+        "command-a-plus-05-2026",
+        r#""reasoning_effort":"none""#,
+        "",
+        &["reasoning_effort"],
+    );
 }
 
 const A: &str = r#"{"type":"function","function":{"name":"a","description":"A.","parameters":{"type":"object"}}}"#;
 const B: &str = r#"{"type":"function","function":{"name":"b"}}"#;
-const B_WRITTEN: &str = r#"{"type":"function","function":{"name":"b","parameters":{"type":"object","properties":{}}}}"#;
+const B_WRITTEN: &str =
+    r#"{"type":"function","function":{"name":"b","parameters":{"type":"object","properties":{}}}}"#;
 
 #[test]
 fn tools_and_choices() {
     let tools = format!(r#""tools":[{A},{B}]"#);
     let written = format!(r#""tools":[{A},{B_WRITTEN}]"#);
     check(MODEL, &tools, &written, &[]);
-    check(MODEL, &format!(r#"{tools},"tool_choice":"auto""#), &written, &[]);
+    check(
+        MODEL,
+        &format!(r#"{tools},"tool_choice":"auto""#),
+        &written,
+        &[],
+    );
     check(
         MODEL,
         &format!(r#"{tools},"tool_choice":"required""#),
         &format!(r#"{written},"tool_choice":"REQUIRED""#),
         &[],
     );
-    check(MODEL, &format!(r#"{tools},"tool_choice":"none""#), &format!(r#"{written},"tool_choice":"NONE""#), &[]);
+    check(
+        MODEL,
+        &format!(r#"{tools},"tool_choice":"none""#),
+        &format!(r#"{written},"tool_choice":"NONE""#),
+        &[],
+    );
     let named = r#""tool_choice":{"type":"function","function":{"name":"b"}}"#;
-    check(MODEL, &format!("{tools},{named}"), &format!(r#""tools":[{B_WRITTEN}],"tool_choice":"REQUIRED""#), &[]);
-    check(MODEL, &format!(r#"{tools},"parallel_tool_calls":false"#), &written, &["parallel_tool_calls"]);
+    check(
+        MODEL,
+        &format!("{tools},{named}"),
+        &format!(r#""tools":[{B_WRITTEN}],"tool_choice":"REQUIRED""#),
+        &[],
+    );
+    check(
+        MODEL,
+        &format!(r#"{tools},"parallel_tool_calls":false"#),
+        &written,
+        &["parallel_tool_calls"],
+    );
     check(OLD, &tools, &written, &[]);
     check(OLD, &format!(r#"{tools},"tool_choice":"none""#), "", &[]);
-    check_refused(OLD, &format!(r#"{tools},"tool_choice":"required""#), "tool_choice");
+    check_refused(
+        OLD,
+        &format!(r#"{tools},"tool_choice":"required""#),
+        "tool_choice",
+    );
     check_refused(SEER, &tools, "tools");
 }
 
@@ -275,11 +385,32 @@ fn strictness_is_for_all_tools_or_none() {
     };
     let (strict, yes) = (r#","strict":true"#, r#""x""#);
     let check = |one: (&str, &str), two: (&str, &str), is_strict: bool| {
-        let tools = format!(r#""tools":[{},{}]"#, tool("a", one.0, one.1), tool("b", two.0, two.1));
-        let written = format!(r#""tools":[{},{}]"#, tool("a", "", one.1), tool("b", "", two.1));
+        let tools = format!(
+            r#""tools":[{},{}]"#,
+            tool("a", one.0, one.1),
+            tool("b", two.0, two.1)
+        );
+        let written = format!(
+            r#""tools":[{},{}]"#,
+            tool("a", "", one.1),
+            tool("b", "", two.1)
+        );
         let is_asked = [one.0, two.0].contains(&strict);
-        let written = if is_strict { format!(r#"{written},"strict_tools":true"#) } else { written };
-        check(MODEL, &tools, &written, if is_asked && !is_strict { &["tools[].function.strict"] } else { &[] });
+        let written = if is_strict {
+            format!(r#"{written},"strict_tools":true"#)
+        } else {
+            written
+        };
+        check(
+            MODEL,
+            &tools,
+            &written,
+            if is_asked && !is_strict {
+                &["tools[].function.strict"]
+            } else {
+                &[]
+            },
+        );
     };
     check((strict, yes), (strict, yes), true);
     check((strict, yes), ("", yes), false);
@@ -291,7 +422,9 @@ fn strictness_is_for_all_tools_or_none() {
 const SCHEMA: &str = r#"{"type":"object","required":["x"]}"#;
 
 fn format(rest: &str) -> String {
-    format!(r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n","schema":{SCHEMA}{rest}}}}}"#)
+    format!(
+        r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n","schema":{SCHEMA}{rest}}}}}"#
+    )
 }
 
 #[test]
@@ -299,12 +432,27 @@ fn a_format_alone_is_native() {
     let native = format!(r#""response_format":{{"type":"json_object","json_schema":{SCHEMA}}}"#);
     check(MODEL, &format(""), &native, &[]);
     check(MODEL, &format(r#","strict":true"#), &native, &[]);
-    check(MODEL, &format(r#","description":"d""#), &native, &["response_format.json_schema.description"]);
+    check(
+        MODEL,
+        &format(r#","description":"d""#),
+        &native,
+        &["response_format.json_schema.description"],
+    );
     let any = r#""response_format":{"type":"json_object"}"#;
     check(MODEL, any, any, &[]);
-    check(MODEL, r#""response_format":{"type":"json_schema","json_schema":{"name":"n"}}"#, any, &[]);
+    check(
+        MODEL,
+        r#""response_format":{"type":"json_schema","json_schema":{"name":"n"}}"#,
+        any,
+        &[],
+    );
     check(MODEL, r#""response_format":{"type":"text"}"#, "", &[]);
-    check(MODEL, &format!(r#"{},"tools":[{A}],"tool_choice":"none""#, format("")), &native, &[]);
+    check(
+        MODEL,
+        &format!(r#"{},"tools":[{A}],"tool_choice":"none""#, format("")),
+        &native,
+        &[],
+    );
 }
 
 fn answer_tool(name: &str, description: &str) -> String {
@@ -322,11 +470,20 @@ fn a_format_beside_tools_is_a_tool() {
         &format!(r#""tools":[{A},{usual}],"tool_choice":"REQUIRED""#),
         &[],
     );
-    assert_eq!(undo, Undo { format_tool: Some("give_answer".into()), ..Undo::default() });
+    assert_eq!(
+        undo,
+        Undo {
+            format_tool: Some("give_answer".into()),
+            ..Undo::default()
+        }
+    );
     let described = answer_tool("give_answer", "d");
     check(
         MODEL,
-        &format!(r#"{},"tools":[{A}]"#, format(r#","description":"d","strict":true"#)),
+        &format!(
+            r#"{},"tools":[{A}]"#,
+            format(r#","description":"d","strict":true"#)
+        ),
         &format!(r#""tools":[{A},{described}],"tool_choice":"REQUIRED""#),
         &["response_format.json_schema.strict"],
     );
@@ -339,31 +496,59 @@ fn a_format_beside_tools_is_a_tool() {
         &[],
     );
     assert_eq!(undo.format_tool.as_deref(), Some("give_answer_"));
-    let strict =
-        |strict: &str| format!(r#"{{"type":"function","function":{{"name":"a"{strict},"parameters":{SCHEMA}}}}}"#);
+    let strict = |strict: &str| {
+        format!(r#"{{"type":"function","function":{{"name":"a"{strict},"parameters":{SCHEMA}}}}}"#)
+    };
     check(
         MODEL,
-        &format!(r#"{},"tools":[{}]"#, format(r#","strict":true"#), strict(r#","strict":true"#)),
-        &format!(r#""tools":[{},{usual}],"tool_choice":"REQUIRED","strict_tools":true"#, strict("")),
+        &format!(
+            r#"{},"tools":[{}]"#,
+            format(r#","strict":true"#),
+            strict(r#","strict":true"#)
+        ),
+        &format!(
+            r#""tools":[{},{usual}],"tool_choice":"REQUIRED","strict_tools":true"#,
+            strict("")
+        ),
         &[],
     );
     // Only calls will come.
     let must = format!(r#""tools":[{A}],"tool_choice":"required""#);
-    let undo =
-        check(MODEL, &format!("{},{must}", format("")), &must.replace("required", "REQUIRED"), &["response_format"]);
+    let undo = check(
+        MODEL,
+        &format!("{},{must}", format("")),
+        &must.replace("required", "REQUIRED"),
+        &["response_format"],
+    );
     assert_eq!(undo, Undo::default());
 
-    check_refused(MODEL, &format!(r#""response_format":{{"type":"json_object"}},"tools":[{A}]"#), "response_format");
-    check_refused(OLD, &format!(r#"{},"tools":[{A}]"#, format("")), "response_format");
+    check_refused(
+        MODEL,
+        &format!(r#""response_format":{{"type":"json_object"}},"tools":[{A}]"#),
+        "response_format",
+    );
+    check_refused(
+        OLD,
+        &format!(r#"{},"tools":[{A}]"#, format("")),
+        "response_format",
+    );
 }
 
 #[test]
 fn the_catalog_may_know_better() {
     let written = |traits, fields: &str| {
-        let target =
-            Target { model: "m", traits, default_max_tokens: None, stream: false, within: None, kept: &|_| None };
-        let body = format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
-        let written = through(body.as_bytes(), &target, super::request).map_err(|refused| format!("{refused:?}"))?;
+        let target = Target {
+            model: "m",
+            traits,
+            default_max_tokens: None,
+            stream: false,
+            within: None,
+            kept: &|_| None,
+        };
+        let body =
+            format!(r#"{{"model":"x","messages":[{{"role":"user","content":"hi"}}],{fields}}}"#);
+        let written = through(body.as_bytes(), &target, super::request)
+            .map_err(|refused| format!("{refused:?}"))?;
         Ok::<_, String>(String::from_utf8(written.body).unwrap())
     };
     let both = written(Traits::UNKNOWN, &format!(r#"{},"tools":[{A}]"#, format(""))).unwrap();
@@ -373,10 +558,26 @@ fn the_catalog_may_know_better() {
         )),
         "{both}"
     );
-    let neither = Traits { structured: false, ..Traits::UNKNOWN };
+    let neither = Traits {
+        structured: false,
+        ..Traits::UNKNOWN
+    };
     let forced = written(neither, &format("")).unwrap();
-    assert!(forced.contains("give_answer") && forced.ends_with(r#""tool_choice":"REQUIRED"}"#), "{forced}");
-    assert!(written(Traits { forced_tools: false, ..neither }, &format("")).unwrap_err().contains("response_format"));
+    assert!(
+        forced.contains("give_answer") && forced.ends_with(r#""tool_choice":"REQUIRED"}"#),
+        "{forced}"
+    );
+    assert!(
+        written(
+            Traits {
+                forced_tools: false,
+                ..neither
+            },
+            &format("")
+        )
+        .unwrap_err()
+        .contains("response_format")
+    );
 }
 
 proptest! {

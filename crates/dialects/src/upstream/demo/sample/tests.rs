@@ -4,48 +4,102 @@ use super::*;
 
 #[track_caller]
 fn check(schema: &Value, expected: &Value) {
-    let made = of_schema(&schema.to_string(), "demo").map(|json| serde_json::from_str::<Value>(&json).expect("JSON"));
+    let made = of_schema(&schema.to_string(), "demo")
+        .map(|json| serde_json::from_str::<Value>(&json).expect("JSON"));
     assert_eq!(made.as_ref().unwrap_or(&Value::Null), expected, "{schema}");
 }
 
 #[test]
 fn values_are_as_their_schemas_say() {
-    let object =
-        |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required});
+    let object = |properties: Value, required: Value| json!({"type": "object", "properties": properties, "required": required});
     for (schema, expected) in [
         (json!({"type": "string"}), json!("demo")),
         (json!({"type": "string", "minLength": 6}), json!("demode")),
         (json!({"type": "string", "maxLength": 2}), json!("de")),
-        (json!({"type": "string", "format": "date"}), json!("2026-01-01")),
+        (
+            json!({"type": "string", "format": "date"}),
+            json!("2026-01-01"),
+        ),
         (json!({"enum": ["b", "a"], "type": "string"}), json!("b")),
         (json!({"enum": [1, "a"], "type": "string"}), json!("a")),
-        (json!({"type": "integer", "anyOf": [{"type": "string"}, {"minimum": 5}]}), json!(5)),
-        (json!({"oneOf": [{"type": "string"}, {"type": "null"}]}), json!("demo")),
-        (json!({"minimum": 2, "allOf": [{"minimum": 2}, {"maximum": 9}], "x-of-others": 1}), json!(2)),
-        (json!({"type": "array", "items": {"type": "integer"}, "uniqueItems": true}), json!([1])),
+        (
+            json!({"type": "integer", "anyOf": [{"type": "string"}, {"minimum": 5}]}),
+            json!(5),
+        ),
+        (
+            json!({"oneOf": [{"type": "string"}, {"type": "null"}]}),
+            json!("demo"),
+        ),
+        (
+            json!({"minimum": 2, "allOf": [{"minimum": 2}, {"maximum": 9}], "x-of-others": 1}),
+            json!(2),
+        ),
+        (
+            json!({"type": "array", "items": {"type": "integer"}, "uniqueItems": true}),
+            json!([1]),
+        ),
         (json!({"const": {"a": [1, "x"]}}), json!({"a": [1, "x"]})),
         (json!({"type": ["null", "boolean"]}), json!(true)),
         (json!({"type": "integer", "minimum": 10}), json!(10)),
-        (json!({"type": "integer", "exclusiveMinimum": 10}), json!(11)),
+        (
+            json!({"type": "integer", "exclusiveMinimum": 10}),
+            json!(11),
+        ),
         (json!({"type": "integer", "maximum": -3}), json!(-3)),
         (json!({"type": "integer", "minimum": 2.5}), json!(3)),
-        (json!({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5}), json!(0.25)),
-        (json!({"type": "number", "minimum": 5, "exclusiveMinimum": true}), json!(6)),
-        (json!({"type": "integer", "minimum": 20, "multipleOf": 7}), json!(21)),
-        (json!({"type": "array", "items": {"type": "integer"}}), json!([1])),
-        (json!({"type": "array", "items": {"type": "integer"}, "minItems": 3}), json!([1, 1, 1])),
-        (json!({"type": "array", "items": {"type": "integer"}, "maxItems": 0}), json!([])),
-        (json!({"type": "array", "minItems": 2}), json!(["demo", "demo"])),
+        (
+            json!({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 0.5}),
+            json!(0.25),
+        ),
+        (
+            json!({"type": "number", "minimum": 5, "exclusiveMinimum": true}),
+            json!(6),
+        ),
+        (
+            json!({"type": "integer", "minimum": 20, "multipleOf": 7}),
+            json!(21),
+        ),
+        (
+            json!({"type": "array", "items": {"type": "integer"}}),
+            json!([1]),
+        ),
+        (
+            json!({"type": "array", "items": {"type": "integer"}, "minItems": 3}),
+            json!([1, 1, 1]),
+        ),
+        (
+            json!({"type": "array", "items": {"type": "integer"}, "maxItems": 0}),
+            json!([]),
+        ),
+        (
+            json!({"type": "array", "minItems": 2}),
+            json!(["demo", "demo"]),
+        ),
         (
             json!({"type": "array", "prefixItems": [{"type": "integer"}, {"type": "boolean"}], "minItems": 2}),
             json!([1, true]),
         ),
-        (object(json!({"a": {"type": "string"}, "b": {"type": "null"}}), json!(["b"])), json!({"b": null})),
+        (
+            object(
+                json!({"a": {"type": "string"}, "b": {"type": "null"}}),
+                json!(["b"]),
+            ),
+            json!({"b": null}),
+        ),
         // Nothing is required: all that can be made is shown.
-        (json!({"properties": {"a": {"type": "string"}, "b": {"not": {}}}}), json!({"a": "demo"})),
-        (json!({"required": ["x"], "type": "object", "additionalProperties": {"type": "integer"}}), json!({"x": 1})),
+        (
+            json!({"properties": {"a": {"type": "string"}, "b": {"not": {}}}}),
+            json!({"a": "demo"}),
+        ),
+        (
+            json!({"required": ["x"], "type": "object", "additionalProperties": {"type": "integer"}}),
+            json!({"x": 1}),
+        ),
         (json!({"required": ["x"]}), json!({"x": "demo"})),
-        (json!({"anyOf": [{"not": {}}, {"type": "integer"}]}), json!(1)),
+        (
+            json!({"anyOf": [{"not": {}}, {"type": "integer"}]}),
+            json!(1),
+        ),
         (
             json!({"allOf": [{"$ref": "#/$defs/a~1b"}, {"required": ["y"]}], "$defs": {"a/b": {"properties": {"y": {"type": "boolean"}}}}}),
             json!({"y": true}),
@@ -73,16 +127,20 @@ fn values_are_as_their_schemas_say() {
 #[test]
 fn a_schema_that_refers_to_itself_comes_to_an_end() {
     let list = json!({"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}, "required": ["next"]});
-    let made: Value = serde_json::from_str(&of_schema(&list.to_string(), "demo").expect("a list")).expect("JSON");
+    let made: Value =
+        serde_json::from_str(&of_schema(&list.to_string(), "demo").expect("a list")).expect("JSON");
     assert!(made["next"].is_object());
     let tree = json!({"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#"}}}, "required": ["children"]});
-    let made: Value = serde_json::from_str(&of_schema(&tree.to_string(), "demo").expect("a tree")).expect("JSON");
+    let made: Value =
+        serde_json::from_str(&of_schema(&tree.to_string(), "demo").expect("a tree")).expect("JSON");
     assert!(made["children"][0]["children"].is_array());
 }
 
 #[test]
 fn what_is_not_understood_or_too_large_makes_nothing() {
-    let many: serde_json::Map<String, Value> = (0..3_000).map(|n| (n.to_string(), json!({"type": "string"}))).collect();
+    let many: serde_json::Map<String, Value> = (0..3_000)
+        .map(|n| (n.to_string(), json!({"type": "string"})))
+        .collect();
     let wide = json!({"type": "array", "minItems": 900, "items": {"type": "array", "minItems": 900, "items": {"type": "string"}}});
     let twice = json!({"allOf": [{"$ref": "#"}, {"$ref": "#"}]});
     let long = json!({"type": "array", "minItems": 900, "items": {"const": "x".repeat(10_000)}});
@@ -135,7 +193,8 @@ fn what_is_not_understood_or_too_large_makes_nothing() {
 
 #[test]
 fn what_costs_much_to_look_through_is_declined_at_once() {
-    let names: serde_json::Map<String, Value> = (0..40_000).map(|n| (format!("n{n}"), json!({}))).collect();
+    let names: serde_json::Map<String, Value> =
+        (0..40_000).map(|n| (format!("n{n}"), json!({}))).collect();
     let missing = vec![json!({"$ref": "#/$defs/none"}); 20_000];
     let text = "x".repeat(4_000_000);
     for schema in [
@@ -146,11 +205,22 @@ fn what_costs_much_to_look_through_is_declined_at_once() {
     ] {
         let schema = schema.to_string();
         let node = Node::read(&schema).expect("a schema");
-        let mut maker = Maker { root: &node, left: MOST_STEPS, room: MOST_BYTES, word: "demo" };
+        let mut maker = Maker {
+            root: &node,
+            left: MOST_STEPS,
+            room: MOST_BYTES,
+            word: "demo",
+        };
         let begin = std::time::Instant::now();
-        let made = maker.parts(&node, Vec::new()).and_then(|parts| maker.value(&parts, 0, 0));
+        let made = maker
+            .parts(&node, Vec::new())
+            .and_then(|parts| maker.value(&parts, 0, 0));
         assert_eq!((made, maker.left), (None, 0));
         // On a slow machine. Without a bound it takes hours.
-        assert!(begin.elapsed() < std::time::Duration::from_secs(60), "{:?}", begin.elapsed());
+        assert!(
+            begin.elapsed() < std::time::Duration::from_secs(60),
+            "{:?}",
+            begin.elapsed()
+        );
     }
 }

@@ -8,17 +8,24 @@ fn told(events: &[&str]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut reader = GeminiReader::default();
     for data in events {
-        let fed = reader.event(b"", data.as_bytes(), &mut |event| lines.push(format!("{event:?}")));
+        let fed = reader.event(b"", data.as_bytes(), &mut |event| {
+            lines.push(format!("{event:?}"))
+        });
         if let Err(fault) = fed {
             lines.push(match fault {
-                StreamFault::Upstream(error) => format!("error {:?} {:?} {}", error.status, error.code, error.message),
+                StreamFault::Upstream(error) => format!(
+                    "error {:?} {:?} {}",
+                    error.status, error.code, error.message
+                ),
                 StreamFault::Broken(why) => format!("broken: {why}"),
                 StreamFault::Cut => "cut".to_owned(),
             });
             return lines;
         }
     }
-    reader.end_of_file(&mut |event| lines.push(format!("{event:?}"))).unwrap();
+    reader
+        .end_of_file(&mut |event| lines.push(format!("{event:?}")))
+        .unwrap();
     lines
 }
 
@@ -30,19 +37,21 @@ fn check(events: &[&str], expected: &[&str]) {
 #[track_caller]
 fn check_answer(body: &str, expected: &[&str]) {
     let mut lines = Vec::new();
-    let read = answer(body.as_bytes(), &mut |event| lines.push(format!("{event:?}")));
+    let read = answer(body.as_bytes(), &mut |event| {
+        lines.push(format!("{event:?}"))
+    });
     match read {
         Ok(()) => {}
-        Err(AnswerFault::Upstream(error)) => {
-            lines.push(format!("error {:?} {:?} {}", error.status, error.code, error.message))
-        }
+        Err(AnswerFault::Upstream(error)) => lines.push(format!(
+            "error {:?} {:?} {}",
+            error.status, error.code, error.message
+        )),
         Err(AnswerFault::Nonsense(why)) => lines.push(format!("nonsense: {why}")),
     }
     assert_eq!(lines, expected, "{body}");
 }
 
-const USAGE: &str =
-    "Usage(Tokens { prompt: Some(9), completion: Some(32), cached: Some(4), cache_write: None, reasoning: Some(30) })";
+const USAGE: &str = "Usage(Tokens { prompt: Some(9), completion: Some(32), cached: Some(4), cache_write: None, reasoning: Some(30) })";
 
 #[test]
 fn a_calls_input_may_be_in_quotes() {
@@ -52,7 +61,14 @@ fn a_calls_input_may_be_in_quotes() {
             r#"{{"candidates":[{{"content":{{"parts":[{{"functionCall":{{"name":"f","args":{args}}}}}]}},"finishReason":"STOP"}}],"usageMetadata":7}}"#
         )
     };
-    check_answer(&with(r#""{\"a\": \"b c\"}""#), &[call, r#"Arguments(0, "{\"a\":\"b c\"}")"#, "Finish(0, Stop)"]);
+    check_answer(
+        &with(r#""{\"a\": \"b c\"}""#),
+        &[
+            call,
+            r#"Arguments(0, "{\"a\":\"b c\"}")"#,
+            "Finish(0, Stop)",
+        ],
+    );
     check_answer(&with(r#""""#), &[call, "Finish(0, Stop)"]);
 }
 
@@ -62,7 +78,14 @@ fn an_answer_is_told() {
         r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"hm","thought":true},{"text":"hi"},{"text":" you"}]},"finishReason":"STOP","index":0}],
             "usageMetadata":{"promptTokenCount":9,"candidatesTokenCount":2,"thoughtsTokenCount":30,"cachedContentTokenCount":4,"totalTokenCount":41},
             "modelVersion":"g-1","responseId":"abc"}"#,
-        &[r#"Id("abc")"#, r#"Reasoning(0, "hm")"#, r#"Text(0, "hi")"#, r#"Text(0, " you")"#, "Finish(0, Stop)", USAGE],
+        &[
+            r#"Id("abc")"#,
+            r#"Reasoning(0, "hm")"#,
+            r#"Text(0, "hi")"#,
+            r#"Text(0, " you")"#,
+            "Finish(0, Stop)",
+            USAGE,
+        ],
     );
 }
 
@@ -89,7 +112,10 @@ fn a_stream_is_told_and_ends_with_its_file() {
 #[test]
 fn done_is_not_the_end() {
     check(&["[DONE]"], &[]);
-    check(&[r#"{"candidates":[{"finishReason":"STOP"}]}"#, " [DONE]"], &["Finish(0, Stop)", "End"]);
+    check(
+        &[r#"{"candidates":[{"finishReason":"STOP"}]}"#, " [DONE]"],
+        &["Finish(0, Stop)", "End"],
+    );
 }
 
 #[test]
@@ -99,14 +125,30 @@ fn a_stream_without_a_finish_is_cut() {
     check(&[], &[]);
     check(&[r#"{"usageMetadata":null}"#, "{}"], &[]);
     let zero = r#"{"candidates":[{"content":{"parts":[{"text":"h"}]},"finishReason":"FINISH_REASON_UNSPECIFIED"}]}"#;
-    check(&[text, zero], &[r#"Text(0, "h")"#, r#"Text(0, "h")"#, "Finish(0, Stop)", "End"]);
+    check(
+        &[text, zero],
+        &[
+            r#"Text(0, "h")"#,
+            r#"Text(0, "h")"#,
+            "Finish(0, Stop)",
+            "End",
+        ],
+    );
     check(&[zero, zero], &[r#"Text(0, "h")"#, r#"Text(0, "h")"#]);
     check(&[zero, text], &[r#"Text(0, "h")"#, r#"Text(0, "h")"#]);
     let one_of_two = r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"index":1},{"finishReason":"STOP"}]}"#;
     check(&[one_of_two], &[r#"Text(1, "b")"#, "Finish(0, Stop)"]);
     check(
-        &[one_of_two, r#"{"candidates":[{"index":1,"finishReason":"MAX_TOKENS"}]}"#],
-        &[r#"Text(1, "b")"#, "Finish(0, Stop)", "Finish(1, Length)", "End"],
+        &[
+            one_of_two,
+            r#"{"candidates":[{"index":1,"finishReason":"MAX_TOKENS"}]}"#,
+        ],
+        &[
+            r#"Text(1, "b")"#,
+            "Finish(0, Stop)",
+            "Finish(1, Length)",
+            "End",
+        ],
     );
 }
 
@@ -117,7 +159,13 @@ fn what_comes_after_a_finish_is_told_too() {
             r#"{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}]}"#,
             r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"MAX_TOKENS"}]}"#,
         ],
-        &[r#"Text(0, "a")"#, "Finish(0, Stop)", r#"Text(0, "b")"#, "Finish(0, Length)", "End"],
+        &[
+            r#"Text(0, "a")"#,
+            "Finish(0, Stop)",
+            r#"Text(0, "b")"#,
+            "Finish(0, Length)",
+            "End",
+        ],
     );
 }
 
@@ -151,17 +199,30 @@ fn signatures_count_on_calls_only() {
             r#"{"candidates":[{"content":{"parts":[{"thoughtSignature":"eg=="}]}}]}"#,
             r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]},"finishReason":"STOP"}]}"#,
         ],
-        &[r#"Text(0, "a")"#, r#"Call { choice: 0, id: None, name: "f", signature: None }"#, "Finish(0, Stop)", "End"],
+        &[
+            r#"Text(0, "a")"#,
+            r#"Call { choice: 0, id: None, name: "f", signature: None }"#,
+            "Finish(0, Stop)",
+            "End",
+        ],
     );
 }
 
 #[test]
 fn a_call_of_nothing_is_broken() {
-    for call in [r#"{}"#, r#"{"name":""}"#, r#"{"name":null,"args":{}}"#, r#"{"name":7}"#] {
+    for call in [
+        r#"{}"#,
+        r#"{"name":""}"#,
+        r#"{"name":null,"args":{}}"#,
+        r#"{"name":7}"#,
+    ] {
         let body = format!(
             r#"{{"candidates":[{{"content":{{"parts":[{{"text":"a"}},{{"functionCall":{call}}}]}},"finishReason":"STOP"}}]}}"#
         );
-        check(&[&body], &["broken: an event is not JSON as Gemini sends it"]);
+        check(
+            &[&body],
+            &["broken: an event is not JSON as Gemini sends it"],
+        );
     }
 }
 
@@ -174,7 +235,11 @@ fn pictures_are_media_but_their_drafts_are_not() {
             {"inlineData":{"data":"AAAA"}},
             {"inlineData":{"mimeType":"image/png"}}
         ]},"finishReason":"STOP"}]}"#,
-        &[r#"Media(0, "image/png", "AAAA")"#, r#"Media(0, "application/octet-stream", "AAAA")"#, "Finish(0, Stop)"],
+        &[
+            r#"Media(0, "image/png", "AAAA")"#,
+            r#"Media(0, "application/octet-stream", "AAAA")"#,
+            "Finish(0, Stop)",
+        ],
     );
 }
 
@@ -240,18 +305,35 @@ fn every_reason() {
             word.to_ascii_lowercase()
         );
         assert_eq!(says(&reason, "").0, [&*error]);
-        assert_eq!(says(&reason, r#"{"text":"hm","thought":true}"#).0, [r#"Reasoning(0, "hm")"#, &*error]);
-        assert_eq!(says(&reason, r#"{"text":"a"}"#).0, [r#"Text(0, "a")"#, "Finish(0, Stop)", "End"]);
-        let Err(AnswerFault::Upstream(error)) = says(&reason, "").1 else { panic!("{word}") };
-        assert_eq!((error.status, error.excerpt.as_deref()), (Some(502), Some("why")));
+        assert_eq!(
+            says(&reason, r#"{"text":"hm","thought":true}"#).0,
+            [r#"Reasoning(0, "hm")"#, &*error]
+        );
+        assert_eq!(
+            says(&reason, r#"{"text":"a"}"#).0,
+            [r#"Text(0, "a")"#, "Finish(0, Stop)", "End"]
+        );
+        let Err(AnswerFault::Upstream(error)) = says(&reason, "").1 else {
+            panic!("{word}")
+        };
+        assert_eq!(
+            (error.status, error.excerpt.as_deref()),
+            (Some(502), Some("why"))
+        );
         assert_eq!(says(&reason, r#"{"text":"a"}"#).1, Ok(()));
     }
 }
 
 #[test]
 fn a_buffered_answer_needs_no_reason_but_candidates() {
-    check_answer(r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#, &[r#"Text(0, "a")"#, "Finish(0, Stop)"]);
-    check_answer(r#"{"candidates":[{"finishReason":"FINISH_REASON_UNSPECIFIED"}]}"#, &["Finish(0, Stop)"]);
+    check_answer(
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#,
+        &[r#"Text(0, "a")"#, "Finish(0, Stop)"],
+    );
+    check_answer(
+        r#"{"candidates":[{"finishReason":"FINISH_REASON_UNSPECIFIED"}]}"#,
+        &["Finish(0, Stop)"],
+    );
     check_answer(r#"{"candidates":[{}]}"#, &["Finish(0, Stop)"]);
     check_answer(
         "\u{FEFF} {\"candidates\":[{\"content\":null},{\"index\":\"1\",\"content\":{\"parts\":null}}]}\n",
@@ -260,7 +342,10 @@ fn a_buffered_answer_needs_no_reason_but_candidates() {
     let none = "nonsense: the answer has no candidates";
     check_answer("{}", &[none]);
     check_answer(r#"{"candidates":[]}"#, &[none]);
-    check_answer(r#"{"candidates":null,"promptFeedback":{"blockReason":null}}"#, &[none]);
+    check_answer(
+        r#"{"candidates":null,"promptFeedback":{"blockReason":null}}"#,
+        &[none],
+    );
     let other = "nonsense: the answer is not JSON as Gemini sends it";
     for body in [
         "",
@@ -280,13 +365,17 @@ fn a_buffered_answer_needs_no_reason_but_candidates() {
 #[test]
 fn a_blocked_prompt_is_an_answer_without_content() {
     let blocked = r#"{"promptFeedback":{"blockReason":"SAFETY","safetyRatings":[]},"usageMetadata":{"promptTokenCount":9},"responseId":"abc"}"#;
-    let usage =
-        "Usage(Tokens { prompt: Some(9), completion: Some(0), cached: None, cache_write: None, reasoning: None })";
-    check(&[blocked], &[r#"Id("abc")"#, usage, "Finish(0, Filtered)", "End"]);
+    let usage = "Usage(Tokens { prompt: Some(9), completion: Some(0), cached: None, cache_write: None, reasoning: None })";
+    check(
+        &[blocked],
+        &[r#"Id("abc")"#, usage, "Finish(0, Filtered)", "End"],
+    );
     check_answer(blocked, &[r#"Id("abc")"#, usage, "Finish(0, Filtered)"]);
-    let in_the_middle =
-        r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"promptFeedback":{"blockReason":"MODEL_ARMOR"}}"#;
-    check(&[in_the_middle], &[r#"Text(0, "a")"#, "Finish(0, Filtered)", "End"]);
+    let in_the_middle = r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}],"promptFeedback":{"blockReason":"MODEL_ARMOR"}}"#;
+    check(
+        &[in_the_middle],
+        &[r#"Text(0, "a")"#, "Finish(0, Filtered)", "End"],
+    );
     check_answer(in_the_middle, &[r#"Text(0, "a")"#, "Finish(0, Filtered)"]);
 }
 
@@ -298,7 +387,12 @@ fn usage_is_summed() {
         let body = format!(r#"{{"candidates":[{{}}],"usageMetadata":{counts}}}"#);
         answer(body.as_bytes(), &mut |event| {
             if let Event::Usage(tokens) = event {
-                found = Some((tokens.prompt.unwrap(), tokens.completion.unwrap(), tokens.cached, tokens.reasoning));
+                found = Some((
+                    tokens.prompt.unwrap(),
+                    tokens.completion.unwrap(),
+                    tokens.cached,
+                    tokens.reasoning,
+                ));
             }
         })
         .unwrap();
@@ -309,10 +403,22 @@ fn usage_is_summed() {
         r#"{"promptTokenCount":10,"toolUsePromptTokenCount":5,"candidatesTokenCount":3,"totalTokenCount":18}"#,
         (15, 3, None, None),
     );
-    check(r#"{"promptTokenCount":"10","candidatesTokenCount":"3","thoughtsTokenCount":"4"}"#, (10, 7, None, Some(4)));
-    check(r#"{"promptTokenCount":10,"cachedContentTokenCount":8,"totalTokenCount":10}"#, (10, 0, Some(8), None));
-    check(r#"{"promptTokenCount":10,"candidatesTokenCount":3,"totalTokenCount":50}"#, (10, 40, None, None));
-    check(r#"{"promptTokenCount":10,"candidatesTokenCount":3,"totalTokenCount":2}"#, (10, 3, None, None));
+    check(
+        r#"{"promptTokenCount":"10","candidatesTokenCount":"3","thoughtsTokenCount":"4"}"#,
+        (10, 7, None, Some(4)),
+    );
+    check(
+        r#"{"promptTokenCount":10,"cachedContentTokenCount":8,"totalTokenCount":10}"#,
+        (10, 0, Some(8), None),
+    );
+    check(
+        r#"{"promptTokenCount":10,"candidatesTokenCount":3,"totalTokenCount":50}"#,
+        (10, 40, None, None),
+    );
+    check(
+        r#"{"promptTokenCount":10,"candidatesTokenCount":3,"totalTokenCount":2}"#,
+        (10, 3, None, None),
+    );
     check(
         r#"{"promptTokenCount":18446744073709551615,"toolUsePromptTokenCount":1,"candidatesTokenCount":-1,"thoughtsTokenCount":null}"#,
         (u64::MAX, u64::MAX, None, None),
@@ -325,7 +431,8 @@ fn usage_is_summed() {
 
 #[test]
 fn errors_inside_an_answer() {
-    let error = r#"{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}"#;
+    let error =
+        r#"{"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}"#;
     let line = "error Some(503) None The model is overloaded.";
     let text = r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}}]}"#;
     check(&[error], &[line]);
@@ -335,7 +442,10 @@ fn errors_inside_an_answer() {
     check_answer(&format!("[{error}\n]"), &[line]);
     check_answer(r#"{"error":"no"}"#, &["error None None no"]);
     for nothing in ["null", "false", r#""""#] {
-        check_answer(&format!(r#"{{"error":{nothing},"candidates":[{{}}]}}"#), &["Finish(0, Stop)"]);
+        check_answer(
+            &format!(r#"{{"error":{nothing},"candidates":[{{}}]}}"#),
+            &["Finish(0, Stop)"],
+        );
     }
 }
 
@@ -346,25 +456,44 @@ fn an_array_is_a_stream() {
     let end = r#"{"candidates":[{"content":{"parts":[{"text":"b"}]},"finishReason":"STOP"}]}"#;
     let both = [r#"Text(0, "a")"#, r#"Text(0, "b")"#, "Finish(0, Stop)"];
     check_answer(&format!("[{start},\n{end}]"), &both);
-    check(&[&format!("[{start},\n{end}]")], &[both[0], both[1], both[2], "End"]);
-    check_answer(&format!("[{start}]"), &[both[0], "nonsense: the answer is not complete"]);
+    check(
+        &[&format!("[{start},\n{end}]")],
+        &[both[0], both[1], both[2], "End"],
+    );
+    check_answer(
+        &format!("[{start}]"),
+        &[both[0], "nonsense: the answer is not complete"],
+    );
     check_answer("[]", &["nonsense: the answer is not complete"]);
     check(&["[]"], &[]);
 }
 
 #[test]
 fn a_broken_event_tells_nothing() {
-    for event in ["{", "[DONE", "null", "ping", r#"{"candidates":[{"content":{"parts":[{"text":"a"},{"text":7}]}}]}"#] {
-        check(&[event], &["broken: an event is not JSON as Gemini sends it"]);
+    for event in [
+        "{",
+        "[DONE",
+        "null",
+        "ping",
+        r#"{"candidates":[{"content":{"parts":[{"text":"a"},{"text":7}]}}]}"#,
+    ] {
+        check(
+            &[event],
+            &["broken: an event is not JSON as Gemini sends it"],
+        );
     }
     let mut reader = GeminiReader::default();
-    assert!(matches!(reader.event(b"", b"{\"a\":\"\xFF\"}", &mut |_| panic!()), Err(StreamFault::Broken(_))));
+    assert!(matches!(
+        reader.event(b"", b"{\"a\":\"\xFF\"}", &mut |_| panic!()),
+        Err(StreamFault::Broken(_))
+    ));
 }
 
 #[test]
 fn nobody_has_a_thousand_candidates() {
-    let events: Vec<_> =
-        (0..1000).map(|index| format!(r#"{{"candidates":[{{"index":{index},"finishReason":"STOP"}}]}}"#)).collect();
+    let events: Vec<_> = (0..1000)
+        .map(|index| format!(r#"{{"candidates":[{{"index":{index},"finishReason":"STOP"}}]}}"#))
+        .collect();
     let mut reader = GeminiReader::default();
     for event in &events {
         reader.event(b"", event.as_bytes(), &mut |_| {}).unwrap();

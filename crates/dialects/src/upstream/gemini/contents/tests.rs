@@ -11,7 +11,10 @@ const PLAIN: &str = "gemini-2.0-flash";
 const NEW: &str = "gemini-3.8-flash";
 
 fn without_thinking(body: String) -> String {
-    body.replace(r#","generationConfig":{"thinkingConfig":{"includeThoughts":true}}"#, "")
+    body.replace(
+        r#","generationConfig":{"thinkingConfig":{"includeThoughts":true}}"#,
+        "",
+    )
 }
 
 /// Messages, the whole of what is written, and what is lost.
@@ -19,7 +22,11 @@ fn without_thinking(body: String) -> String {
 fn check_on(model: &str, messages: &str, expected: &str, losses: &str) {
     let found = written(model, &format!(r#"{{"messages":[{messages}]}}"#))
         .map(|(body, losses)| (without_thinking(body), losses));
-    assert_eq!(found, Ok((format!("{{{expected}}}"), losses.to_owned())), "{messages}");
+    assert_eq!(
+        found,
+        Ok((format!("{{{expected}}}"), losses.to_owned())),
+        "{messages}"
+    );
 }
 
 #[track_caller]
@@ -30,7 +37,11 @@ fn check(messages: &str, contents: &str) {
 #[track_caller]
 fn check_refused(model: &str, messages: &str, refused: &str) {
     let found = written(model, &format!(r#"{{"messages":[{messages}]}}"#));
-    assert_eq!(found.map_err(|(refused, _)| refused), Err(refused.to_owned()), "{messages}");
+    assert_eq!(
+        found.map_err(|(refused, _)| refused),
+        Err(refused.to_owned()),
+        "{messages}"
+    );
 }
 
 /// A part in the user's second message.
@@ -50,7 +61,11 @@ fn check_part_refused(model: &str, part: &str, field: &str) {
     let messages = format!(
         r#"{{"role":"user","content":"a"}},{{"role":"assistant","content":"b"}},{{"role":"user","content":[{{"type":"text","text":"c"}},{part}]}}"#
     );
-    check_refused(model, &messages, &format!("unsupported messages[2].content[1].{field}"));
+    check_refused(
+        model,
+        &messages,
+        &format!("unsupported messages[2].content[1].{field}"),
+    );
 }
 
 #[test]
@@ -120,25 +135,54 @@ fn another_providers_thoughts_alone_are_no_turn() {
 fn bytes_go_with_the_request() {
     let inline = |kind: &str| format!(r#"{{"inlineData":{{"mimeType":"{kind}","data":"AAAA"}}}}"#);
     let image = |url: &str| format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"}}}}"#);
-    check_part(PLAIN, &image("data:image/png;base64,AAAA"), &inline("image/png"), "");
-    check_part(PLAIN, &image("data:image/JPG;charset=x;base64,AAAA"), &inline("image/jpeg"), "");
-    check_part(PLAIN, &image("data:;base64,AAAA"), &inline("image/jpeg"), "");
+    check_part(
+        PLAIN,
+        &image("data:image/png;base64,AAAA"),
+        &inline("image/png"),
+        "",
+    );
+    check_part(
+        PLAIN,
+        &image("data:image/JPG;charset=x;base64,AAAA"),
+        &inline("image/jpeg"),
+        "",
+    );
+    check_part(
+        PLAIN,
+        &image("data:;base64,AAAA"),
+        &inline("image/jpeg"),
+        "",
+    );
     check_part_refused(PLAIN, &image("data:image/svg+xml;base64,AAAA"), "image_url");
     check_part_refused(PLAIN, &image("data:text/plain;base64,AAAA"), "image_url");
     let detail = |word| {
-        format!(r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,AAAA","detail":"{word}"}}}}"#)
+        format!(
+            r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,AAAA","detail":"{word}"}}}}"#
+        )
     };
     check_part(PLAIN, &detail("auto"), &inline("image/png"), "");
-    check_part(PLAIN, &detail("high"), &inline("image/png"), "messages[].content[].image_url.detail");
+    check_part(
+        PLAIN,
+        &detail("high"),
+        &inline("image/png"),
+        "messages[].content[].image_url.detail",
+    );
 
-    let audio = |format| format!(r#"{{"type":"input_audio","input_audio":{{"data":"AAAA","format":"{format}"}}}}"#);
+    let audio = |format| {
+        format!(r#"{{"type":"input_audio","input_audio":{{"data":"AAAA","format":"{format}"}}}}"#)
+    };
     check_part(PLAIN, &audio("wav"), &inline("audio/wav"), "");
     check_part(PLAIN, &audio("mp3"), &inline("audio/mpeg"), "");
     check_part(PLAIN, &audio("flac"), &inline("audio/flac"), "");
     check_part_refused(PLAIN, &audio("pcm16"), "input_audio");
 
     let file = |fields: &str| format!(r#"{{"type":"file","file":{{{fields}}}}}"#);
-    check_part(PLAIN, &file(r#""file_data":"data:application/pdf;base64,AAAA""#), &inline("application/pdf"), "");
+    check_part(
+        PLAIN,
+        &file(r#""file_data":"data:application/pdf;base64,AAAA""#),
+        &inline("application/pdf"),
+        "",
+    );
     check_part(
         PLAIN,
         &file(r#""file_data":"data:;base64,AAAA","filename":"a.CSV""#),
@@ -151,7 +195,9 @@ fn bytes_go_with_the_request() {
 #[test]
 fn addresses_go_where_google_fetches_them_itself() {
     let image = |url: &str| format!(r#"{{"type":"image_url","image_url":{{"url":"{url}"}}}}"#);
-    let at = |kind: &str, url: &str| format!(r#"{{"fileData":{{"mimeType":"{kind}","fileUri":"{url}"}}}}"#);
+    let at = |kind: &str, url: &str| {
+        format!(r#"{{"fileData":{{"mimeType":"{kind}","fileUri":"{url}"}}}}"#)
+    };
     #[track_caller]
     fn check(model: &str, image: &str, expected: &str) {
         check_part(model, image, expected, "");
@@ -174,9 +220,17 @@ fn addresses_go_where_google_fetches_them_itself() {
             &image("https://www.youtube.com/watch?v=x"),
             &at("video/mp4", "https://www.youtube.com/watch?v=x"),
         );
-        check(model, &image("https://youtu.be/x"), &at("video/mp4", "https://youtu.be/x"));
+        check(
+            model,
+            &image("https://youtu.be/x"),
+            &at("video/mp4", "https://youtu.be/x"),
+        );
         let uploaded = "https://generativelanguage.googleapis.com/v1beta/files/x";
-        check(model, &image(uploaded), &format!(r#"{{"fileData":{{"fileUri":"{uploaded}"}}}}"#));
+        check(
+            model,
+            &image(uploaded),
+            &format!(r#"{{"fileData":{{"fileUri":"{uploaded}"}}}}"#),
+        );
     }
     for url in [
         "https://example.com/a",
@@ -196,15 +250,30 @@ fn addresses_go_where_google_fetches_them_itself() {
 #[test]
 fn files_of_googles_storage_are_on_vertex_only() {
     let body = r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"gs://b/a.gif"}}]}]}"#;
-    let (body, _) = shown(through(body.as_bytes(), &target(PLAIN, &nothing_kept), vertex_request)).unwrap();
-    assert!(body.contains(r#"{"fileData":{"mimeType":"image/gif","fileUri":"gs://b/a.gif"}}"#), "{body}");
+    let (body, _) = shown(through(
+        body.as_bytes(),
+        &target(PLAIN, &nothing_kept),
+        vertex_request,
+    ))
+    .unwrap();
+    assert!(
+        body.contains(r#"{"fileData":{"mimeType":"image/gif","fileUri":"gs://b/a.gif"}}"#),
+        "{body}"
+    );
 }
 
 #[test]
 fn files_of_the_gemini_api_are_not_on_vertex() {
     let body = r#"{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://generativelanguage.googleapis.com/v1beta/files/x"}}]}]}"#;
-    let found = shown(through(body.as_bytes(), &target(NEW, &nothing_kept), vertex_request));
-    assert_eq!(found.unwrap_err().0, "unsupported messages[0].content[0].image_url");
+    let found = shown(through(
+        body.as_bytes(),
+        &target(NEW, &nothing_kept),
+        vertex_request,
+    ));
+    assert_eq!(
+        found.unwrap_err().0,
+        "unsupported messages[0].content[0].image_url"
+    );
 }
 
 #[test]
@@ -216,7 +285,9 @@ fn a_blind_model_gets_no_pictures() {
         let mut target = target(PLAIN, &nothing_kept);
         target.traits.images = false;
         assert_eq!(
-            shown(through(body.as_bytes(), &target, request)).unwrap_err().0,
+            shown(through(body.as_bytes(), &target, request))
+                .unwrap_err()
+                .0,
             format!("unsupported messages[0].content[0].{field}")
         );
     }
@@ -236,7 +307,12 @@ fn conversation(calls: &[(&str, &str, &str, &str)], results: &[(&str, &str)]) ->
         .collect();
     let results: Vec<_> = results
         .iter()
-        .map(|(id, content)| format!(r#",{{"role":"tool","tool_call_id":"{id}","content":{}}}"#, quoted(content)))
+        .map(|(id, content)| {
+            format!(
+                r#",{{"role":"tool","tool_call_id":"{id}","content":{}}}"#,
+                quoted(content)
+            )
+        })
         .collect();
     format!(
         r#"{{"role":"user","content":"a"}},{{"role":"assistant","content":null,"tool_calls":[{}]}}{}"#,
@@ -251,8 +327,14 @@ const QUESTION: &str = r#"{"role":"user","parts":[{"text":"a"}]}"#;
 fn calls_and_results_meet_by_name_and_order() {
     check(
         &conversation(
-            &[("call_1", "f", r#"{"q": 1.0}"#, ""), ("call_2", "g", "", "")],
-            &[("call_2", "two"), ("call_1", r#" {"x": 12345678901234567890} "#)],
+            &[
+                ("call_1", "f", r#"{"q": 1.0}"#, ""),
+                ("call_2", "g", "", ""),
+            ],
+            &[
+                ("call_2", "two"),
+                ("call_1", r#" {"x": 12345678901234567890} "#),
+            ],
         ),
         &format!(
             r#"{QUESTION},{{"role":"model","parts":[{{"functionCall":{{"name":"f","args":{{"q": 1.0}}}}}},{{"functionCall":{{"name":"g","args":{{}}}}}}]}},{}"#,
@@ -263,14 +345,19 @@ fn calls_and_results_meet_by_name_and_order() {
 
 #[test]
 fn arguments_are_objects() {
-    let result = r#"{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"output":"r"}}}]}"#;
+    let result =
+        r#"{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"output":"r"}}}]}"#;
     let contents = |args: &str| {
         format!(
             r#""contents":[{QUESTION},{{"role":"model","parts":[{{"functionCall":{{"name":"f","args":{args}}}}}]}},{result}]"#
         )
     };
     let args = |arguments, expected: &str| {
-        let lost = if expected.starts_with(r#"{"value""#) { "messages[].tool_calls[].function.arguments" } else { "" };
+        let lost = if expected.starts_with(r#"{"value""#) {
+            "messages[].tool_calls[].function.arguments"
+        } else {
+            ""
+        };
         check_on(
             PLAIN,
             &conversation(&[("call_1", "f", arguments, "")], &[("call_1", "r")]),
@@ -314,7 +401,10 @@ fn results_are_objects() {
     result(r#""[1]""#, r#"{"output":"[1]"}"#);
     result(r#""{}""#, "{}");
     result(r#""{\"a\": 1}""#, r#"{"a": 1}"#);
-    result(r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#, r#"{"output":"a\nb"}"#);
+    result(
+        r#"[{"type":"text","text":"a"},{"type":"text","text":"b"}]"#,
+        r#"{"output":"a\nb"}"#,
+    );
     result(r#"[{"type":"text","text":"{}"}]"#, "{}");
 }
 
@@ -342,14 +432,28 @@ fn pictures_in_results() {
     );
     let picture = r#"{"inlineData":{"mimeType":"image/png","data":"AAAA"}}"#;
     let answer = r#""functionResponse":{"name":"f","response":{"output":"b"}"#;
-    check_on(NEW, messages, &format!(r#"{start},{{"role":"user","parts":[{{{answer},"parts":[{picture}]}}}}]}}]"#), "");
-    check_on(PLAIN, messages, &format!(r#"{start},{{"role":"user","parts":[{{{answer}}}}},{picture}]}}]"#), "");
+    check_on(
+        NEW,
+        messages,
+        &format!(r#"{start},{{"role":"user","parts":[{{{answer},"parts":[{picture}]}}}}]}}]"#),
+        "",
+    );
+    check_on(
+        PLAIN,
+        messages,
+        &format!(r#"{start},{{"role":"user","parts":[{{{answer}}}}},{picture}]}}]"#),
+        "",
+    );
 }
 
 #[test]
 fn ids_go_back_to_who_gave_them() {
     let id = |id: &str, goes: bool| {
-        let member = if goes { format!(r#""id":"{id}","#) } else { String::new() };
+        let member = if goes {
+            format!(r#""id":"{id}","#)
+        } else {
+            String::new()
+        };
         check(
             &conversation(&[(id, "f", "", "")], &[(id, "x")]),
             &format!(
@@ -393,7 +497,10 @@ fn signatures_come_back() {
     for model in [NEW, PLAIN] {
         check_on(
             model,
-            &conversation(&[("call_1", "f", "", SIGNED), ("call_2", "g", "", "")], &[("call_1", "x"), ("call_2", "y")]),
+            &conversation(
+                &[("call_1", "f", "", SIGNED), ("call_2", "g", "", "")],
+                &[("call_1", "x"), ("call_2", "y")],
+            ),
             &format!(
                 r#""contents":[{QUESTION},{{"role":"model","parts":[{},{}]}},{{"role":"user","parts":[{},{}]}}]"#,
                 call("f", signature),
@@ -405,10 +512,18 @@ fn signatures_come_back() {
         );
     }
     let kept = |id: &str| -> Option<Kept> {
-        (id == "call_1")
-            .then(|| Arc::from([Thought { signature: Some("eQ==".into()), of_call: true, ..Thought::default() }]))
+        (id == "call_1").then(|| {
+            Arc::from([Thought {
+                signature: Some("eQ==".into()),
+                of_call: true,
+                ..Thought::default()
+            }])
+        })
     };
-    let body = format!(r#"{{"messages":[{}]}}"#, conversation(&[("call_1", "f", "", "")], &[("call_1", "x")]));
+    let body = format!(
+        r#"{{"messages":[{}]}}"#,
+        conversation(&[("call_1", "f", "", "")], &[("call_1", "x")])
+    );
     let (body, losses) = shown(through(body.as_bytes(), &target(NEW, &kept), request)).unwrap();
     let expected = format!(
         r#"{{"contents":[{QUESTION},{{"role":"model","parts":[{}]}},{{"role":"user","parts":[{}]}}]}}"#,
@@ -420,15 +535,38 @@ fn signatures_come_back() {
 
 #[test]
 fn the_first_call_of_each_step_of_the_current_turn_is_signed_somehow() {
-    let unsigned =
-        conversation(&[("call_1", "f", "", ""), ("call_2", "g", "", "")], &[("call_1", "x"), ("call_2", "y")]);
-    let step = |first: &str| format!(r#"{{"role":"model","parts":[{},{}]}}"#, call("f", first), call("g", ""));
+    let unsigned = conversation(
+        &[("call_1", "f", "", ""), ("call_2", "g", "", "")],
+        &[("call_1", "x"), ("call_2", "y")],
+    );
+    let step = |first: &str| {
+        format!(
+            r#"{{"role":"model","parts":[{},{}]}}"#,
+            call("f", first),
+            call("g", "")
+        )
+    };
     let results = r#"{"role":"user","parts":[{"functionResponse":{"name":"f","response":{"output":"x"}}},{"functionResponse":{"name":"g","response":{"output":"y"}}}]}"#;
-    check_on(NEW, &unsigned, &format!(r#""contents":[{QUESTION},{},{results}]"#, step(SENTINEL)), "");
-    check_on("gemini-flash-latest", &unsigned, &format!(r#""contents":[{QUESTION},{},{results}]"#, step(SENTINEL)), "");
+    check_on(
+        NEW,
+        &unsigned,
+        &format!(r#""contents":[{QUESTION},{},{results}]"#, step(SENTINEL)),
+        "",
+    );
+    check_on(
+        "gemini-flash-latest",
+        &unsigned,
+        &format!(r#""contents":[{QUESTION},{},{results}]"#, step(SENTINEL)),
+        "",
+    );
     // Who does not ask for it does not get it.
     for model in [PLAIN, "gemini-2.5-pro", "tuned"] {
-        check_on(model, &unsigned, &format!(r#""contents":[{QUESTION},{},{results}]"#, step("")), "");
+        check_on(
+            model,
+            &unsigned,
+            &format!(r#""contents":[{QUESTION},{},{results}]"#, step("")),
+            "",
+        );
     }
     // Earlier turns are past.
     let later = r#"{"role":"assistant","content":"b"},{"role":"user","content":"c"}"#;
@@ -451,7 +589,10 @@ fn the_first_call_of_each_step_of_the_current_turn_is_signed_somehow() {
     check_on(
         NEW,
         &format!("{unsigned},{second}"),
-        &format!(r#""contents":[{QUESTION},{},{results},{signed}]"#, step(SENTINEL)),
+        &format!(
+            r#""contents":[{QUESTION},{},{results},{signed}]"#,
+            step(SENTINEL)
+        ),
         "",
     );
     // Words beside results do not end the turn.

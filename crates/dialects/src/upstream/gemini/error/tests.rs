@@ -7,11 +7,17 @@ use super::*;
 fn check(body: &str, expected: (Option<u16>, Option<&str>, Option<u128>, &str)) {
     let error = error(400, Some("application/json"), body.as_bytes());
     let wait = error.retry_after.map(|wait| wait.as_millis());
-    assert_eq!((error.status, error.code.as_deref(), wait, &*error.message), expected, "{body}");
+    assert_eq!(
+        (error.status, error.code.as_deref(), wait, &*error.message),
+        expected,
+        "{body}"
+    );
 }
 
 fn body(code: u16, status: &str, message: &str, details: &str) -> String {
-    format!(r#"{{"error":{{"code":{code},"message":"{message}","status":"{status}","details":[{details}]}}}}"#)
+    format!(
+        r#"{{"error":{{"code":{code},"message":"{message}","status":"{status}","details":[{details}]}}}}"#
+    )
 }
 
 #[test]
@@ -34,42 +40,72 @@ fn every_status() {
         ("UNAVAILABLE", 503, 503, None),
         ("DEADLINE_EXCEEDED", 504, 504, None),
     ] {
-        check(&body(http, status, "no", ""), (Some(class), code, None, "no"));
+        check(
+            &body(http, status, "no", ""),
+            (Some(class), code, None, "no"),
+        );
         let alone = format!(r#"[{{"error":{{"message":"no","status":"{status}"}}}}]"#);
         check(&alone, (Some(class), code, None, "no"));
-        assert_eq!(error(http, None, alone.as_bytes()).kind.as_deref(), Some(status));
+        assert_eq!(
+            error(http, None, alone.as_bytes()).kind.as_deref(),
+            Some(status)
+        );
     }
-    check(r#"{"error":{"code":418,"message":"no","status":"NEW"}}"#, (Some(418), None, None, "no"));
+    check(
+        r#"{"error":{"code":418,"message":"no","status":"NEW"}}"#,
+        (Some(418), None, None, "no"),
+    );
     check(r#"{"error":{"message":"no"}}"#, (None, None, None, "no"));
     check(r#"{"error":"no"}"#, (None, None, None, "no"));
 }
 
 #[test]
 fn a_bad_key_is_a_matter_of_the_credential() {
-    let info =
-        r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}"#;
-    check(&body(400, "INVALID_ARGUMENT", "no", info), (Some(401), None, None, "no"));
+    let info = r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"API_KEY_INVALID","domain":"googleapis.com"}"#;
+    check(
+        &body(400, "INVALID_ARGUMENT", "no", info),
+        (Some(401), None, None, "no"),
+    );
     for message in [
         "API key not valid. Please pass a valid API key.",
         "API key expired. Please renew the API key.",
         "API Key not found.",
     ] {
-        check(&body(400, "INVALID_ARGUMENT", message, ""), (Some(401), None, None, message));
+        check(
+            &body(400, "INVALID_ARGUMENT", message, ""),
+            (Some(401), None, None, message),
+        );
     }
     let leaked = "Your API key was reported as leaked. Please use another API key.";
-    check(&body(403, "PERMISSION_DENIED", leaked, ""), (Some(401), None, None, leaked));
+    check(
+        &body(403, "PERMISSION_DENIED", leaked, ""),
+        (Some(401), None, None, leaked),
+    );
 }
 
 #[test]
 fn what_is_refused_here_may_be_served_elsewhere() {
     let place = "User location is not supported for the API use.";
-    check(&body(400, "FAILED_PRECONDITION", place, ""), (Some(403), None, None, place));
+    check(
+        &body(400, "FAILED_PRECONDITION", place, ""),
+        (Some(403), None, None, place),
+    );
     let project = "Project `1` is not allowed to use Publisher Model `m`";
-    check(&body(400, "FAILED_PRECONDITION", project, ""), (Some(403), None, None, project));
+    check(
+        &body(400, "FAILED_PRECONDITION", project, ""),
+        (Some(403), None, None, project),
+    );
     let billing = "Please enable billing on project #1.";
-    check(&body(400, "FAILED_PRECONDITION", billing, ""), (Some(402), None, None, billing));
-    let info = r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"BILLING_DISABLED"}"#;
-    check(&body(403, "PERMISSION_DENIED", "no", info), (Some(402), None, None, "no"));
+    check(
+        &body(400, "FAILED_PRECONDITION", billing, ""),
+        (Some(402), None, None, billing),
+    );
+    let info =
+        r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"BILLING_DISABLED"}"#;
+    check(
+        &body(403, "PERMISSION_DENIED", "no", info),
+        (Some(402), None, None, "no"),
+    );
 }
 
 #[test]
@@ -83,24 +119,40 @@ fn what_a_message_quotes_does_not_speak_for_the_account() {
         "Please enable billing",
     ] {
         let message = format!("Invalid value at 'contents[0].parts[0]': {quoted}");
-        for (http, status) in [(400, "INVALID_ARGUMENT"), (403, "PERMISSION_DENIED"), (500, "INTERNAL")] {
-            check(&body(http, status, &message, ""), (Some(http), None, None, &message));
+        for (http, status) in [
+            (400, "INVALID_ARGUMENT"),
+            (403, "PERMISSION_DENIED"),
+            (500, "INTERNAL"),
+        ] {
+            check(
+                &body(http, status, &message, ""),
+                (Some(http), None, None, &message),
+            );
         }
     }
     // Nor is a fault of theirs the caller's, whatever it quotes.
     let message = "Internal: 'the token count exceeds'";
-    check(&body(500, "INTERNAL", message, ""), (Some(500), None, None, message));
+    check(
+        &body(500, "INTERNAL", message, ""),
+        (Some(500), None, None, message),
+    );
 }
 
 #[test]
 fn a_prompt_too_long_is_said_so() {
-    let long = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).";
-    check(&body(400, "INVALID_ARGUMENT", long, ""), (Some(400), Some("context_length_exceeded"), None, long));
+    let long =
+        "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).";
+    check(
+        &body(400, "INVALID_ARGUMENT", long, ""),
+        (Some(400), Some("context_length_exceeded"), None, long),
+    );
 }
 
 #[test]
 fn quotas_and_delays() {
-    let wait = |delay: &str| format!(r#"{{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":{delay}}}"#);
+    let wait = |delay: &str| {
+        format!(r#"{{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":{delay}}}"#)
+    };
     let rate = |delay, millis| {
         check(
             &body(429, "RESOURCE_EXHAUSTED", "no", &wait(delay)),
@@ -125,13 +177,24 @@ fn quotas_and_delays() {
             r#"{{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{{"quotaId":"{id}","quotaValue":"50"}}]}}"#
         )
     };
-    let minute = [quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier"), wait(r#""37s""#)].join(",");
+    let minute = [
+        quota("GenerateRequestsPerMinutePerProjectPerModel-FreeTier"),
+        wait(r#""37s""#),
+    ]
+    .join(",");
     check(
         &body(429, "RESOURCE_EXHAUSTED", "no", &minute),
         (Some(429), Some("rate_limit_exceeded"), Some(37_000), "no"),
     );
-    let day = [quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"), wait(r#""37s""#)].join(",");
-    check(&body(429, "RESOURCE_EXHAUSTED", "no", &day), (Some(429), Some("insufficient_quota"), None, "no"));
+    let day = [
+        quota("GenerateRequestsPerDayPerProjectPerModel-FreeTier"),
+        wait(r#""37s""#),
+    ]
+    .join(",");
+    check(
+        &body(429, "RESOURCE_EXHAUSTED", "no", &day),
+        (Some(429), Some("insufficient_quota"), None, "no"),
+    );
     check(
         &format!("[{}]", body(429, "RESOURCE_EXHAUSTED", "no", &day)),
         (Some(429), Some("insufficient_quota"), None, "no"),
@@ -141,7 +204,10 @@ fn quotas_and_delays() {
 #[test]
 fn bodies_of_no_known_shape() {
     let page = error(404, Some("text/html"), b"<html>404</html>");
-    assert_eq!((page.status, &*page.message), (None, "the upstream answered with a web page"));
+    assert_eq!(
+        (page.status, &*page.message),
+        (None, "the upstream answered with a web page")
+    );
     assert_eq!(error(500, None, b"").message, "the upstream gave no reason");
     assert_eq!(error(500, None, b"[[]]").status, None);
 }
@@ -150,7 +216,10 @@ fn bodies_of_no_known_shape() {
 fn what_a_model_wrote_is_for_the_log_and_short() {
     let error = gave_up("MALFORMED_FUNCTION_CALL", Some(&"é".repeat(10_000)));
     assert_eq!(error.excerpt.map(|text| text.len()), Some(MAX_DETAILS));
-    assert_eq!(error.message, "the model did not finish its answer (MALFORMED_FUNCTION_CALL)");
+    assert_eq!(
+        error.message,
+        "the model did not finish its answer (MALFORMED_FUNCTION_CALL)"
+    );
 }
 
 proptest! {

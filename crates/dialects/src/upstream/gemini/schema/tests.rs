@@ -34,7 +34,10 @@ fn what_google_reads_stays_as_it_is() {
     ] {
         check(json, json);
     }
-    check("{ \"type\" : \"object\" ,\n\"required\" : [ \"a\" ] }", r#"{"type":"object","required":[ "a" ]}"#);
+    check(
+        "{ \"type\" : \"object\" ,\n\"required\" : [ \"a\" ] }",
+        r#"{"type":"object","required":[ "a" ]}"#,
+    );
 }
 
 #[test]
@@ -47,23 +50,41 @@ fn what_says_nothing_of_values_goes_in_silence() {
 
 #[test]
 fn what_google_does_not_read_goes_and_is_told() {
-    check_lossy(r#"{"type":"string","pattern":"^a","minLength":1}"#, r#"{"type":"string"}"#);
-    check_lossy(r#"{"properties":{"a":{"type":"integer","default":7}}}"#, r#"{"properties":{"a":{"type":"integer"}}}"#);
+    check_lossy(
+        r#"{"type":"string","pattern":"^a","minLength":1}"#,
+        r#"{"type":"string"}"#,
+    );
+    check_lossy(
+        r#"{"properties":{"a":{"type":"integer","default":7}}}"#,
+        r#"{"properties":{"a":{"type":"integer"}}}"#,
+    );
     check_lossy(r#"{"items":{"not":{}}}"#, r#"{"items":{}}"#);
     check_lossy(r#"{"anyOf":[{"if":{}}]}"#, r#"{"anyOf":[{}]}"#);
     check_lossy(r#"{"$defs":{"a":{"x-y":1}}}"#, r#"{"$defs":{"a":{}}}"#);
-    check_lossy(r#"{"additionalProperties":{"uniqueItems":true}}"#, r#"{"additionalProperties":{}}"#);
+    check_lossy(
+        r#"{"additionalProperties":{"uniqueItems":true}}"#,
+        r#"{"additionalProperties":{}}"#,
+    );
 }
 
 #[test]
 fn constants_are_enums_of_one() {
     check(r#"{"const":"a"}"#, r#"{"enum":["a"]}"#);
-    check(r#"{"type":"integer","const":7}"#, r#"{"type":"integer","enum":[7]}"#);
+    check(
+        r#"{"type":"integer","const":7}"#,
+        r#"{"type":"integer","enum":[7]}"#,
+    );
     check(r#"{"enum":["a","b"],"const":"a"}"#, r#"{"enum":["a"]}"#);
     check(r#"{"const":null}"#, r#"{"type":"null"}"#);
     check(r#"{"type":"null","const":null}"#, r#"{"type":"null"}"#);
-    check(r#"{"type":["string","null"],"const":null}"#, r#"{"type":"null"}"#);
-    check_lossy(r#"{"type":"boolean","const":true}"#, r#"{"type":"boolean"}"#);
+    check(
+        r#"{"type":["string","null"],"const":null}"#,
+        r#"{"type":"null"}"#,
+    );
+    check_lossy(
+        r#"{"type":"boolean","const":true}"#,
+        r#"{"type":"boolean"}"#,
+    );
     check_lossy(r#"{"const":{"a":1}}"#, "{}");
 }
 
@@ -73,22 +94,34 @@ fn enums_have_strings_and_numbers() {
     check_lossy(r#"{"enum":[true,false]}"#, "{}");
     check_lossy(r#"{"enum":[null]}"#, "{}");
     // Not allowed by its type.
-    check_lossy(r#"{"type":"string","enum":["a",null]}"#, r#"{"type":"string","enum":["a"]}"#);
+    check_lossy(
+        r#"{"type":"string","enum":["a",null]}"#,
+        r#"{"type":"string","enum":["a"]}"#,
+    );
     check(
         r#"{"type":["string","null"],"enum":["a",null],"description":"d"}"#,
         r#"{"anyOf":[{"type":"string","enum":["a"]},{"type":"null"}],"description":"d"}"#,
     );
-    check(r#"{"enum":["a",null,1]}"#, r#"{"anyOf":[{"enum":["a",1]},{"type":"null"}]}"#);
+    check(
+        r#"{"enum":["a",null,1]}"#,
+        r#"{"anyOf":[{"enum":["a",1]},{"type":"null"}]}"#,
+    );
     check(
         r#"{"type":["string","null","integer"],"enum":["a",null,1]}"#,
         r#"{"anyOf":[{"type":["string","integer"],"enum":["a",1]},{"type":"null"}]}"#,
     );
-    check_lossy(r#"{"enum":["a",null],"anyOf":[{}]}"#, r#"{"enum":["a"],"anyOf":[{}]}"#);
+    check_lossy(
+        r#"{"enum":["a",null],"anyOf":[{}]}"#,
+        r#"{"enum":["a"],"anyOf":[{}]}"#,
+    );
 }
 
 #[test]
 fn all_of_one_is_any_of_one() {
-    check(r#"{"allOf":[{"type":"string"}],"title":"t"}"#, r#"{"anyOf":[{"type":"string"}],"title":"t"}"#);
+    check(
+        r#"{"allOf":[{"type":"string"}],"title":"t"}"#,
+        r#"{"anyOf":[{"type":"string"}],"title":"t"}"#,
+    );
     check_lossy(r#"{"allOf":[{"type":"string"},{"title":"t"}]}"#, "{}");
     check_lossy(r#"{"allOf":[{}],"anyOf":[{}]}"#, r#"{"anyOf":[{}]}"#);
 }
@@ -99,8 +132,14 @@ fn references_stand_alone() {
         r##"{"description":"d","$ref":"#/$defs/T","$defs":{"T":{}}}"##,
         r##"{"description":"d","$defs":{"T":{}},"anyOf":[{"$ref":"#/$defs/T"}]}"##,
     );
-    check_lossy(r##"{"$ref":"#/$defs/T","default":1}"##, r##"{"$ref":"#/$defs/T"}"##);
-    check_lossy(r##"{"$ref":"#/$defs/T","title":"t","anyOf":[{}]}"##, r##"{"$ref":"#/$defs/T"}"##);
+    check_lossy(
+        r##"{"$ref":"#/$defs/T","default":1}"##,
+        r##"{"$ref":"#/$defs/T"}"##,
+    );
+    check_lossy(
+        r##"{"$ref":"#/$defs/T","title":"t","anyOf":[{}]}"##,
+        r##"{"$ref":"#/$defs/T"}"##,
+    );
 }
 
 #[test]
@@ -109,16 +148,31 @@ fn definitions_have_their_newer_name() {
         r##"{"properties":{"a":{"$ref":"#/definitions/T"}},"definitions":{"T":{"type":"string"}}}"##,
         r##"{"properties":{"a":{"$ref":"#/$defs/T"}},"$defs":{"T":{"type":"string"}}}"##,
     );
-    check(r#"{"definitions":{"T":{}},"$defs":{"S":{}}}"#, r#"{"$defs":{"S":{},"T":{}}}"#);
+    check(
+        r#"{"definitions":{"T":{}},"$defs":{"S":{}}}"#,
+        r#"{"$defs":{"S":{},"T":{}}}"#,
+    );
 }
 
 #[test]
 fn older_forms() {
-    check(r#"{"items":[{"type":"string"},{}]}"#, r#"{"prefixItems":[{"type":"string"},{}]}"#);
-    check(r#"{"items":true,"properties":{"a":true}}"#, r#"{"items":{},"properties":{"a":{}}}"#);
-    check_lossy(r#"{"properties":{"a":false}}"#, r#"{"properties":{"a":{}}}"#);
+    check(
+        r#"{"items":[{"type":"string"},{}]}"#,
+        r#"{"prefixItems":[{"type":"string"},{}]}"#,
+    );
+    check(
+        r#"{"items":true,"properties":{"a":true}}"#,
+        r#"{"items":{},"properties":{"a":{}}}"#,
+    );
+    check_lossy(
+        r#"{"properties":{"a":false}}"#,
+        r#"{"properties":{"a":{}}}"#,
+    );
     // For Google to judge.
-    check(r#"{"properties":7,"anyOf":{},"items":"x","type":7}"#, r#"{"properties":7,"anyOf":{},"items":"x","type":7}"#);
+    check(
+        r#"{"properties":7,"anyOf":{},"items":"x","type":7}"#,
+        r#"{"properties":7,"anyOf":{},"items":"x","type":7}"#,
+    );
 }
 
 #[test]
@@ -150,7 +204,10 @@ fn the_deepest_schema_is_read() {
     check(&deep, &deep);
     let wide = format!(
         r#"{{"properties":{{{}}}}}"#,
-        (0..10_000).map(|n| format!(r#""p{n}":{{"type":"string"}}"#)).collect::<Vec<_>>().join(",")
+        (0..10_000)
+            .map(|n| format!(r#""p{n}":{{"type":"string"}}"#))
+            .collect::<Vec<_>>()
+            .join(",")
     );
     check(&wide, &wide);
 }

@@ -12,17 +12,34 @@ const NEW: &str = "gemini-3.8-flash";
 
 /// What is written behind `contents`; what is lost; what is to be undone.
 #[track_caller]
-fn check(model: &str, fields: &str, expected: &str, losses: &str, undo: (&[(&str, &str)], Option<&str>)) {
+fn check(
+    model: &str,
+    fields: &str,
+    expected: &str,
+    losses: &str,
+    undo: (&[(&str, &str)], Option<&str>),
+) {
     let body = format!("{HI},{fields}}}");
     let written = through(body.as_bytes(), &target(model, &nothing_kept), request).unwrap();
     let text = String::from_utf8(written.body).unwrap();
     let text = text
-        .replace(r#","generationConfig":{"thinkingConfig":{"includeThoughts":true}}"#, "")
+        .replace(
+            r#","generationConfig":{"thinkingConfig":{"includeThoughts":true}}"#,
+            "",
+        )
         .replace(r#","thinkingConfig":{"includeThoughts":true}"#, "");
     assert_eq!(text, format!("{SAID}{expected}}}"));
     assert_eq!(written.losses.names().join(" "), losses);
-    let names: Vec<_> = written.undo.names.iter().map(|(theirs, ours)| (theirs.as_str(), ours.as_str())).collect();
-    assert_eq!((names.as_slice(), written.undo.format_tool.as_deref()), undo);
+    let names: Vec<_> = written
+        .undo
+        .names
+        .iter()
+        .map(|(theirs, ours)| (theirs.as_str(), ours.as_str()))
+        .collect();
+    assert_eq!(
+        (names.as_slice(), written.undo.format_tool.as_deref()),
+        undo
+    );
 }
 
 #[track_caller]
@@ -73,16 +90,35 @@ fn every_choice() {
         } else {
             format!(r#","toolConfig":{{"functionCallingConfig":{{{config}}}}}"#)
         };
-        check(OLD, &format!(r#""tools":[{TOOL}],"tool_choice":{choice}"#), &format!("{F}{config}"), "", NOTHING);
+        check(
+            OLD,
+            &format!(r#""tools":[{TOOL}],"tool_choice":{choice}"#),
+            &format!("{F}{config}"),
+            "",
+            NOTHING,
+        );
     };
     choice("null", "");
     choice(r#""auto""#, "");
     choice(r#""none""#, r#""mode":"NONE""#);
     choice(r#""required""#, r#""mode":"ANY""#);
-    choice(r#"{"type":"function","function":{"name":"f"}}"#, r#""mode":"ANY","allowedFunctionNames":["f"]"#);
-    let allowed = |mode| format!(r#"{{"type":"allowed_tools","allowed_tools":{{"mode":"{mode}","tools":[{TOOL}]}}}}"#);
-    choice(&allowed("auto"), r#""mode":"VALIDATED","allowedFunctionNames":["f"]"#);
-    choice(&allowed("required"), r#""mode":"ANY","allowedFunctionNames":["f"]"#);
+    choice(
+        r#"{"type":"function","function":{"name":"f"}}"#,
+        r#""mode":"ANY","allowedFunctionNames":["f"]"#,
+    );
+    let allowed = |mode| {
+        format!(
+            r#"{{"type":"allowed_tools","allowed_tools":{{"mode":"{mode}","tools":[{TOOL}]}}}}"#
+        )
+    };
+    choice(
+        &allowed("auto"),
+        r#""mode":"VALIDATED","allowedFunctionNames":["f"]"#,
+    );
+    choice(
+        &allowed("required"),
+        r#""mode":"ANY","allowedFunctionNames":["f"]"#,
+    );
     check(OLD, r#""tool_choice":"none""#, "", "", NOTHING);
     check(OLD, r#""tool_choice":"auto""#, "", "", NOTHING);
     // Whoever must call keeps to the schema.
@@ -97,8 +133,20 @@ fn every_choice() {
 
 #[test]
 fn one_call_at_a_time_cannot_be_said() {
-    check(OLD, &format!(r#""tools":[{TOOL}],"parallel_tool_calls":false"#), F, "parallel_tool_calls", NOTHING);
-    check(OLD, &format!(r#""tools":[{TOOL}],"parallel_tool_calls":true"#), F, "", NOTHING);
+    check(
+        OLD,
+        &format!(r#""tools":[{TOOL}],"parallel_tool_calls":false"#),
+        F,
+        "parallel_tool_calls",
+        NOTHING,
+    );
+    check(
+        OLD,
+        &format!(r#""tools":[{TOOL}],"parallel_tool_calls":true"#),
+        F,
+        "",
+        NOTHING,
+    );
 }
 
 #[test]
@@ -114,10 +162,24 @@ fn names_are_made_fit_and_back() {
 
 #[test]
 fn tools_that_cannot_be() {
-    check_refused(OLD, r#""tools":[{"type":"custom","custom":{"name":"c"}}]"#, "tools[0]");
-    check_refused(OLD, &format!(r#""tools":[{TOOL},{{"type":"web_search"}}]"#), "tools[1]");
+    check_refused(
+        OLD,
+        r#""tools":[{"type":"custom","custom":{"name":"c"}}]"#,
+        "tools[0]",
+    );
+    check_refused(
+        OLD,
+        &format!(r#""tools":[{TOOL},{{"type":"web_search"}}]"#),
+        "tools[1]",
+    );
     check_refused("gemma-3-27b-it", &format!(r#""tools":[{TOOL}]"#), "tools");
-    check("gemma-3-27b-it", &format!(r#""tools":[{TOOL}],"tool_choice":"none""#), "", "tools", NOTHING);
+    check(
+        "gemma-3-27b-it",
+        &format!(r#""tools":[{TOOL}],"tool_choice":"none""#),
+        "",
+        "tools",
+        NOTHING,
+    );
     let body = format!(r#"{HI},"tools":[{TOOL}],"tool_choice":"required"}}"#);
     let mut target = target(OLD, &nothing_kept);
     target.traits.forced_tools = false;
@@ -133,7 +195,13 @@ const NATIVE: &str = r#","generationConfig":{"responseMimeType":"application/jso
 #[test]
 fn newer_models_take_tools_and_a_format() {
     let fields = format!(r#""tools":[{TOOL}],{SCHEMA}"#);
-    check(NEW, &fields, &format!("{F}{NATIVE}"), "response_format.json_schema.description", NOTHING);
+    check(
+        NEW,
+        &fields,
+        &format!("{F}{NATIVE}"),
+        "response_format.json_schema.description",
+        NOTHING,
+    );
     assert!(models::traits(NEW).structured_with_tools);
 }
 
@@ -149,9 +217,14 @@ fn older_models_answer_by_a_call() {
     let both = format!(r#"{{"name":"f"}},{ANSWER}"#);
     check("", &both, r#""mode":"ANY""#);
     check(r#","tool_choice":"auto""#, &both, r#""mode":"ANY""#);
-    let allowed =
-        format!(r#","tool_choice":{{"type":"allowed_tools","allowed_tools":{{"mode":"auto","tools":[{TOOL}]}}}}"#);
-    check(&allowed, &both, r#""mode":"ANY","allowedFunctionNames":["f","out_put"]"#);
+    let allowed = format!(
+        r#","tool_choice":{{"type":"allowed_tools","allowed_tools":{{"mode":"auto","tools":[{TOOL}]}}}}"#
+    );
+    check(
+        &allowed,
+        &both,
+        r#""mode":"ANY","allowedFunctionNames":["f","out_put"]"#,
+    );
 }
 
 #[test]
@@ -169,7 +242,13 @@ fn a_call_that_must_be_made_has_no_format_and_that_is_said() {
 #[test]
 fn tools_that_must_not_be_called_make_room_for_a_format() {
     let fields = format!(r#""tools":[{TOOL}],{SCHEMA},"tool_choice":"none""#);
-    check(OLD, &fields, NATIVE, "tools response_format.json_schema.description", NOTHING);
+    check(
+        OLD,
+        &fields,
+        NATIVE,
+        "tools response_format.json_schema.description",
+        NOTHING,
+    );
 }
 
 #[test]
@@ -189,9 +268,17 @@ fn the_answers_name_is_nobody_elses() {
 
 #[test]
 fn formats_that_no_call_can_have() {
-    check_refused(OLD, &format!(r#""tools":[{TOOL}],"response_format":{{"type":"json_object"}}"#), "response_format");
+    check_refused(
+        OLD,
+        &format!(r#""tools":[{TOOL}],"response_format":{{"type":"json_object"}}"#),
+        "response_format",
+    );
     let list = r#""response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"type":"array"}}}"#;
-    check_refused(OLD, &format!(r#""tools":[{TOOL}],{list}"#), "response_format");
+    check_refused(
+        OLD,
+        &format!(r#""tools":[{TOOL}],{list}"#),
+        "response_format",
+    );
     check_refused("gemma-3-27b-it", SCHEMA, "response_format");
 }
 
@@ -224,25 +311,44 @@ fn servers_that_know_no_json_schema_are_asked_in_older_words() {
         let body = format!("{HI},{fields}}}");
         let target = target(model, &nothing_kept);
         let traits = target.traits.at(server);
-        let written = through(body.as_bytes(), &crate::neutral::Target { traits, ..target }, request).unwrap();
-        (String::from_utf8(written.body).unwrap(), written.losses.names().join(" "))
+        let written = through(
+            body.as_bytes(),
+            &crate::neutral::Target { traits, ..target },
+            request,
+        )
+        .unwrap();
+        (
+            String::from_utf8(written.body).unwrap(),
+            written.losses.names().join(" "),
+        )
     };
     let schema = r##"{"type":"object","properties":{"q":{"$ref":"#/$defs/Q"}},"required":["q"],"$defs":{"Q":{"type":["string","null"]}}}"##;
     let theirs = r#"{"type":"object","properties":{"q":{"type":"string","nullable":true}},"required":["q"]}"#;
-    let tools = format!(r#""tools":[{{"type":"function","function":{{"name":"f","parameters":{schema}}}}}]"#);
-    let format =
-        format!(r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n","schema":{schema}}}}}"#);
+    let tools = format!(
+        r#""tools":[{{"type":"function","function":{{"name":"f","parameters":{schema}}}}}]"#
+    );
+    let format = format!(
+        r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n","schema":{schema}}}}}"#
+    );
     let (body, losses) = ask(OLD, &tools);
-    assert!(body.contains(&format!(r#"{{"name":"f","parameters":{theirs}}}"#)) && losses.is_empty(), "{body} {losses}");
+    assert!(
+        body.contains(&format!(r#"{{"name":"f","parameters":{theirs}}}"#)) && losses.is_empty(),
+        "{body} {losses}"
+    );
     let (body, losses) = ask(OLD, &format);
     assert!(
-        body.contains(&format!(r#""responseMimeType":"application/json","responseSchema":{theirs}"#))
-            && losses.is_empty(),
+        body.contains(&format!(
+            r#""responseMimeType":"application/json","responseSchema":{theirs}"#
+        )) && losses.is_empty(),
         "{body} {losses}"
     );
     // The function that stands for the format takes the same.
     let (body, _) = ask(OLD, &format!("{tools},{format}"));
-    assert_eq!(body.matches(&format!(r#""parameters":{theirs}"#)).count(), 2, "{body}");
+    assert_eq!(
+        body.matches(&format!(r#""parameters":{theirs}"#)).count(),
+        2,
+        "{body}"
+    );
     for body in [ask(OLD, &tools).0, ask(OLD, &format).0, body] {
         assert!(!body.contains("JsonSchema"), "{body}");
     }

@@ -9,7 +9,9 @@ fn check(lines: &[&str], expected: &[&str]) {
     let mut reader = OllamaReader;
     let mut told = Vec::new();
     for line in lines {
-        if let Err(fault) = reader.event(b"", line.as_bytes(), &mut |event| told.push(format!("{event:?}"))) {
+        if let Err(fault) = reader.event(b"", line.as_bytes(), &mut |event| {
+            told.push(format!("{event:?}"))
+        }) {
             told.push(format!("{fault:?}"));
             break;
         }
@@ -20,7 +22,9 @@ fn check(lines: &[&str], expected: &[&str]) {
 #[track_caller]
 fn check_answer(body: &str, expected: &[&str]) {
     let mut told = Vec::new();
-    if let Err(fault) = answer(body.as_bytes(), &mut |event| told.push(format!("{event:?}"))) {
+    if let Err(fault) = answer(body.as_bytes(), &mut |event| {
+        told.push(format!("{event:?}"))
+    }) {
         told.push(format!("{fault:?}"));
     }
     assert_eq!(told, expected, "{body}");
@@ -28,11 +32,16 @@ fn check_answer(body: &str, expected: &[&str]) {
 
 #[track_caller]
 fn check_error(json: &str, status: Option<u16>, message: &str) {
-    let streamed = match OllamaReader.event(b"", json.as_bytes(), &mut |event| panic!("{event:?}")) {
+    let streamed = match OllamaReader.event(b"", json.as_bytes(), &mut |event| panic!("{event:?}"))
+    {
         Err(StreamFault::Upstream(error)) => error,
         other => panic!("{other:?}"),
     };
-    assert_eq!((streamed.status, &*streamed.message), (status, message), "{json}");
+    assert_eq!(
+        (streamed.status, &*streamed.message),
+        (status, message),
+        "{json}"
+    );
     assert_eq!(
         answer(json.as_bytes(), &mut |event| panic!("{event:?}")),
         Err(AnswerFault::Upstream(streamed)),
@@ -41,8 +50,7 @@ fn check_error(json: &str, status: Option<u16>, message: &str) {
 }
 
 const LAST: &str = r#"{"model":"m","created_at":"2026-08-01T00:00:00.1Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","total_duration":4883583458,"load_duration":1,"prompt_eval_count":26,"prompt_eval_duration":2,"eval_count":282,"eval_duration":3}"#;
-const USAGE: &str =
-    "Usage(Tokens { prompt: Some(26), completion: Some(282), cached: None, cache_write: None, reasoning: None })";
+const USAGE: &str = "Usage(Tokens { prompt: Some(26), completion: Some(282), cached: None, cache_write: None, reasoning: None })";
 
 #[test]
 fn lines_say_what_came() {
@@ -53,7 +61,14 @@ fn lines_say_what_came() {
             r#"{"model":"m","message":{"role":"assistant","content":"c"}}"#,
             LAST,
         ],
-        &[r#"Reasoning(0, "hm")"#, r#"Text(0, "a\n\"b\"")"#, r#"Text(0, "c")"#, USAGE, "Finish(0, Stop)", "End"],
+        &[
+            r#"Reasoning(0, "hm")"#,
+            r#"Text(0, "a\n\"b\"")"#,
+            r#"Text(0, "c")"#,
+            USAGE,
+            "Finish(0, Stop)",
+            "End",
+        ],
     );
 }
 
@@ -61,9 +76,17 @@ fn lines_say_what_came() {
 fn a_whole_answer_tells_the_same() {
     check_answer(
         &LAST.replace(r#""content":"""#, r#""thinking":"hm","content":"a""#),
-        &[r#"Reasoning(0, "hm")"#, r#"Text(0, "a")"#, USAGE, "Finish(0, Stop)"],
+        &[
+            r#"Reasoning(0, "hm")"#,
+            r#"Text(0, "a")"#,
+            USAGE,
+            "Finish(0, Stop)",
+        ],
     );
-    check_answer("\u{FEFF}{\"message\":{},\"done\":true}\n", &["Finish(0, Stop)"]);
+    check_answer(
+        "\u{FEFF}{\"message\":{},\"done\":true}\n",
+        &["Finish(0, Stop)"],
+    );
 }
 
 #[test]
@@ -76,9 +99,15 @@ fn calls_come_whole_with_their_arguments_as_they_are() {
     let told = r#"Call { choice: 0, id: None, name: "get", signature: None }"#;
     check(
         &[&call(r#","arguments":{"q":1.0,"b":[true,"é\u0041"]}"#)],
-        &[told, r#"Arguments(0, "{\"q\":1.0,\"b\":[true,\"é\\u0041\"]}")"#],
+        &[
+            told,
+            r#"Arguments(0, "{\"q\":1.0,\"b\":[true,\"é\\u0041\"]}")"#,
+        ],
     );
-    check(&[&call(r#","arguments":"{\"q\":1}""#)], &[told, r#"Arguments(0, "{\"q\":1}")"#]);
+    check(
+        &[&call(r#","arguments":"{\"q\":1}""#)],
+        &[told, r#"Arguments(0, "{\"q\":1}")"#],
+    );
     for empty in [
         "",
         r#","arguments":null"#,
@@ -111,14 +140,21 @@ fn calls_come_whole_with_their_arguments_as_they_are() {
         &[r#"{"message":{"tool_calls":[{"function":{"arguments":{}}}]}}"#],
         &[r#"Broken("a tool call without a name")"#],
     );
-    check(&[r#"{"message":{"tool_calls":[{"id":"x"}]}}"#], &[r#"Broken("a tool call without a name")"#]);
+    check(
+        &[r#"{"message":{"tool_calls":[{"id":"x"}]}}"#],
+        &[r#"Broken("a tool call without a name")"#],
+    );
 }
 
 #[test]
 fn every_reason_has_its_finish() {
-    for (reason, finish) in
-        [(r#""stop""#, "Stop"), (r#""length""#, "Length"), (r#""new""#, "Stop"), (r#""""#, "Stop"), ("null", "Stop")]
-    {
+    for (reason, finish) in [
+        (r#""stop""#, "Stop"),
+        (r#""length""#, "Length"),
+        (r#""new""#, "Stop"),
+        (r#""""#, "Stop"),
+        ("null", "Stop"),
+    ] {
         let line = format!(r#"{{"message":{{"content":""}},"done":true,"done_reason":{reason}}}"#);
         let finish = format!("Finish(0, {finish})");
         check(&[&line], &[&finish, "End"]);
@@ -130,8 +166,14 @@ fn every_reason_has_its_finish() {
 #[test]
 fn a_model_that_was_only_loaded_has_not_answered() {
     for reason in ["load", "unload"] {
-        let line = format!(r#"{{"message":{{"role":"assistant","content":""}},"done_reason":"{reason}","done":true}}"#);
-        check_error(&line, Some(503), &format!("the upstream did not let the model answer (`{reason}`)"));
+        let line = format!(
+            r#"{{"message":{{"role":"assistant","content":""}},"done_reason":"{reason}","done":true}}"#
+        );
+        check_error(
+            &line,
+            Some(503),
+            &format!("the upstream did not let the model answer (`{reason}`)"),
+        );
     }
 }
 
@@ -140,19 +182,32 @@ fn counts_that_are_nothing_are_none() {
     let usage = |counts: &str| {
         let mut told = Vec::new();
         let line = format!(r#"{{"message":{{}},"done":true{counts}}}"#);
-        answer(line.as_bytes(), &mut |event| told.push(event_tokens(&event))).unwrap();
+        answer(line.as_bytes(), &mut |event| {
+            told.push(event_tokens(&event))
+        })
+        .unwrap();
         told.into_iter().flatten().next()
     };
     assert_eq!(usage(""), None);
     assert_eq!(usage(r#","prompt_eval_count":0,"eval_count":0"#), None);
     assert_eq!(usage(r#","eval_count":7"#), Some((None, Some(7))));
-    assert_eq!(usage(r#","prompt_eval_count":7.0,"eval_count":null"#), Some((Some(7), None)));
+    assert_eq!(
+        usage(r#","prompt_eval_count":7.0,"eval_count":null"#),
+        Some((Some(7), None))
+    );
     assert_eq!(usage(r#","prompt_eval_count":[],"eval_count":"x""#), None);
-    assert_eq!(usage(r#","prompt_eval_count":-1,"eval_count":1e400"#), Some((Some(u64::MAX), Some(u64::MAX))));
+    assert_eq!(
+        usage(r#","prompt_eval_count":-1,"eval_count":1e400"#),
+        Some((Some(u64::MAX), Some(u64::MAX)))
+    );
 }
 
 fn event_tokens(event: &Event<'_>) -> Option<(Option<u64>, Option<u64>)> {
-    if let Event::Usage(tokens) = event { Some((tokens.prompt, tokens.completion)) } else { None }
+    if let Event::Usage(tokens) = event {
+        Some((tokens.prompt, tokens.completion))
+    } else {
+        None
+    }
 }
 
 #[test]
@@ -168,9 +223,16 @@ fn errors_come_in_answers_and_as_lines() {
         "the input length exceeds the context length",
     );
     check_error(r#"{"error":{"message":"m","code":500}}"#, Some(500), "m");
-    check_error(r#"{"error":"model 'x' not found","done":true,"message":{}}"#, Some(404), "model 'x' not found");
+    check_error(
+        r#"{"error":"model 'x' not found","done":true,"message":{}}"#,
+        Some(404),
+        "model 'x' not found",
+    );
     check(
-        &[r#"{"error":"","message":{"content":"a"}}"#, r#"{"error":null,"message":{"content":"b"}}"#],
+        &[
+            r#"{"error":"","message":{"content":"a"}}"#,
+            r#"{"error":null,"message":{"content":"b"}}"#,
+        ],
         &[r#"Text(0, "a")"#, r#"Text(0, "b")"#],
     );
 }
@@ -191,10 +253,16 @@ fn what_is_no_answer_is_a_fault() {
         check(&[line], &[&format!("Broken({why:?})")]);
         check_answer(line, &[&format!("Nonsense({why:?})")]);
     }
-    for body in
-        ["{}", r#"{"done":true}"#, r#"{"message":{"content":"a"}}"#, r#"{"message":{"content":"a"},"done":false}"#]
-    {
-        check_answer(body, &[r#"Nonsense("the answer has no message, or is not complete")"#]);
+    for body in [
+        "{}",
+        r#"{"done":true}"#,
+        r#"{"message":{"content":"a"}}"#,
+        r#"{"message":{"content":"a"},"done":false}"#,
+    ] {
+        check_answer(
+            body,
+            &[r#"Nonsense("the answer has no message, or is not complete")"#],
+        );
     }
     check(&["{}", r#"{"new":[1]}"#, r#"{"message":null}"#], &[]);
 }

@@ -9,16 +9,29 @@ use crate::upstream::ollama::traits;
 const MODEL: &str = "gemma3:12b";
 
 fn written(body: &str, model: &str) -> Result<Worded, Refused> {
-    let target =
-        Target { model, traits: traits(model), default_max_tokens: None, stream: false, within: None, kept: &|_| None };
+    let target = Target {
+        model,
+        traits: traits(model),
+        default_max_tokens: None,
+        stream: false,
+        within: None,
+        kept: &|_| None,
+    };
     through(body.as_bytes(), &target, request)
 }
 
 #[track_caller]
 fn check_all(model: &str, body: &str, expected: &str, losses: &[&str]) {
     let written = written(body, model).unwrap();
-    assert_eq!(String::from_utf8(written.body.clone()).unwrap(), expected, "{body}");
-    assert!(serde_json::from_slice::<serde_json::Value>(&written.body).is_ok(), "{body}");
+    assert_eq!(
+        String::from_utf8(written.body.clone()).unwrap(),
+        expected,
+        "{body}"
+    );
+    assert!(
+        serde_json::from_slice::<serde_json::Value>(&written.body).is_ok(),
+        "{body}"
+    );
     assert_eq!(written.losses.names(), losses, "{body}");
     assert_eq!(written.undo, Undo::default());
 }
@@ -27,7 +40,12 @@ fn check_all(model: &str, body: &str, expected: &str, losses: &[&str]) {
 #[track_caller]
 fn check_messages(messages: &str, expected: &str, losses: &[&str]) {
     let body = format!(r#"{{"model":"x","messages":[{messages}]}}"#);
-    check_all(MODEL, &body, &format!(r#"{{"model":"{MODEL}","stream":false,"messages":[{expected}]}}"#), losses);
+    check_all(
+        MODEL,
+        &body,
+        &format!(r#"{{"model":"{MODEL}","stream":false,"messages":[{expected}]}}"#),
+        losses,
+    );
 }
 
 /// Checks what fields beside the messages become.
@@ -98,7 +116,11 @@ fn arguments_are_objects_and_results_name_their_function() {
             r#"{{"role":"assistant","content":"","tool_calls":[{{"id":"c1","function":{{"name":"{name}","arguments":{{}}}}}}]}},{{"role":"tool","content":"r","tool_name":"{name}","tool_call_id":"c1"}}"#
         )
     };
-    check_messages(&format!("{},{}", used("a"), used("b")), &format!("{},{}", told("a"), told("b")), &[]);
+    check_messages(
+        &format!("{},{}", used("a"), used("b")),
+        &format!("{},{}", told("a"), told("b")),
+        &[],
+    );
     // Nobody knows the call.
     check_messages(
         r#"{"role":"tool","tool_call_id":"x","content":"r"},{"role":"tool","tool_call_id":"y","name":"n","content":"r"}"#,
@@ -112,8 +134,17 @@ fn the_deprecated_function_call_is_a_call() {
     let body = r#"{"model":"x","messages":[{"role":"assistant","content":null,"function_call":{"name":"get","arguments":"{}"}},{"role":"function","name":"get","content":"b"}]}"#;
     let written = written(body, MODEL).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&written.body).unwrap();
-    assert_eq!(json["messages"][0]["tool_calls"][0]["id"], json["messages"][1]["tool_call_id"]);
-    assert_eq!((&json["messages"][1]["role"], &json["messages"][1]["tool_name"]), (&"tool".into(), &"get".into()));
+    assert_eq!(
+        json["messages"][0]["tool_calls"][0]["id"],
+        json["messages"][1]["tool_call_id"]
+    );
+    assert_eq!(
+        (
+            &json["messages"][1]["role"],
+            &json["messages"][1]["tool_name"]
+        ),
+        (&"tool".into(), &"get".into())
+    );
 }
 
 #[test]
@@ -126,7 +157,11 @@ fn pictures_stand_beside_the_text() {
     let told = r#"{"role":"user","content":"a","images":["AA+/","BBBB"]}"#;
     check_messages(&image(""), told, &[]);
     check_messages(&image(r#","detail":"auto""#), told, &[]);
-    check_messages(&image(r#","detail":"low""#), told, &["messages[].content[].image_url.detail"]);
+    check_messages(
+        &image(r#","detail":"low""#),
+        told,
+        &["messages[].content[].image_url.detail"],
+    );
     let url = r#"{"model":"x","messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"https://x/y.png"}}]}]}"#;
     assert!(
         matches!(written(url, MODEL), Err(Refused::Unsupported(complaint)) if complaint.param == "messages[0].content[0].image_url")
@@ -140,8 +175,16 @@ fn pictures_stand_beside_the_text() {
 #[test]
 fn options_are_in_an_object_of_their_own() {
     for (fields, expected, losses) in [
-        (r#""max_tokens":5"#, r#""options":{"num_predict":5}"#, &[][..]),
-        (r#""temperature":0.70,"top_p":1"#, r#""options":{"temperature":0.70,"top_p":1}"#, &[]),
+        (
+            r#""max_tokens":5"#,
+            r#""options":{"num_predict":5}"#,
+            &[][..],
+        ),
+        (
+            r#""temperature":0.70,"top_p":1"#,
+            r#""options":{"temperature":0.70,"top_p":1}"#,
+            &[],
+        ),
         (r#""top_k":40"#, r#""options":{"top_k":40}"#, &[]),
         (
             r#""frequency_penalty":-0.5,"presence_penalty":1.5"#,
@@ -150,9 +193,17 @@ fn options_are_in_an_object_of_their_own() {
         ),
         (r#""seed":-7"#, r#""options":{"seed":-7}"#, &[]),
         (r#""stop":"a""#, r#""options":{"stop":["a"]}"#, &[]),
-        (r#""stop":["1","2","3","4","5","6"]"#, r#""options":{"stop":["1","2","3","4","5","6"]}"#, &[]),
+        (
+            r#""stop":["1","2","3","4","5","6"]"#,
+            r#""options":{"stop":["1","2","3","4","5","6"]}"#,
+            &[],
+        ),
         (r#""stop":[]"#, "", &[]),
-        (r#""user":"u","logit_bias":{"1":1},"keep_alive":-1"#, "", &["user", "logit_bias", "keep_alive"]),
+        (
+            r#""user":"u","logit_bias":{"1":1},"keep_alive":-1"#,
+            "",
+            &["user", "logit_bias", "keep_alive"],
+        ),
     ] {
         check(MODEL, fields, expected, losses);
     }
@@ -170,11 +221,13 @@ fn whether_it_streams_is_always_said() {
         within: None,
         kept: &|_| None,
     };
-    let written =
-        through(br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#, &target, request)
-            .unwrap();
-    let expected =
-        r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}],"options":{"num_predict":9}}"#;
+    let written = through(
+        br#"{"model":"x","messages":[{"role":"user","content":"hi"}],"stream":true}"#,
+        &target,
+        request,
+    )
+    .unwrap();
+    let expected = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}],"options":{"num_predict":9}}"#;
     assert_eq!(String::from_utf8(written.body).unwrap(), expected);
 }
 
@@ -185,16 +238,47 @@ fn tools_and_choices() {
     let b = r#"{"type":"function","function":{"name":"b","parameters":{"type":"object","properties":{}}}}"#;
     let told = format!(r#""tools":[{a},{b}]"#);
     check(MODEL, &tools, &told, &[]);
-    check(MODEL, &format!(r#"{tools},"tool_choice":"auto""#), &told, &[]);
+    check(
+        MODEL,
+        &format!(r#"{tools},"tool_choice":"auto""#),
+        &told,
+        &[],
+    );
     check(MODEL, &format!(r#"{tools},"tool_choice":"none""#), "", &[]);
-    check(MODEL, &format!(r#"{tools},"parallel_tool_calls":false"#), &told, &["parallel_tool_calls"]);
+    check(
+        MODEL,
+        &format!(r#"{tools},"parallel_tool_calls":false"#),
+        &told,
+        &["parallel_tool_calls"],
+    );
     let allowed = r#""tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"b"}}]}}"#;
-    check(MODEL, &format!("{tools},{allowed}"), &format!(r#""tools":[{b}]"#), &[]);
-    check_refused(&format!(r#"{tools},"tool_choice":"required""#), "tool_choice");
-    check_refused(&format!(r#"{tools},"tool_choice":{{"type":"function","function":{{"name":"b"}}}}"#), "tool_choice");
+    check(
+        MODEL,
+        &format!("{tools},{allowed}"),
+        &format!(r#""tools":[{b}]"#),
+        &[],
+    );
+    check_refused(
+        &format!(r#"{tools},"tool_choice":"required""#),
+        "tool_choice",
+    );
+    check_refused(
+        &format!(r#"{tools},"tool_choice":{{"type":"function","function":{{"name":"b"}}}}"#),
+        "tool_choice",
+    );
     let strict = r#"{"type":"function","function":{"name":"b","strict":true}}"#;
-    check(MODEL, &format!(r#""tools":[{strict}]"#), &format!(r#""tools":[{b}]"#), &["tools[].function.strict"]);
-    check(MODEL, &format!(r#""tools":[{strict}],"tool_choice":"none""#), "", &[]);
+    check(
+        MODEL,
+        &format!(r#""tools":[{strict}]"#),
+        &format!(r#""tools":[{b}]"#),
+        &["tools[].function.strict"],
+    );
+    check(
+        MODEL,
+        &format!(r#""tools":[{strict}],"tool_choice":"none""#),
+        "",
+        &[],
+    );
 }
 
 #[test]
@@ -214,25 +298,46 @@ fn nothing_makes_a_model_call_a_tool() {
 
 #[test]
 fn a_format_is_a_schema() {
-    let format =
-        |rest: &str| format!(r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n"{rest}}}}}"#);
+    let format = |rest: &str| {
+        format!(r#""response_format":{{"type":"json_schema","json_schema":{{"name":"n"{rest}}}}}"#)
+    };
     let schema = r#","schema":{"type":"object"}"#;
     check(MODEL, &format(schema), r#""format":{"type":"object"}"#, &[]);
     check(MODEL, &format(""), r#""format":"json""#, &[]);
-    check(MODEL, r#""response_format":{"type":"json_object"}"#, r#""format":"json""#, &[]);
+    check(
+        MODEL,
+        r#""response_format":{"type":"json_object"}"#,
+        r#""format":"json""#,
+        &[],
+    );
     check(MODEL, r#""response_format":{"type":"text"}"#, "", &[]);
     let described = format(&format!(r#"{schema},"description":"d""#));
-    check(MODEL, &described, r#""format":{"type":"object"}"#, &["response_format.json_schema.description"]);
+    check(
+        MODEL,
+        &described,
+        r#""format":{"type":"object"}"#,
+        &["response_format.json_schema.description"],
+    );
     let tools = r#""tools":[{"type":"function","function":{"name":"b"}}]"#;
     check_refused(&format!("{},{tools}", format(schema)), "response_format");
-    check(MODEL, &format!(r#"{},{tools},"tool_choice":"none""#, format(schema)), r#""format":{"type":"object"}"#, &[]);
+    check(
+        MODEL,
+        &format!(r#"{},{tools},"tool_choice":"none""#, format(schema)),
+        r#""format":{"type":"object"}"#,
+        &[],
+    );
 }
 
 #[test]
 fn effort_is_a_switch_or_a_word() {
     let switch = (
         "qwen3:8b",
-        [("none", "false", true), ("low", "true", false), ("medium", "true", true), ("max", "true", false)],
+        [
+            ("none", "false", true),
+            ("low", "true", false),
+            ("medium", "true", true),
+            ("max", "true", false),
+        ],
     );
     let word = (
         "gpt-oss:20b",
@@ -246,13 +351,38 @@ fn effort_is_a_switch_or_a_word() {
     for (model, efforts) in [switch, word] {
         for (effort, think, is_meant) in efforts {
             let losses: &[&str] = if is_meant { &[] } else { &["reasoning_effort"] };
-            check(model, &format!(r#""reasoning_effort":"{effort}""#), &format!(r#""think":{think}"#), losses);
+            check(
+                model,
+                &format!(r#""reasoning_effort":"{effort}""#),
+                &format!(r#""think":{think}"#),
+                losses,
+            );
         }
     }
-    check("gpt-oss:20b", r#""reasoning_effort":"minimal""#, r#""think":"low""#, &["reasoning_effort"]);
-    check("gpt-oss:20b", r#""reasoning_effort":"high""#, r#""think":"high""#, &[]);
-    check(MODEL, r#""reasoning_effort":"none""#, r#""think":false"#, &[]);
-    check(MODEL, r#""reasoning_effort":"high""#, "", &["reasoning_effort"]);
+    check(
+        "gpt-oss:20b",
+        r#""reasoning_effort":"minimal""#,
+        r#""think":"low""#,
+        &["reasoning_effort"],
+    );
+    check(
+        "gpt-oss:20b",
+        r#""reasoning_effort":"high""#,
+        r#""think":"high""#,
+        &[],
+    );
+    check(
+        MODEL,
+        r#""reasoning_effort":"none""#,
+        r#""think":false"#,
+        &[],
+    );
+    check(
+        MODEL,
+        r#""reasoning_effort":"high""#,
+        "",
+        &["reasoning_effort"],
+    );
     check("qwen3:8b", r#""seed":1"#, r#""options":{"seed":1}"#, &[]);
 }
 

@@ -38,7 +38,13 @@ fn spelled(text: &str, model: &str) -> String {
 
 #[track_caller]
 fn check_usage(input: &str, expected: &str, usage: Usage) {
-    let answer = answer(&header(false), &Quirks::NONE, true, spelled(input, "up").as_bytes()).expect("an answer");
+    let answer = answer(
+        &header(false),
+        &Quirks::NONE,
+        true,
+        spelled(input, "up").as_bytes(),
+    )
+    .expect("an answer");
     let body = String::from_utf8(answer.body).unwrap();
     assert_eq!(body, spelled(expected, "fast"));
     assert_eq!(answer.usage, usage);
@@ -53,20 +59,32 @@ fn check(input: &str, expected: &str) {
 /// An entry of `choices` in an otherwise right answer.
 #[track_caller]
 fn check_choice(input: &str, expected: &str) {
-    check(&format!(r#"{{@,"choices":[{input}],$}}"#), &format!(r#"{{@,"choices":[{expected}],$}}"#));
+    check(
+        &format!(r#"{{@,"choices":[{input}],$}}"#),
+        &format!(r#"{{@,"choices":[{expected}],$}}"#),
+    );
 }
 
 #[track_caller]
 fn check_message(input: &str, finish: &str, expected: &str, shown: &str) {
-    let choice = |message, finish| format!(r#"{{"index":0,"message":{message},"finish_reason":{finish}}}"#);
+    let choice =
+        |message, finish| format!(r#"{{"index":0,"message":{message},"finish_reason":{finish}}}"#);
     check_choice(&choice(input, finish), &choice(expected, shown));
 }
 
 #[track_caller]
 fn check_fault(input: &str, fault: AnswerFault) {
     let input = spelled(input, "up");
-    assert_eq!(answer(&header(false), &Quirks::NONE, true, input.as_bytes()), Err(fault.clone()), "{input}");
-    assert_eq!(converted(&header(false), &Quirks::NONE, true, input.as_bytes()), Err(fault), "{input}");
+    assert_eq!(
+        answer(&header(false), &Quirks::NONE, true, input.as_bytes()),
+        Err(fault.clone()),
+        "{input}"
+    );
+    assert_eq!(
+        converted(&header(false), &Quirks::NONE, true, input.as_bytes()),
+        Err(fault),
+        "{input}"
+    );
 }
 
 /// Everything that an answer must have.
@@ -74,29 +92,61 @@ fn check_fault(input: &str, fault: AnswerFault) {
 fn conforms(body: &str) {
     let answer: Value = serde_json::from_str(body).expect("JSON");
     assert!(answer["id"].as_str().is_some_and(|id| !id.is_empty()));
-    assert!(answer["created"].as_u64().is_some_and(|created| created > 0));
+    assert!(
+        answer["created"]
+            .as_u64()
+            .is_some_and(|created| created > 0)
+    );
     assert_eq!(answer["object"], "chat.completion");
     assert_eq!(answer["model"], "fast");
     let usage = &answer["usage"];
-    let sum = usage["prompt_tokens"].as_u64().unwrap() + usage["completion_tokens"].as_u64().unwrap();
+    let sum =
+        usage["prompt_tokens"].as_u64().unwrap() + usage["completion_tokens"].as_u64().unwrap();
     assert_eq!(usage["total_tokens"], sum);
     let choices = answer["choices"].as_array().expect("choices");
     assert!(!choices.is_empty());
     for (at, choice) in choices.iter().enumerate() {
-        assert_eq!(choices.iter().filter(|choice| choice["index"] == at).count(), 1);
+        assert_eq!(
+            choices
+                .iter()
+                .filter(|choice| choice["index"] == at)
+                .count(),
+            1
+        );
         assert_eq!(choice["message"]["role"], "assistant");
         assert!(choice["message"]["content"].is_string() || choice["message"]["content"].is_null());
         let reason = choice["finish_reason"].as_str().expect("a reason");
-        assert!(["stop", "length", "tool_calls", "content_filter", "function_call"].contains(&reason));
-        for call in choice["message"]["tool_calls"].as_array().into_iter().flatten() {
-            assert!(call["id"].as_str().is_some_and(|id| !id.is_empty() && id.len() <= 40));
+        assert!(
+            [
+                "stop",
+                "length",
+                "tool_calls",
+                "content_filter",
+                "function_call"
+            ]
+            .contains(&reason)
+        );
+        for call in choice["message"]["tool_calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            assert!(
+                call["id"]
+                    .as_str()
+                    .is_some_and(|id| !id.is_empty() && id.len() <= 40)
+            );
             assert!(call["type"].is_string());
-            assert!(call.get("function").is_none_or(|function| function["arguments"].is_string()));
+            assert!(
+                call.get("function")
+                    .is_none_or(|function| function["arguments"].is_string())
+            );
         }
     }
 }
 
-const PLAIN: &str = r#"{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}"#;
+const PLAIN: &str =
+    r#"{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}"#;
 
 #[test]
 fn a_clean_answer_changes_only_its_model() {
@@ -110,7 +160,12 @@ fn everything_missing_is_put_in() {
     check_usage(
         r#"{"choices":[{"message":{}}]}"#,
         r#"{"id":"chatcmpl-0a","object":"chat.completion","created":99,"model":"fast","usage":{"prompt_tokens":100,"completion_tokens":0,"total_tokens":100},"choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":""}}]}"#,
-        Usage { prompt: 100, completion: 0, source: Source::Estimated, ..Usage::default() },
+        Usage {
+            prompt: 100,
+            completion: 0,
+            source: Source::Estimated,
+            ..Usage::default()
+        },
     );
 }
 
@@ -123,7 +178,9 @@ fn wrong_heads_are_replaced() {
         ),
     );
     check(
-        &format!(r#"{{"id":null,"object":"chat.completion.chunk","created":7.5,"model":null,"choices":[{PLAIN}],$}}"#),
+        &format!(
+            r#"{{"id":null,"object":"chat.completion.chunk","created":7.5,"model":null,"choices":[{PLAIN}],$}}"#
+        ),
         &format!(
             r#"{{"id":"chatcmpl-0a","object":"chat.completion","created":99,"model":"fast","choices":[{PLAIN}],$}}"#
         ),
@@ -134,8 +191,17 @@ fn wrong_heads_are_replaced() {
 fn blank_lines_and_a_mark_in_front_are_cut() {
     let body = spelled(&format!(r#"{{@,"choices":[{PLAIN}],$}}"#), "up");
     for before in ["\n\n \r\n", "\u{FEFF}"] {
-        let answer = answer(&header(false), &Quirks::NONE, true, format!("{before}{body}\n").as_bytes()).unwrap();
-        assert_eq!(String::from_utf8(answer.body).unwrap(), body.replace("up", "fast"));
+        let answer = answer(
+            &header(false),
+            &Quirks::NONE,
+            true,
+            format!("{before}{body}\n").as_bytes(),
+        )
+        .unwrap();
+        assert_eq!(
+            String::from_utf8(answer.body).unwrap(),
+            body.replace("up", "fast")
+        );
     }
 }
 
@@ -152,13 +218,20 @@ fn choices_are_numbered_by_place() {
 fn choices_that_are_numbered_rightly_keep_their_numbers() {
     let choices = |indices: [&str; 3]| {
         let choice = |index| {
-            format!(r#"{{"index":{index},"message":{{"role":"assistant","content":"a"}},"finish_reason":"stop"}}"#)
+            format!(
+                r#"{{"index":{index},"message":{{"role":"assistant","content":"a"}},"finish_reason":"stop"}}"#
+            )
         };
         format!(r#"{{@,"choices":[{}],$}}"#, indices.map(choice).join(","))
     };
     check(&choices(["2", "0", "1"]), &choices(["2", "0", "1"]));
     check(&choices(["2", "0.0", "1"]), &choices(["2", "0", "1"]));
-    for wrong in [["2", "0", "0"], ["3", "2", "1"], ["2", "null", "1"], ["2", "-1", "1"]] {
+    for wrong in [
+        ["2", "0", "0"],
+        ["3", "2", "1"],
+        ["2", "null", "1"],
+        ["2", "-1", "1"],
+    ] {
         check(&choices(wrong), &choices(["0", "1", "2"]));
     }
 }
@@ -178,7 +251,12 @@ fn a_delta_may_stand_for_the_message() {
 #[test]
 fn content_is_text_or_null() {
     let stop = r#""stop""#;
-    check_message(r#"{"role":"assistant","content":null}"#, stop, r#"{"role":"assistant","content":null}"#, stop);
+    check_message(
+        r#"{"role":"assistant","content":null}"#,
+        stop,
+        r#"{"role":"assistant","content":null}"#,
+        stop,
+    );
     check_message(
         r#"{"role":"assistant","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}"#,
         stop,
@@ -191,7 +269,12 @@ fn content_is_text_or_null() {
         r#"{"reasoning_content":"hm","role":"assistant","content":"a"}"#,
         stop,
     );
-    check_message(r#"{"role":"assistant"}"#, stop, r#"{"content":"","role":"assistant"}"#, stop);
+    check_message(
+        r#"{"role":"assistant"}"#,
+        stop,
+        r#"{"content":"","role":"assistant"}"#,
+        stop,
+    );
     check_message(
         r#"{"role":"assistant","refusal":"no"}"#,
         stop,
@@ -237,7 +320,12 @@ fn tool_calls_are_completed() {
         r#""tool_calls""#,
     );
     let empty = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":""}}]}"#;
-    check_message(empty, "null", &empty.replace(r#""""#, r#""{}""#), r#""tool_calls""#);
+    check_message(
+        empty,
+        "null",
+        &empty.replace(r#""""#, r#""{}""#),
+        r#""tool_calls""#,
+    );
     check_message(empty, r#""length""#, empty, r#""length""#);
     let custom = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"custom","custom":{"name":"sh","input":"ls"}}]}"#;
     check_message(custom, r#""tool_calls""#, custom, r#""tool_calls""#);
@@ -254,9 +342,19 @@ fn usage_is_made_true() {
         &with(r#"{"prompt_tokens":9,"total_tokens":12}"#),
         &with(r#"{"completion_tokens":3,"prompt_tokens":9,"total_tokens":12}"#),
     );
-    let estimated = Usage { prompt: 100, completion: 1, source: Source::Estimated, ..Usage::default() };
+    let estimated = Usage {
+        prompt: 100,
+        completion: 1,
+        source: Source::Estimated,
+        ..Usage::default()
+    };
     let shown = with(r#"{"prompt_tokens":100,"completion_tokens":1,"total_tokens":101}"#);
-    for nothing in ["null", "{}", "7", r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#] {
+    for nothing in [
+        "null",
+        "{}",
+        "7",
+        r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#,
+    ] {
         check_usage(&with(nothing), &shown, estimated);
     }
 }
@@ -272,12 +370,27 @@ fn errors_with_a_status_of_success_are_errors() {
         })
     };
     for (body, fault) in [
-        (r#"{"error":{"code":429,"message":"full"},"user_id":"u"}"#, upstream(Some(429), Some("429"), "full")),
-        (r#"{"code":"some words","error":"full"}"#, upstream(None, Some("some words"), "full")),
-        (r#"{"object":"error","message":"full","code":400}"#, upstream(Some(400), Some("400"), "full")),
+        (
+            r#"{"error":{"code":429,"message":"full"},"user_id":"u"}"#,
+            upstream(Some(429), Some("429"), "full"),
+        ),
+        (
+            r#"{"code":"some words","error":"full"}"#,
+            upstream(None, Some("some words"), "full"),
+        ),
+        (
+            r#"{"object":"error","message":"full","code":400}"#,
+            upstream(Some(400), Some("400"), "full"),
+        ),
         (r#"{"detail":"full"}"#, upstream(None, None, "full")),
-        (r#"[{"error":{"message":"full"}}]"#, upstream(None, None, "full")),
-        (r#"{@,"choices":[],"error":{"message":"full","code":502}}"#, upstream(Some(502), Some("502"), "full")),
+        (
+            r#"[{"error":{"message":"full"}}]"#,
+            upstream(None, None, "full"),
+        ),
+        (
+            r#"{@,"choices":[],"error":{"message":"full","code":502}}"#,
+            upstream(Some(502), Some("502"), "full"),
+        ),
         (
             r#"{@,"choices":[{"index":0,"message":{"role":"assistant","content":"a"},"error":{"code":502,"message":"full"},"finish_reason":"error"}]}"#,
             upstream(Some(502), Some("502"), "full"),
@@ -298,7 +411,16 @@ fn errors_with_a_status_of_success_are_errors() {
 #[test]
 fn what_is_no_answer_is_nonsense() {
     let no_json = AnswerFault::Nonsense("the answer is not a JSON object");
-    for body in ["", "null", "[]", "7", "{", "<html></html>", "data: {\"choices\":[]}\n\n", r#"{"choices":[7]}"#] {
+    for body in [
+        "",
+        "null",
+        "[]",
+        "7",
+        "{",
+        "<html></html>",
+        "data: {\"choices\":[]}\n\n",
+        r#"{"choices":[7]}"#,
+    ] {
         check_fault(body, no_json.clone());
     }
     for body in [
@@ -310,8 +432,16 @@ fn what_is_no_answer_is_nonsense() {
     ] {
         check_fault(body, AnswerFault::Nonsense("the answer has no choices"));
     }
-    for choice in ["{}", r#"{"message":null}"#, r#"{"message":"x"}"#, r#"{"text":"x"}"#] {
-        check_fault(&format!(r#"{{"choices":[{choice}]}}"#), AnswerFault::Nonsense("a choice has no message"));
+    for choice in [
+        "{}",
+        r#"{"message":null}"#,
+        r#"{"message":"x"}"#,
+        r#"{"text":"x"}"#,
+    ] {
+        check_fault(
+            &format!(r#"{{"choices":[{choice}]}}"#),
+            AnswerFault::Nonsense("a choice has no message"),
+        );
     }
     check_fault(
         r#"{"choices":[{"message":{"content":7}}]}"#,
@@ -332,18 +462,30 @@ fn an_answer_becomes_a_stream() {
         "up",
     );
     let chunk = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":"hi","tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}],"annotations":[{"index":0}]},"logprobs":null,"finish_reason":null}],           "service_tier":"default"%}"#;
-    let finish = r#"{@,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}]}"#;
-    let usage = r#"{@,"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}}"#;
+    let finish =
+        r#"{@,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}]}"#;
+    let usage =
+        r#"{@,"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}}"#;
     for (show_usage, chunks) in [
         (false, vec![chunk.replace('%', ""), finish.into()]),
         (
             true,
-            vec![chunk.replace('%', r#","usage":null"#), finish.replace("}]}", r#"}],"usage":null}"#), usage.into()],
+            vec![
+                chunk.replace('%', r#","usage":null"#),
+                finish.replace("}]}", r#"}],"usage":null}"#),
+                usage.into(),
+            ],
         ),
     ] {
         let answer = converted(&header(show_usage), &Quirks::NONE, true, body.as_bytes()).unwrap();
-        let expected: String = chunks.iter().map(|chunk| format!("data: {}\n\n", chunk.replace('@', head))).collect();
-        assert_eq!(String::from_utf8(answer.body).unwrap(), expected + "data: [DONE]\n\n");
+        let expected: String = chunks
+            .iter()
+            .map(|chunk| format!("data: {}\n\n", chunk.replace('@', head)))
+            .collect();
+        assert_eq!(
+            String::from_utf8(answer.body).unwrap(),
+            expected + "data: [DONE]\n\n"
+        );
         assert_eq!(answer.usage, REPORTED);
     }
 }
@@ -352,7 +494,15 @@ fn an_answer_becomes_a_stream() {
 fn an_answer_without_usage_becomes_a_stream_with_a_marked_estimate() {
     let body = r#"{"choices":[{"message":{"content":"hi"}},{"message":{"content":"ho"}}]}"#;
     let answer = converted(&header(true), &Quirks::NONE, true, body.as_bytes()).unwrap();
-    assert_eq!(answer.usage, Usage { prompt: 100, completion: 1, source: Source::Estimated, ..Usage::default() });
+    assert_eq!(
+        answer.usage,
+        Usage {
+            prompt: 100,
+            completion: 1,
+            source: Source::Estimated,
+            ..Usage::default()
+        }
+    );
     let events = String::from_utf8(answer.body).unwrap();
     assert!(events.ends_with(
         r#""created":99,"model":"fast","x_portcullis":{"usage":"estimated"},"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":1,"total_tokens":101}}
@@ -369,9 +519,25 @@ data: [DONE]
 fn check_declined(choices: &[&str], expected: bool) {
     let body = format!(r#"{{"choices":[{}]}}"#, choices.join(","));
     for show_reasoning in [true, false] {
-        let whole = answer(&header(false), &Quirks::NONE, show_reasoning, body.as_bytes()).unwrap();
-        let streamed = converted(&header(false), &Quirks::NONE, show_reasoning, body.as_bytes()).unwrap();
-        assert_eq!((whole.declined, streamed.declined), (expected, expected), "{body}");
+        let whole = answer(
+            &header(false),
+            &Quirks::NONE,
+            show_reasoning,
+            body.as_bytes(),
+        )
+        .unwrap();
+        let streamed = converted(
+            &header(false),
+            &Quirks::NONE,
+            show_reasoning,
+            body.as_bytes(),
+        )
+        .unwrap();
+        assert_eq!(
+            (whole.declined, streamed.declined),
+            (expected, expected),
+            "{body}"
+        );
     }
 }
 
@@ -386,9 +552,14 @@ fn an_answer_of_nothing_but_a_refusal_is_declined() {
     check_declined(&[FILTERED], true);
     check_declined(&[FILTERED, REFUSAL, EMPTY], true);
     check_declined(&[FILTERED, PLAIN], false);
-    check_declined(&[r#"{"message":{"reasoning_content":"hm"},"finish_reason":"guardrail_intervened"}"#], true);
     check_declined(
-        &[r#"{"message":{"content":[{"type":"thinking","thinking":"hm"}]},"finish_reason":"content_filter"}"#],
+        &[r#"{"message":{"reasoning_content":"hm"},"finish_reason":"guardrail_intervened"}"#],
+        true,
+    );
+    check_declined(
+        &[
+            r#"{"message":{"content":[{"type":"thinking","thinking":"hm"}]},"finish_reason":"content_filter"}"#,
+        ],
         true,
     );
     check_declined(
@@ -406,7 +577,9 @@ fn an_answer_of_nothing_but_a_refusal_is_declined() {
         r#""images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA"}}]"#,
     ] {
         check_declined(
-            &[&format!(r#"{{"message":{{"refusal":"no",{said}}},"finish_reason":"content_filter"}}"#)],
+            &[&format!(
+                r#"{{"message":{{"refusal":"no",{said}}},"finish_reason":"content_filter"}}"#
+            )],
             false,
         );
     }
@@ -415,7 +588,8 @@ fn an_answer_of_nothing_but_a_refusal_is_declined() {
 #[test]
 fn the_demo_answers_both_ways() {
     use crate::upstream::demo;
-    let request = br#"{"model":"demo","messages":[{"role":"user","content":"hi"}],"reasoning_effort":"low"}"#;
+    let request =
+        br#"{"model":"demo","messages":[{"role":"user","content":"hi"}],"reasoning_effort":"low"}"#;
     let bytes = |stream| {
         demo::reply("/chat/completions", request, request.len(), stream)
             .unwrap()
@@ -423,9 +597,19 @@ fn the_demo_answers_both_ways() {
             .into_iter()
             .map(|piece| piece.bytes)
     };
-    let whole = answer(&header(false), &Quirks::NONE, true, &bytes(false).flatten().collect::<Vec<u8>>()).unwrap();
+    let whole = answer(
+        &header(false),
+        &Quirks::NONE,
+        true,
+        &bytes(false).flatten().collect::<Vec<u8>>(),
+    )
+    .unwrap();
     conforms(std::str::from_utf8(&whole.body).unwrap());
-    assert!(whole.usage.source == Source::Reported && whole.usage.prompt == 1 && whole.usage.reasoning > 5);
+    assert!(
+        whole.usage.source == Source::Reported
+            && whole.usage.prompt == 1
+            && whole.usage.reasoning > 5
+    );
 
     let mut stream = crate::dialect::Stream::passed(&header(true), &Quirks::NONE, true, 1 << 20);
     let mut out = Vec::new();
@@ -497,7 +681,9 @@ const FIELDS: [&str; 11] = [
 /// either way.
 #[track_caller]
 fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
-    let body = |message: &str| format!(r#"{{@,"choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}]}}"#);
+    let body = |message: &str| {
+        format!(r#"{{@,"choices":[{{"index":0,"message":{message},"finish_reason":"stop"}}]}}"#)
+    };
     for (show, expected) in [(true, shown), (false, hidden)] {
         let input = spelled(&body(message), "up");
         let answer = answer(&header(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
@@ -509,7 +695,11 @@ fn check_thinking(message: &str, shown: &str, hidden: &str, bytes: u64) {
             usage.completion,
             usage.total()
         );
-        assert_eq!(out.replace(&counted, ""), spelled(&body(expected), "fast"), "{message}");
+        assert_eq!(
+            out.replace(&counted, ""),
+            spelled(&body(expected), "fast"),
+            "{message}"
+        );
         assert_eq!(answer.usage, usage, "{message}");
         // The same as a stream.
         let events = converted(&header(false), &Quirks::NONE, show, input.as_bytes()).unwrap();
@@ -608,9 +798,20 @@ fn thinking_has_one_name_or_none() {
 #[test]
 fn a_delta_beside_the_message_hides_its_thinking_too() {
     let beside = r#"{@,"choices":[{"index":0,"message":{"role":"assistant","content":"a","reasoning":"hm"},"delta":{"reasoning_content":"hm","content":""},"finish_reason":"stop"}],$}"#;
-    let answer = answer(&header(false), &Quirks::NONE, false, spelled(beside, "up").as_bytes()).unwrap();
-    let expected = beside.replace(r#","reasoning":"hm""#, "").replace(r#""reasoning_content":"hm","#, "");
-    assert_eq!(String::from_utf8(answer.body).unwrap(), spelled(&expected, "fast"));
+    let answer = answer(
+        &header(false),
+        &Quirks::NONE,
+        false,
+        spelled(beside, "up").as_bytes(),
+    )
+    .unwrap();
+    let expected = beside
+        .replace(r#","reasoning":"hm""#, "")
+        .replace(r#""reasoning_content":"hm","#, "");
+    assert_eq!(
+        String::from_utf8(answer.body).unwrap(),
+        spelled(&expected, "fast")
+    );
 }
 
 #[test]
@@ -624,18 +825,42 @@ fn what_thinking_cost_is_told_though_it_is_hidden() {
             "fast",
         )
     };
-    let answer = answer(&header(false), &Quirks::NONE, false, body(r#","reasoning":"hm""#).as_bytes()).unwrap();
+    let answer = answer(
+        &header(false),
+        &Quirks::NONE,
+        false,
+        body(r#","reasoning":"hm""#).as_bytes(),
+    )
+    .unwrap();
     assert_eq!(String::from_utf8(answer.body).unwrap(), body(""));
-    assert_eq!(answer.usage, Usage { reasoning: 2, ..REPORTED });
+    assert_eq!(
+        answer.usage,
+        Usage {
+            reasoning: 2,
+            ..REPORTED
+        }
+    );
 }
 
 #[test]
 fn an_answer_that_is_whole_and_flawed_is_told_so() {
     let flaws = |message: &str, finish: &str, wants_json: bool| {
-        let body = format!(r#"{{"choices":[{{"index":0,"message":{message},"finish_reason":"{finish}"}}]}}"#);
-        let header = AnswerHeader { wants_json, ..header(false) };
-        let whole = answer(&header, &Quirks::NONE, true, body.as_bytes()).expect("an answer").flaws;
-        assert_eq!(converted(&header, &Quirks::NONE, true, body.as_bytes()).expect("a stream").flaws, whole);
+        let body = format!(
+            r#"{{"choices":[{{"index":0,"message":{message},"finish_reason":"{finish}"}}]}}"#
+        );
+        let header = AnswerHeader {
+            wants_json,
+            ..header(false)
+        };
+        let whole = answer(&header, &Quirks::NONE, true, body.as_bytes())
+            .expect("an answer")
+            .flaws;
+        assert_eq!(
+            converted(&header, &Quirks::NONE, true, body.as_bytes())
+                .expect("a stream")
+                .flaws,
+            whole
+        );
         (whole.broken_calls, whole.not_json)
     };
     let call = |arguments: &str| {
@@ -644,8 +869,12 @@ fn an_answer_that_is_whole_and_flawed_is_told_so() {
             r#"{{"role":"assistant","tool_calls":[{{"id":"a","type":"function","function":{{"name":"f","arguments":{arguments}}}}}]}}"#
         )
     };
-    let said =
-        |content: &str| format!(r#"{{"role":"assistant","content":{}}}"#, serde_json::to_string(content).unwrap());
+    let said = |content: &str| {
+        format!(
+            r#"{{"role":"assistant","content":{}}}"#,
+            serde_json::to_string(content).unwrap()
+        )
+    };
     for (message, finish, wants_json, expected) in [
         (call("{\"a\":1}"), "tool_calls", true, (0, false)),
         (call(""), "tool_calls", true, (0, false)),

@@ -23,12 +23,17 @@ impl Reported {
     /// chunk to chunk, or comes twice, is counted once.
     pub(super) fn take(&mut self, text: &[u8], shape: &Shape, keeps_chunk: bool) {
         let in_choice = shape.list.iter().find_map(|choice| choice.usage.clone());
-        let mut places = [shape.usage.clone(), shape.groq_usage(text), in_choice].into_iter().flatten();
+        let mut places = [shape.usage.clone(), shape.groq_usage(text), in_choice]
+            .into_iter()
+            .flatten();
         let found = places.find_map(|usage| Some((Counts::read(text, &usage.value)?, usage.value)));
         let Some((counts, span)) = found else { return };
         self.counts = Some(counts);
         // The upstream may be a gateway like this one.
-        self.is_estimate = shape.x_portcullis.as_ref().is_some_and(|mark| mark::is_estimated(slice(text, &mark.value)));
+        self.is_estimate = shape
+            .x_portcullis
+            .as_ref()
+            .is_some_and(|mark| mark::is_estimated(slice(text, &mark.value)));
         self.object.clear();
         if counts.are_believed() && span.len() <= MAX_HELD {
             self.object.extend_from_slice(slice(text, &span));

@@ -13,7 +13,8 @@ use crate::upstream::quirks;
 
 const IN: &str = r#""id":"u1","object":"chat.completion.chunk","created":7,"model":"up""#;
 const OUT: &str = r#""id":"u1","object":"chat.completion.chunk","created":7,"model":"fast""#;
-const OURS: &str = r#""id":"chatcmpl-0a","object":"chat.completion.chunk","created":99,"model":"fast""#;
+const OURS: &str =
+    r#""id":"chatcmpl-0a","object":"chat.completion.chunk","created":99,"model":"fast""#;
 const STOP: &str = r#"{@,"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
 
 fn header(show_usage: bool) -> AnswerHeader {
@@ -40,7 +41,11 @@ fn run<'a>(show_usage: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
     run_with(Pattern::default(), show_usage, reads)
 }
 
-fn run_with<'a>(pattern: Pattern, show_usage: bool, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
+fn run_with<'a>(
+    pattern: Pattern,
+    show_usage: bool,
+    reads: impl IntoIterator<Item = &'a [u8]>,
+) -> Run {
     run_at(&Quirks::NONE, pattern, show_usage, reads)
 }
 
@@ -50,7 +55,11 @@ fn run_at<'a>(
     show_usage: bool,
     reads: impl IntoIterator<Item = &'a [u8]>,
 ) -> Run {
-    feed(Stream::passed(&header(show_usage), quirks, true, 1 << 20), pattern, reads)
+    feed(
+        Stream::passed(&header(show_usage), quirks, true, 1 << 20),
+        pattern,
+        reads,
+    )
 }
 
 /// Where thinking is hidden.
@@ -60,10 +69,18 @@ fn run_hiding<'a>(
     show_usage: bool,
     reads: impl IntoIterator<Item = &'a [u8]>,
 ) -> Run {
-    feed(Stream::passed(&header(show_usage), quirks, false, 1 << 20), pattern, reads)
+    feed(
+        Stream::passed(&header(show_usage), quirks, false, 1 << 20),
+        pattern,
+        reads,
+    )
 }
 
-fn feed<'a>(mut stream: Stream, pattern: Pattern, reads: impl IntoIterator<Item = &'a [u8]>) -> Run {
+fn feed<'a>(
+    mut stream: Stream,
+    pattern: Pattern,
+    reads: impl IntoIterator<Item = &'a [u8]>,
+) -> Run {
     stream.chunks().pattern = pattern;
     let mut out = Vec::new();
     let mut fault = None;
@@ -78,14 +95,24 @@ fn feed<'a>(mut stream: Stream, pattern: Pattern, reads: impl IntoIterator<Item 
         None => stream.finish(&mut out, None),
     };
     let (opened, declined) = (stream.opened(), stream.declined());
-    Run { out: String::from_utf8(out).unwrap(), result, opened, declined, said: stream.chunks().said }
+    Run {
+        out: String::from_utf8(out).unwrap(),
+        result,
+        opened,
+        declined,
+        said: stream.chunks().said,
+    }
 }
 
 /// Runs it whole, cut in two at every byte, and byte by byte: always the same.
 #[track_caller]
 fn run_all(show_usage: bool, bytes: &[u8]) -> Run {
     let whole = run(show_usage, [bytes]);
-    assert_eq!(run_with(Pattern::off(), show_usage, [bytes]), whole, "the long way");
+    assert_eq!(
+        run_with(Pattern::off(), show_usage, [bytes]),
+        whole,
+        "the long way"
+    );
     for cut in 1..bytes.len() {
         let (head, tail) = bytes.split_at(cut);
         assert_eq!(run(show_usage, [head, tail]), whole, "cut at {cut}");
@@ -98,14 +125,24 @@ fn run_all(show_usage: bool, bytes: &[u8]) -> Run {
 }
 
 fn sse(chunks: &[&str]) -> String {
-    chunks.iter().map(|chunk| format!("data: {}\n\n", chunk.replace('@', IN))).collect()
+    chunks
+        .iter()
+        .map(|chunk| format!("data: {}\n\n", chunk.replace('@', IN)))
+        .collect()
 }
 
 #[track_caller]
 fn check_run(show_usage: bool, chunks: &[&str], expected: &[&str]) -> Run {
     let run = run_all(show_usage, sse(chunks).as_bytes());
-    let out: Vec<&str> = run.out.split_terminator("\n\n").map(|event| event.strip_prefix("data: ").unwrap()).collect();
-    let expected: Vec<String> = expected.iter().map(|chunk| chunk.replace('@', OUT)).collect();
+    let out: Vec<&str> = run
+        .out
+        .split_terminator("\n\n")
+        .map(|event| event.strip_prefix("data: ").unwrap())
+        .collect();
+    let expected: Vec<String> = expected
+        .iter()
+        .map(|chunk| chunk.replace('@', OUT))
+        .collect();
     assert_eq!(out, expected);
     run
 }
@@ -113,7 +150,11 @@ fn check_run(show_usage: bool, chunks: &[&str], expected: &[&str]) -> Run {
 /// A stream that ends well; `[DONE]` is added on both sides.
 #[track_caller]
 fn check(chunks: &[&str], expected: &[&str]) {
-    let run = check_run(false, &[chunks, &["[DONE]"]].concat(), &[expected, &["[DONE]"]].concat());
+    let run = check_run(
+        false,
+        &[chunks, &["[DONE]"]].concat(),
+        &[expected, &["[DONE]"]].concat(),
+    );
     assert!(run.result.is_ok(), "{:?}", run.result);
     assert!(run.opened);
 }
@@ -127,12 +168,28 @@ fn check_usage(chunks: &[&str], expected: &[&str], usage: (u64, u64, u64, Source
         false => chunk.replacen('{', r#"{"usage":null,"#, 1),
     };
     let expected: Vec<String> = expected.iter().map(with_null).collect();
-    let expected: Vec<&str> = expected.iter().map(String::as_str).chain(["[DONE]"]).collect();
+    let expected: Vec<&str> = expected
+        .iter()
+        .map(String::as_str)
+        .chain(["[DONE]"])
+        .collect();
     let run = check_run(true, &[chunks, &["[DONE]"]].concat(), &expected);
     let (prompt, completion, cached, source) = usage;
-    assert_eq!(run.result, Ok(Usage { prompt, completion, cached, source, ..Usage::default() }));
+    assert_eq!(
+        run.result,
+        Ok(Usage {
+            prompt,
+            completion,
+            cached,
+            source,
+            ..Usage::default()
+        })
+    );
     let hidden = run_all(false, sse(&[chunks, &["[DONE]"]].concat()).as_bytes());
-    assert_eq!(hidden.result, run.result, "what is not shown counts the same");
+    assert_eq!(
+        hidden.result, run.result,
+        "what is not shown counts the same"
+    );
     assert!(!hidden.out.contains(r#""usage""#), "{}", hidden.out);
 }
 
@@ -147,7 +204,9 @@ fn check_fault(chunks: &[&str], expected: &[&str], fault: StreamFault) -> bool {
 /// The rules that official clients rely on, for any stream that ended well.
 #[track_caller]
 fn conforms(out: &str, show_usage: bool) {
-    let (events, rest) = out.rsplit_once("data: [DONE]\n\n").expect("[DONE] is there");
+    let (events, rest) = out
+        .rsplit_once("data: [DONE]\n\n")
+        .expect("[DONE] is there");
     assert_eq!(rest, "", "nothing follows [DONE]");
     #[derive(Default)]
     struct Seen {
@@ -172,15 +231,22 @@ fn conforms(out: &str, show_usage: bool) {
         assert!(
             chunk
                 .get("error")
-                .is_none_or(|error| matches!(error.as_str(), Some("")) || error == false || error.is_null())
+                .is_none_or(|error| matches!(error.as_str(), Some(""))
+                    || error == false
+                    || error.is_null())
         );
         let choices = chunk["choices"].as_array().expect("choices");
-        assert_eq!(choices.is_empty(), chunk.get("usage").is_some_and(Value::is_object), "{data}");
+        assert_eq!(
+            choices.is_empty(),
+            chunk.get("usage").is_some_and(Value::is_object),
+            "{data}"
+        );
         assert_eq!(chunk.get("usage").is_some(), show_usage, "{data}");
         usages += usize::from(choices.is_empty());
         if choices.is_empty() {
             let usage = &chunk["usage"];
-            let sum = usage["prompt_tokens"].as_u64().unwrap() + usage["completion_tokens"].as_u64().unwrap();
+            let sum = usage["prompt_tokens"].as_u64().unwrap()
+                + usage["completion_tokens"].as_u64().unwrap();
             assert_eq!(usage["total_tokens"], sum);
         }
         for choice in choices {
@@ -192,44 +258,85 @@ fn conforms(out: &str, show_usage: bool) {
             let seen = &mut seen[index];
             assert!(!seen.finished, "nothing follows the finish");
             let delta = choice["delta"].as_object().expect("a delta");
-            assert_eq!(delta.get("role"), (!seen.role).then(|| Value::from("assistant")).as_ref(), "{data}");
+            assert_eq!(
+                delta.get("role"),
+                (!seen.role).then(|| Value::from("assistant")).as_ref(),
+                "{data}"
+            );
             seen.role = true;
-            assert!(delta.get("content").is_none_or(|content| content.is_string() || content.is_null()));
-            for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            assert!(
+                delta
+                    .get("content")
+                    .is_none_or(|content| content.is_string() || content.is_null())
+            );
+            for call in delta
+                .get("tool_calls")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+            {
                 let number = usize::try_from(call["index"].as_u64().unwrap()).unwrap();
                 let is_new = number == seen.calls.len();
                 assert!(number <= seen.calls.len(), "calls are contiguous");
                 if is_new {
                     seen.calls.push(call.get("function").map(|_| String::new()));
                 }
-                assert_eq!(call.get("id").is_some_and(|id| !id.as_str().unwrap().is_empty()), is_new);
+                assert_eq!(
+                    call.get("id")
+                        .is_some_and(|id| !id.as_str().unwrap().is_empty()),
+                    is_new
+                );
                 assert_eq!(call.get("type").is_some_and(Value::is_string), is_new);
                 assert_eq!(call.get("type").is_some(), is_new);
                 if let Some(function) = call.get("function") {
                     let before = seen.calls[number].get_or_insert_default();
                     let may_be_named = is_new || before.is_empty();
                     assert!(!is_new || function["name"].is_string());
-                    assert!(may_be_named || function.get("name").is_none(), "a name comes before the arguments");
+                    assert!(
+                        may_be_named || function.get("name").is_none(),
+                        "a name comes before the arguments"
+                    );
                     before.push_str(function["arguments"].as_str().expect("arguments"));
                 }
             }
             if let Some(reason) = choice["finish_reason"].as_str() {
-                assert!(["stop", "length", "tool_calls", "content_filter", "function_call"].contains(&reason));
+                assert!(
+                    [
+                        "stop",
+                        "length",
+                        "tool_calls",
+                        "content_filter",
+                        "function_call"
+                    ]
+                    .contains(&reason)
+                );
                 let has_empty = seen.calls.iter().flatten().any(String::is_empty);
-                assert!(!has_empty || ["length", "content_filter"].contains(&reason), "a call has arguments");
+                assert!(
+                    !has_empty || ["length", "content_filter"].contains(&reason),
+                    "a call has arguments"
+                );
                 seen.finished = true;
             } else {
                 assert!(choice.get("finish_reason").is_none_or(Value::is_null));
             }
         }
     }
-    assert!(heads.windows(2).all(|pair| pair[0] == pair[1]), "id and created never change");
+    assert!(
+        heads.windows(2).all(|pair| pair[0] == pair[1]),
+        "id and created never change"
+    );
     assert_eq!(usages, usize::from(show_usage));
-    assert!(!seen.is_empty() && seen.iter().all(|seen| seen.finished), "every choice finishes");
+    assert!(
+        !seen.is_empty() && seen.iter().all(|seen| seen.finished),
+        "every choice finishes"
+    );
 }
 
 fn upstream(message: &str) -> StreamFault {
-    StreamFault::Upstream(UpstreamError { message: message.into(), ..UpstreamError::default() })
+    StreamFault::Upstream(UpstreamError {
+        message: message.into(),
+        ..UpstreamError::default()
+    })
 }
 
 // What is right already.
@@ -260,7 +367,9 @@ fn unknown_fields_stay() {
 
 #[test]
 fn several_choices_interleave() {
-    let chunk = |index, text| format!(r#"{{@,"choices":[{{"index":{index},"delta":{text},"finish_reason":null}}]}}"#);
+    let chunk = |index, text| {
+        format!(r#"{{@,"choices":[{{"index":{index},"delta":{text},"finish_reason":null}}]}}"#)
+    };
     let chunks = [
         chunk(0, r#"{"role":"assistant","content":""}"#),
         chunk(1, r#"{"role":"assistant","content":""}"#),
@@ -272,7 +381,10 @@ fn several_choices_interleave() {
         r#"{@,"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
     ];
     let chunks: Vec<&str> = chunks.iter().map(String::as_str).collect();
-    check(&[&chunks[..], &ends].concat(), &[&chunks[..], &[ends[1], ends[0]]].concat());
+    check(
+        &[&chunks[..], &ends].concat(),
+        &[&chunks[..], &[ends[1], ends[0]]].concat(),
+    );
 }
 
 #[test]
@@ -300,7 +412,9 @@ fn missing_or_empty_heads_are_filled() {
             &format!(
                 r#"{{{OURS},"choices":[{{"index":0,"delta":{{"role":"assistant","content":"a"}},"finish_reason":null}}]}}"#
             ),
-            &format!(r#"{{{OURS},"choices":[{{"index":0,"delta":{{"content":"b"}},"finish_reason":null}}]}}"#),
+            &format!(
+                r#"{{{OURS},"choices":[{{"index":0,"delta":{{"content":"b"}},"finish_reason":null}}]}}"#
+            ),
             &format!(r#"{{{OURS},"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop"}}]}}"#),
         ],
     );
@@ -340,7 +454,17 @@ fn azures_first_chunk_is_swallowed() {
 #[test]
 fn chunks_without_choices_are_swallowed() {
     let text = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"finish_reason":null}]}"#;
-    check(&[r#"{@,"choices":null}"#, text, r#"{@}"#, r#"{"type":"ping"}"#, "{}", STOP], &[text, STOP]);
+    check(
+        &[
+            r#"{@,"choices":null}"#,
+            text,
+            r#"{@}"#,
+            r#"{"type":"ping"}"#,
+            "{}",
+            STOP,
+        ],
+        &[text, STOP],
+    );
 }
 
 // Roles, deltas, content.
@@ -366,12 +490,28 @@ fn the_role_comes_once() {
 #[test]
 fn a_missing_or_odd_role_is_put_in() {
     let plain = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":"a"},"finish_reason":null}]}"#;
-    check(&[r#"{@,"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}"#, STOP], &[plain, STOP]);
+    check(
+        &[
+            r#"{@,"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":null}]}"#,
+            STOP,
+        ],
+        &[plain, STOP],
+    );
     for role in [r#""""#, "null", r#""model""#] {
-        check(&[&plain.replace(r#""assistant""#, role), STOP], &[plain, STOP]);
+        check(
+            &[&plain.replace(r#""assistant""#, role), STOP],
+            &[plain, STOP],
+        );
     }
-    let opening = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}"#;
-    check(&[STOP], &[opening, r#"{@,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}]}"#]);
+    let opening =
+        r#"{@,"choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}"#;
+    check(
+        &[STOP],
+        &[
+            opening,
+            r#"{@,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}]}"#,
+        ],
+    );
 }
 
 #[test]
@@ -420,7 +560,8 @@ fn a_message_may_stand_for_the_delta() {
 
 // Thinking.
 
-const OPENING: &str = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
+const OPENING: &str =
+    r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
 
 /// What becomes of these chunks where thinking is shown, and where it is hidden. The role comes
 /// before them, text and end after them, on both sides.
@@ -431,12 +572,24 @@ fn check_thinking(chunks: &[&str], shown: &[&str], hidden: &[&str]) {
     let bytes = wire.as_bytes();
     let all = run_all(false, bytes);
     let hiding = run_hiding(&Quirks::NONE, Pattern::default(), false, [bytes]);
-    assert_eq!(run_hiding(&Quirks::NONE, Pattern::off(), false, [bytes]), hiding, "the long way");
+    assert_eq!(
+        run_hiding(&Quirks::NONE, Pattern::off(), false, [bytes]),
+        hiding,
+        "the long way"
+    );
     for cut in 1..bytes.len() {
         let (head, tail) = bytes.split_at(cut);
-        assert_eq!(run_hiding(&Quirks::NONE, Pattern::default(), false, [head, tail]), hiding, "cut at {cut}");
+        assert_eq!(
+            run_hiding(&Quirks::NONE, Pattern::default(), false, [head, tail]),
+            hiding,
+            "cut at {cut}"
+        );
     }
-    assert_eq!(run_hiding(&Quirks::NONE, Pattern::default(), false, bytes.chunks(1)), hiding, "byte by byte");
+    assert_eq!(
+        run_hiding(&Quirks::NONE, Pattern::default(), false, bytes.chunks(1)),
+        hiding,
+        "byte by byte"
+    );
     for (run, expected) in [(&all, shown), (&hiding, hidden)] {
         let expected = [&[OPENING], expected, &[&text, STOP, "[DONE]"]].concat();
         assert_eq!(run.out, sse(&expected).replace("up", "fast"), "{chunks:?}");
@@ -454,11 +607,13 @@ fn check_thinking(chunks: &[&str], shown: &[&str], hidden: &[&str]) {
 fn check_delta(delta: &str, shown: &str, hidden: &str) {
     let chunk = |delta: &str| match delta {
         "" => Vec::new(),
-        delta => vec![format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#)],
+        delta => vec![format!(
+            r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#
+        )],
     };
     let [chunks, shown, hidden] = [delta, shown, hidden].map(chunk);
-    let [chunks, shown, hidden] =
-        [&chunks, &shown, &hidden].map(|chunks| chunks.iter().map(String::as_str).collect::<Vec<_>>());
+    let [chunks, shown, hidden] = [&chunks, &shown, &hidden]
+        .map(|chunks| chunks.iter().map(String::as_str).collect::<Vec<_>>());
     check_thinking(&chunks, &shown, &hidden);
 }
 
@@ -466,25 +621,73 @@ fn check_delta(delta: &str, shown: &str, hidden: &str) {
 fn thinking_has_one_name_or_none() {
     for (delta, shown, hidden) in [
         // DeepSeek, SGLang, llama.cpp
-        (r#"{"reasoning_content":"hm"}"#, r#"{"reasoning_content":"hm"}"#, ""),
-        (r#"{"content":null,"reasoning_content":"hm"}"#, r#"{"content":null,"reasoning_content":"hm"}"#, ""),
+        (
+            r#"{"reasoning_content":"hm"}"#,
+            r#"{"reasoning_content":"hm"}"#,
+            "",
+        ),
+        (
+            r#"{"content":null,"reasoning_content":"hm"}"#,
+            r#"{"content":null,"reasoning_content":"hm"}"#,
+            "",
+        ),
         // vLLM, Groq, Ollama
-        (r#"{"reasoning":"h\u00e9\n"}"#, r#"{"reasoning_content":"h\u00e9\n"}"#, ""),
-        (r#"{"reasoning" : "hm" }"#, r#"{"reasoning_content" : "hm" }"#, ""),
+        (
+            r#"{"reasoning":"h\u00e9\n"}"#,
+            r#"{"reasoning_content":"h\u00e9\n"}"#,
+            "",
+        ),
+        (
+            r#"{"reasoning" : "hm" }"#,
+            r#"{"reasoning_content" : "hm" }"#,
+            "",
+        ),
         (
             r#"{"content":"","reasoning":"hm","tool_calls":[]}"#,
             r#"{"content":"","reasoning_content":"hm","tool_calls":[]}"#,
             "",
         ),
-        (r#"{"content":"b","reasoning":"hm"}"#, r#"{"content":"b","reasoning_content":"hm"}"#, r#"{"content":"b"}"#),
+        (
+            r#"{"content":"b","reasoning":"hm"}"#,
+            r#"{"content":"b","reasoning_content":"hm"}"#,
+            r#"{"content":"b"}"#,
+        ),
         // both
-        (r#"{"reasoning":"hm","reasoning_content":"hm"}"#, r#"{"reasoning_content":"hm"}"#, ""),
-        (r#"{"reasoning_content":"hm","reasoning":"hm"}"#, r#"{"reasoning_content":"hm"}"#, ""),
-        (r#"{"reasoning_content":"hm","reasoning":""}"#, r#"{"reasoning_content":"hm"}"#, ""),
-        (r#"{"reasoning_content":"hm","reasoning":"ah"}"#, r#"{"reasoning_content":"hm","reasoning":"ah"}"#, ""),
-        (r#"{"reasoning_content":null,"reasoning":"hm"}"#, r#"{"reasoning_content":"hm"}"#, ""),
-        (r#"{"reasoning":"hm","reasoning_content":""}"#, r#"{"reasoning_content":"hm"}"#, ""),
-        (r#"{"reasoning_content":"hm","reasoning":null}"#, r#"{"reasoning_content":"hm","reasoning":null}"#, ""),
+        (
+            r#"{"reasoning":"hm","reasoning_content":"hm"}"#,
+            r#"{"reasoning_content":"hm"}"#,
+            "",
+        ),
+        (
+            r#"{"reasoning_content":"hm","reasoning":"hm"}"#,
+            r#"{"reasoning_content":"hm"}"#,
+            "",
+        ),
+        (
+            r#"{"reasoning_content":"hm","reasoning":""}"#,
+            r#"{"reasoning_content":"hm"}"#,
+            "",
+        ),
+        (
+            r#"{"reasoning_content":"hm","reasoning":"ah"}"#,
+            r#"{"reasoning_content":"hm","reasoning":"ah"}"#,
+            "",
+        ),
+        (
+            r#"{"reasoning_content":null,"reasoning":"hm"}"#,
+            r#"{"reasoning_content":"hm"}"#,
+            "",
+        ),
+        (
+            r#"{"reasoning":"hm","reasoning_content":""}"#,
+            r#"{"reasoning_content":"hm"}"#,
+            "",
+        ),
+        (
+            r#"{"reasoning_content":"hm","reasoning":null}"#,
+            r#"{"reasoning_content":"hm","reasoning":null}"#,
+            "",
+        ),
         // OpenRouter
         (
             r#"{"content":"","reasoning":"hm","reasoning_details":[{"type":"reasoning.text","text":"hm","index":0}]}"#,
@@ -513,8 +716,16 @@ fn thinking_has_one_name_or_none() {
             r#"{"content":"b"}"#,
         ),
         // GitHub Copilot
-        (r#"{"reasoning_text":"hm"}"#, r#"{"reasoning_text":"hm"}"#, ""),
-        (r#"{"content":"b","reasoning_text":"hm"}"#, r#"{"content":"b","reasoning_text":"hm"}"#, r#"{"content":"b"}"#),
+        (
+            r#"{"reasoning_text":"hm"}"#,
+            r#"{"reasoning_text":"hm"}"#,
+            "",
+        ),
+        (
+            r#"{"content":"b","reasoning_text":"hm"}"#,
+            r#"{"content":"b","reasoning_text":"hm"}"#,
+            r#"{"content":"b"}"#,
+        ),
         // Mistral
         (
             r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#,
@@ -532,7 +743,11 @@ fn thinking_has_one_name_or_none() {
             "",
         ),
         // Nothing is said yet, or all the time.
-        (r#"{"content":"","reasoning":null}"#, r#"{"content":"","reasoning":null}"#, r#"{"content":""}"#),
+        (
+            r#"{"content":"","reasoning":null}"#,
+            r#"{"content":"","reasoning":null}"#,
+            r#"{"content":""}"#,
+        ),
         (
             r#"{"content":"b","reasoning":null,"reasoning_content":null}"#,
             r#"{"content":"b","reasoning":null,"reasoning_content":null}"#,
@@ -543,10 +758,22 @@ fn thinking_has_one_name_or_none() {
             r#"{"reasoning_content":"","content":"b","reasoning_details":[]}"#,
             r#"{"content":"b"}"#,
         ),
-        (r#"{"reasoning":{"effort":"low"}}"#, r#"{"reasoning":{"effort":"low"}}"#, ""),
+        (
+            r#"{"reasoning":{"effort":"low"}}"#,
+            r#"{"reasoning":{"effort":"low"}}"#,
+            "",
+        ),
         // What is unknown may tell something.
-        (r#"{"reasoning":"hm","x":"y"}"#, r#"{"reasoning_content":"hm","x":"y"}"#, r#"{"x":"y"}"#),
-        (r#"{"reasoning":"hm","refusal":"no"}"#, r#"{"reasoning_content":"hm","refusal":"no"}"#, r#"{"refusal":"no"}"#),
+        (
+            r#"{"reasoning":"hm","x":"y"}"#,
+            r#"{"reasoning_content":"hm","x":"y"}"#,
+            r#"{"x":"y"}"#,
+        ),
+        (
+            r#"{"reasoning":"hm","refusal":"no"}"#,
+            r#"{"reasoning_content":"hm","refusal":"no"}"#,
+            r#"{"refusal":"no"}"#,
+        ),
     ] {
         check_delta(delta, shown, hidden);
     }
@@ -554,7 +781,9 @@ fn thinking_has_one_name_or_none() {
 
 #[test]
 fn a_stream_of_thinking_is_shown_or_hidden() {
-    let chunk = |delta: &str| format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#);
+    let chunk = |delta: &str| {
+        format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#)
+    };
     for (name, beside) in [
         ("reasoning", ""),
         ("reasoning_content", ""),
@@ -564,12 +793,13 @@ fn a_stream_of_thinking_is_shown_or_hidden() {
         let texts = ["h", "", "\\u00e9", " \\n", "", "m"];
         let chunks = texts.map(|text| chunk(&format!(r#"{{"{name}":"{text}"{beside}}}"#)));
         let beside = if beside.contains("reas") { "" } else { beside };
-        let shown = texts.map(|text| chunk(&format!(r#"{{"reasoning_content":"{text}"{beside}}}"#)));
+        let shown =
+            texts.map(|text| chunk(&format!(r#"{{"reasoning_content":"{text}"{beside}}}"#)));
         // An empty one tells as little as an empty content, which is passed on.
         let empty = chunk(&format!("{{{}}}", beside.trim_start_matches(',')));
         let hidden = vec![empty; 2];
-        let [chunks, shown, hidden] =
-            [&chunks[..], &shown[..], &hidden[..]].map(|chunks| chunks.iter().map(String::as_str).collect::<Vec<_>>());
+        let [chunks, shown, hidden] = [&chunks[..], &shown[..], &hidden[..]]
+            .map(|chunks| chunks.iter().map(String::as_str).collect::<Vec<_>>());
         check_thinking(&chunks, &shown, &hidden);
     }
 }
@@ -578,14 +808,24 @@ fn a_stream_of_thinking_is_shown_or_hidden() {
 #[test]
 fn hidden_thinking_that_ends_the_answer_keeps_its_end() {
     let chunk = |delta: &str, finish: &str| {
-        format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish},"stop_reason":7}}]}}"#)
+        format!(
+            r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":{finish},"stop_reason":7}}]}}"#
+        )
     };
     let role = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#;
-    let finish = r#"{@,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}]}"#;
-    let wire =
-        sse(&[role, &chunk(r#"{"reasoning":"hm"}"#, "null"), &chunk(r#"{"reasoning":"hm"}"#, r#""length""#), "[DONE]"]);
+    let finish =
+        r#"{@,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}]}"#;
+    let wire = sse(&[
+        role,
+        &chunk(r#"{"reasoning":"hm"}"#, "null"),
+        &chunk(r#"{"reasoning":"hm"}"#, r#""length""#),
+        "[DONE]",
+    ]);
     let run = run_hiding(&Quirks::NONE, Pattern::default(), false, [wire.as_bytes()]);
-    assert_eq!(run.out, sse(&[role, &chunk("{}", "null"), finish, "[DONE]"]).replace("up", "fast"));
+    assert_eq!(
+        run.out,
+        sse(&[role, &chunk("{}", "null"), finish, "[DONE]"]).replace("up", "fast")
+    );
     assert_eq!((run.result, run.said), (Ok(Usage::estimated(400, 4)), 4));
 
     let only = sse(&[&chunk(r#"{"reasoning":"hm"}"#, r#""length""#), "[DONE]"]);
@@ -597,14 +837,32 @@ fn hidden_thinking_that_ends_the_answer_keeps_its_end() {
 #[test]
 fn what_comes_with_hidden_thinking_is_not_lost() {
     let thought = |more: &str| {
-        format!(r#"{{@,"choices":[{{"index":0,"delta":{{"reasoning":"hm"}},"finish_reason":null}}]{more}}}"#)
+        format!(
+            r#"{{@,"choices":[{{"index":0,"delta":{{"reasoning":"hm"}},"finish_reason":null}}]{more}}}"#
+        )
     };
-    let wire =
-        sse(&[OPENING, &thought(&format!(r#","usage":{USAGE}"#)), &thought(r#","citations":["u"]"#), STOP, "[DONE]"]);
+    let wire = sse(&[
+        OPENING,
+        &thought(&format!(r#","usage":{USAGE}"#)),
+        &thought(r#","citations":["u"]"#),
+        STOP,
+        "[DONE]",
+    ]);
     let run = run_hiding(&Quirks::NONE, Pattern::default(), false, [wire.as_bytes()]);
     let cited = r#"{@,"choices":[{"index":0,"delta":{},"finish_reason":null}],"citations":["u"]}"#;
-    assert_eq!(run.out, sse(&[OPENING, cited, STOP, "[DONE]"]).replace("up", "fast"));
-    assert_eq!(run.result, Ok(Usage { prompt: 9, completion: 3, source: Source::Reported, ..Usage::default() }));
+    assert_eq!(
+        run.out,
+        sse(&[OPENING, cited, STOP, "[DONE]"]).replace("up", "fast")
+    );
+    assert_eq!(
+        run.result,
+        Ok(Usage {
+            prompt: 9,
+            completion: 3,
+            source: Source::Reported,
+            ..Usage::default()
+        })
+    );
 }
 
 /// A choice appears with its first chunk, even if that is nothing but hidden thinking: a helper
@@ -615,41 +873,74 @@ fn hidden_thinking_opens_the_gate_and_the_choice() {
         let mut stream = Stream::passed(&header(false), &Quirks::NONE, false, 1 << 20);
         let mut out = Vec::new();
         stream.feed(sse(chunks).as_bytes(), &mut out).unwrap();
-        (stream.opened(), stream.usage_so_far(), String::from_utf8(out).unwrap())
+        (
+            stream.opened(),
+            stream.usage_so_far(),
+            String::from_utf8(out).unwrap(),
+        )
     };
     let chunk = |choices: &str| format!(r#"{{@,"choices":[{choices}]}}"#);
     let shown = |chunks: &[&str]| sse(chunks).replace("up", "fast");
     let thought = chunk(r#"{"index":0,"delta":{"reasoning":"hmhmhm"}}"#);
     let role = chunk(r#"{"index":0,"delta":{"role":"assistant"}}"#);
-    assert_eq!(feed(&[&thought]), (true, Usage::estimated(400, 6), shown(&[&role])));
-    assert_eq!(feed(&[&thought, &thought]), (true, Usage::estimated(400, 12), shown(&[&role])));
-    for delta in [r#"{"role":"assistant","content":"""#, r#"{"role":"assistant","content":null"#] {
+    assert_eq!(
+        feed(&[&thought]),
+        (true, Usage::estimated(400, 6), shown(&[&role]))
+    );
+    assert_eq!(
+        feed(&[&thought, &thought]),
+        (true, Usage::estimated(400, 12), shown(&[&role]))
+    );
+    for delta in [
+        r#"{"role":"assistant","content":"""#,
+        r#"{"role":"assistant","content":null"#,
+    ] {
         let entry = |rest: &str| chunk(&format!(r#"{{"index":0,"delta":{delta}{rest}}}}}"#));
-        assert_eq!(feed(&[&entry(r#","reasoning":"hm""#)]).2, shown(&[&entry("")]));
+        assert_eq!(
+            feed(&[&entry(r#","reasoning":"hm""#)]).2,
+            shown(&[&entry("")])
+        );
     }
     let parts = chunk(r#"{"index":0,"delta":{"content":[{"type":"thinking","thinking":"hm"}]}}"#);
     let empty = chunk(r#"{"index":0,"delta":{"role":"assistant","content":""}}"#);
-    assert_eq!(feed(&[&parts, &parts]), (true, Usage::estimated(400, 4), shown(&[&empty])));
+    assert_eq!(
+        feed(&[&parts, &parts]),
+        (true, Usage::estimated(400, 4), shown(&[&empty]))
+    );
 
-    let both =
-        |delta: &str, other: &str| chunk(&format!(r#"{{"index":0,"delta":{delta}}},{{"index":1,"delta":{other}}}"#));
+    let both = |delta: &str, other: &str| {
+        chunk(&format!(
+            r#"{{"index":0,"delta":{delta}}},{{"index":1,"delta":{other}}}"#
+        ))
+    };
     let first = both(r#"{"reasoning":"hm"}"#, r#"{"reasoning_content":"ah"}"#);
     let roles = both(r#"{"role":"assistant"}"#, r#"{"role":"assistant"}"#);
     let mixed = both(r#"{"reasoning":"hm"}"#, r#"{"content":"a"}"#);
     let left = both("{}", r#"{"content":"a"}"#);
-    assert_eq!(feed(&[&first, &first, &mixed]), (true, Usage::estimated(400, 11), shown(&[&roles, &left])));
+    assert_eq!(
+        feed(&[&first, &first, &mixed]),
+        (true, Usage::estimated(400, 11), shown(&[&roles, &left]))
+    );
     // A message that only repeats the hidden delta is no news later.
     let again = chunk(r#"{"index":0,"delta":{},"message":{"content":"hm"}}"#);
     let nothing = chunk(r#"{"index":0,"delta":{}}"#);
     let opening = chunk(r#"{"index":0,"delta":{"role":"assistant"}}"#);
-    assert_eq!(feed(&[&opening, &thought, &again]).2, shown(&[&opening, &nothing]));
+    assert_eq!(
+        feed(&[&opening, &thought, &again]).2,
+        shown(&[&opening, &nothing])
+    );
 }
 
 /// Perplexity: delta and the message so far in every chunk, usage in every chunk, the finish
 /// repeated.
 #[test]
 fn a_message_beside_the_delta_only_repeats_it() {
-    let usage = |n| format!(r#""usage":{{"prompt_tokens":5,"completion_tokens":{n},"total_tokens":{}}}"#, n + 5);
+    let usage = |n| {
+        format!(
+            r#""usage":{{"prompt_tokens":5,"completion_tokens":{n},"total_tokens":{}}}"#,
+            n + 5
+        )
+    };
     check_usage(
         &[
             &format!(
@@ -729,8 +1020,9 @@ fn odd_logprobs_are_none() {
 
 #[test]
 fn choices_are_numbered_as_they_appear() {
-    let chunk =
-        |index: &str, delta: &str| format!(r#"{{@,"choices":[{{{index}"delta":{delta},"finish_reason":null}}]}}"#);
+    let chunk = |index: &str, delta: &str| {
+        format!(r#"{{@,"choices":[{{{index}"delta":{delta},"finish_reason":null}}]}}"#)
+    };
     check(
         &[
             &chunk(r#""index":1,"#, r#"{"role":"assistant","content":"b"}"#),
@@ -748,7 +1040,11 @@ fn choices_are_numbered_as_they_appear() {
         ],
     );
     check(
-        &[&chunk("", r#"{"role":"assistant","content":"a"}"#), &chunk(r#""index":null,"#, r#"{"content":"b"}"#), STOP],
+        &[
+            &chunk("", r#"{"role":"assistant","content":"a"}"#),
+            &chunk(r#""index":null,"#, r#"{"content":"b"}"#),
+            STOP,
+        ],
         &[
             &chunk(r#""index":0,"#, r#"{"role":"assistant","content":"a"}"#),
             &chunk(r#""index":0,"#, r#"{"content":"b"}"#),
@@ -762,8 +1058,11 @@ fn choices_are_numbered_as_they_appear() {
 #[track_caller]
 fn check_calls(arrays: &[&str], expected: &[&str]) {
     let wrap = |arrays: &[&str]| -> Vec<String> {
-        let chunk =
-            |array| format!(r#"{{@,"choices":[{{"index":0,"delta":{{"tool_calls":{array}}},"finish_reason":null}}]}}"#);
+        let chunk = |array| {
+            format!(
+                r#"{{@,"choices":[{{"index":0,"delta":{{"tool_calls":{array}}},"finish_reason":null}}]}}"#
+            )
+        };
         arrays.iter().map(chunk).collect()
     };
     let role = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","content":null},"finish_reason":null}]}"#;
@@ -772,7 +1071,11 @@ fn check_calls(arrays: &[&str], expected: &[&str]) {
     output.insert(0, role.into());
     input.push(STOP.into());
     output.push(STOP.replace("stop", "tool_calls"));
-    let strings = |list: &Vec<String>| list.iter().map(|chunk| chunk.replace("§", "chatcmpl0a")).collect::<Vec<_>>();
+    let strings = |list: &Vec<String>| {
+        list.iter()
+            .map(|chunk| chunk.replace("§", "chatcmpl0a"))
+            .collect::<Vec<_>>()
+    };
     let (input, output) = (strings(&input), strings(&output));
     check(
         &input.iter().map(String::as_str).collect::<Vec<_>>(),
@@ -903,7 +1206,8 @@ fn a_call_waits_for_its_name() {
 
 #[test]
 fn calls_without_arguments_take_none() {
-    let [f, g, h] = ["f", "g", "h"].map(|name| format!(r#""function":{{"name":"{name}","arguments":""}}"#));
+    let [f, g, h] =
+        ["f", "g", "h"].map(|name| format!(r#""function":{{"name":"{name}","arguments":""}}"#));
     let calls = format!(
         r#"[{{"index":0,"id":"a","type":"function",{f}}},{{"index":1,"id":"b","type":"function",{g}}},{{"index":2,"id":"c","type":"function",{h}}}]"#
     );
@@ -972,11 +1276,19 @@ fn too_many_calls_or_choices_break_the_stream() {
     let calls = vec![r#"{"function":{"name":"f"}}"#; 129].join(",");
     let chunk = format!(r#"{{@,"choices":[{{"index":0,"delta":{{"tool_calls":[{calls}]}}}}]}}"#);
     let many = run(false, [sse(&[&chunk]).as_bytes()]);
-    assert_eq!(many.result, Err(StreamFault::Broken("more than 128 tool calls")));
-    let choices: Vec<String> = (0..129).map(|index| format!(r#"{{"index":{index},"delta":{{}}}}"#)).collect();
+    assert_eq!(
+        many.result,
+        Err(StreamFault::Broken("more than 128 tool calls"))
+    );
+    let choices: Vec<String> = (0..129)
+        .map(|index| format!(r#"{{"index":{index},"delta":{{}}}}"#))
+        .collect();
     let chunk = format!(r#"{{@,"choices":[{}]}}"#, choices.join(","));
     let many = run(false, [sse(&[&chunk]).as_bytes()]);
-    assert_eq!(many.result, Err(StreamFault::Broken("more than 128 choices")));
+    assert_eq!(
+        many.result,
+        Err(StreamFault::Broken("more than 128 choices"))
+    );
 }
 
 // Finishes and ends.
@@ -992,11 +1304,17 @@ fn finish_reasons_become_openais() {
         ("model_length", "length"),
         ("max_tokens", "length"),
     ] {
-        check(&[TEXT, &STOP.replace("stop", said)], &[TEXT, &STOP.replace("stop", shown)]);
+        check(
+            &[TEXT, &STOP.replace("stop", said)],
+            &[TEXT, &STOP.replace("stop", shown)],
+        );
     }
     check(
         &[TEXT, &STOP.replace("stop", "<|im_end|>")],
-        &[TEXT, r#"{@,"choices":[{"native_finish_reason":"<|im_end|>","index":0,"delta":{},"finish_reason":"stop"}]}"#],
+        &[
+            TEXT,
+            r#"{@,"choices":[{"native_finish_reason":"<|im_end|>","index":0,"delta":{},"finish_reason":"stop"}]}"#,
+        ],
     );
 }
 
@@ -1010,16 +1328,23 @@ fn an_empty_finish_reason_is_none() {
 #[test]
 fn the_finish_comes_once_and_last() {
     let b = r#"{@,"choices":[{"index":0,"delta":{"content":"b"},"finish_reason":null}]}"#;
-    let synthetic = r#"{@,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}]}"#;
+    let synthetic =
+        r#"{@,"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}]}"#;
     // repeated
     check(&[TEXT, STOP, STOP, STOP], &[TEXT, STOP]);
     // with content, in every chunk
     let stops = |chunk: &str| chunk.replace(r#""finish_reason":null"#, r#""finish_reason":"stop""#);
-    check(&[&stops(TEXT), &stops(b), &stops(b)], &[TEXT, b, b, synthetic]);
+    check(
+        &[&stops(TEXT), &stops(b), &stops(b)],
+        &[TEXT, b, b, synthetic],
+    );
     // content after it
     check(&[TEXT, STOP, b], &[TEXT, b, STOP]);
     // another one after it: Azure's asynchronous filter
-    check(&[TEXT, STOP, &STOP.replace("stop", "content_filter")], &[TEXT, &STOP.replace("stop", "content_filter")]);
+    check(
+        &[TEXT, STOP, &STOP.replace("stop", "content_filter")],
+        &[TEXT, &STOP.replace("stop", "content_filter")],
+    );
 }
 
 #[test]
@@ -1037,17 +1362,31 @@ fn an_end_without_done_is_fine_after_the_finish() {
 fn an_end_without_done_needs_as_many_choices_as_were_asked_for() {
     let other = |chunk: &str| chunk.replace(r#""index":0"#, r#""index":1"#);
     let result = |choices, chunks: &[&str]| {
-        let header = AnswerHeader { choices, ..header(false) };
+        let header = AnswerHeader {
+            choices,
+            ..header(false)
+        };
         let stream = Stream::passed(&header, &Quirks::NONE, true, 1 << 20);
-        feed(stream, Pattern::default(), [sse(chunks).as_bytes()]).result.map(drop)
+        feed(stream, Pattern::default(), [sse(chunks).as_bytes()])
+            .result
+            .map(drop)
     };
     assert_eq!(result(2, &[TEXT, STOP]), Err(StreamFault::Cut));
     assert_eq!(result(1, &[TEXT, STOP]), Ok(()));
     assert_eq!(result(2, &[TEXT, STOP, &other(TEXT), &other(STOP)]), Ok(()));
-    assert_eq!(result(2, &[TEXT, STOP, "[DONE]"]), Ok(()), "a server that gives only one says that this is all");
+    assert_eq!(
+        result(2, &[TEXT, STOP, "[DONE]"]),
+        Ok(()),
+        "a server that gives only one says that this is all"
+    );
     let whole = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"a"},"finish_reason":"stop"}]}"#;
-    let header = AnswerHeader { choices: 2, ..header(false) };
-    assert!(crate::upstream::openai::converted(&header, &Quirks::NONE, true, whole.as_bytes()).is_ok());
+    let header = AnswerHeader {
+        choices: 2,
+        ..header(false)
+    };
+    assert!(
+        crate::upstream::openai::converted(&header, &Quirks::NONE, true, whole.as_bytes()).is_ok()
+    );
 }
 
 #[test]
@@ -1058,27 +1397,50 @@ fn an_end_before_the_finish_is_a_cut() {
     assert!(!check_fault(&["[DONE]"], &[], StreamFault::Cut));
     // one choice of two
     let second = TEXT.replace(r#""index":0"#, r#""index":1"#);
-    assert!(check_fault(&[TEXT, &second, STOP, "[DONE]"], &[TEXT, &second], StreamFault::Cut));
+    assert!(check_fault(
+        &[TEXT, &second, STOP, "[DONE]"],
+        &[TEXT, &second],
+        StreamFault::Cut
+    ));
     // in the middle of the finish itself
     let bytes = sse(&[TEXT, STOP]);
     let run = run_all(false, &bytes.as_bytes()[..bytes.len() - 10]);
-    assert_eq!((run.result, run.out), (Err(StreamFault::Cut), sse(&[TEXT]).replace("up", "fast")));
+    assert_eq!(
+        (run.result, run.out),
+        (Err(StreamFault::Cut), sse(&[TEXT]).replace("up", "fast"))
+    );
 }
 
 #[test]
 fn nothing_after_done_counts() {
-    let bytes = format!("{}data: {{\"error\":\"x\"}}\n\n{{\"error\":\"y\"}}\n\nnonsense", sse(&[TEXT, STOP, "[DONE]"]));
-    assert_eq!(run_all(false, bytes.as_bytes()).out, sse(&[TEXT, STOP, "[DONE]"]).replace("up", "fast"));
+    let bytes = format!(
+        "{}data: {{\"error\":\"x\"}}\n\n{{\"error\":\"y\"}}\n\nnonsense",
+        sse(&[TEXT, STOP, "[DONE]"])
+    );
+    assert_eq!(
+        run_all(false, bytes.as_bytes()).out,
+        sse(&[TEXT, STOP, "[DONE]"]).replace("up", "fast")
+    );
 }
 
 // The gate.
 
 #[test]
 fn the_gate_opens_with_the_first_thing_said() {
-    let chunk = |delta: &str| format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#);
+    let chunk = |delta: &str| {
+        format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#)
+    };
     for (chunk, opens) in [
-        (chunk(r#"{"role":"assistant","content":"","refusal":null,"tool_calls":null,"audio":null}"#), false),
-        (chunk(r#"{"role":"assistant","content":null,"reasoning_content":"","tool_calls":[]}"#), false),
+        (
+            chunk(
+                r#"{"role":"assistant","content":"","refusal":null,"tool_calls":null,"audio":null}"#,
+            ),
+            false,
+        ),
+        (
+            chunk(r#"{"role":"assistant","content":null,"reasoning_content":"","tool_calls":[]}"#),
+            false,
+        ),
         (chunk("null"), false),
         (r#"{@,"choices":[]}"#.into(), false),
         (chunk(r#"{"content":"a"}"#), true),
@@ -1087,11 +1449,18 @@ fn the_gate_opens_with_the_first_thing_said() {
         (chunk(r#"{"reasoning_content":"a"}"#), true),
         (chunk(r#"{"refusal":"a"}"#), true),
         (chunk(r#"{"audio":{"id":"a"}}"#), true),
-        (chunk(r#"{"tool_calls":[{"index":0,"function":{"name":"f"}}]}"#), true),
+        (
+            chunk(r#"{"tool_calls":[{"index":0,"function":{"name":"f"}}]}"#),
+            true,
+        ),
         (chunk(r#"{"function_call":{"name":"f"}}"#), true),
         (STOP.into(), true),
     ] {
-        assert_eq!(run(false, [sse(&[&chunk]).as_bytes()]).opened, opens, "{chunk}");
+        assert_eq!(
+            run(false, [sse(&[&chunk]).as_bytes()]).opened,
+            opens,
+            "{chunk}"
+        );
     }
 }
 
@@ -1114,8 +1483,16 @@ fn usage_in_its_own_chunk_is_shown_if_asked_for() {
 #[test]
 fn usage_in_the_finish_chunk_moves_to_the_end() {
     let with = |usage| format!(r#"{},"usage":{usage}}}"#, STOP.strip_suffix('}').unwrap());
-    let expected = [TEXT, &with("null"), &format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#)];
-    check_usage(&[TEXT, &with(USAGE)], &expected, (9, 3, 0, Source::Reported));
+    let expected = [
+        TEXT,
+        &with("null"),
+        &format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#),
+    ];
+    check_usage(
+        &[TEXT, &with(USAGE)],
+        &expected,
+        (9, 3, 0, Source::Reported),
+    );
 }
 
 /// OpenRouter: after the finish, in a chunk with an empty delta.
@@ -1138,11 +1515,21 @@ fn usage_beside_an_empty_delta_moves_to_the_end() {
 
 #[test]
 fn usage_in_every_chunk_counts_once() {
-    let with = |chunk: &str, usage: &str| format!(r#"{},"usage":{usage}}}"#, chunk.strip_suffix('}').unwrap());
+    let with = |chunk: &str, usage: &str| {
+        format!(r#"{},"usage":{usage}}}"#, chunk.strip_suffix('}').unwrap())
+    };
     let early = USAGE.replace(r#":3,"#, ":1,");
     check_usage(
-        &[&with(TEXT, &early), &with(STOP, USAGE), &format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#)],
-        &[&with(TEXT, "null"), &with(STOP, "null"), &format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#)],
+        &[
+            &with(TEXT, &early),
+            &with(STOP, USAGE),
+            &format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#),
+        ],
+        &[
+            &with(TEXT, "null"),
+            &with(STOP, "null"),
+            &format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#),
+        ],
         (9, 3, 0, Source::Reported),
     );
 }
@@ -1153,7 +1540,14 @@ fn the_last_usage_wins() {
     let first = r#"{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}"#;
     let zero = r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#;
     check_usage(
-        &[TEXT, STOP, &chunk(first), &chunk(USAGE), &chunk("null"), &chunk(zero)],
+        &[
+            TEXT,
+            STOP,
+            &chunk(first),
+            &chunk(USAGE),
+            &chunk("null"),
+            &chunk(zero),
+        ],
         &[TEXT, STOP, &chunk(USAGE)],
         (9, 3, 0, Source::Reported),
     );
@@ -1180,10 +1574,16 @@ fn groqs_usage_is_taken_and_not_shown_twice() {
 /// Moonshot.
 #[test]
 fn usage_inside_a_choice_is_taken() {
-    let finish = format!(r#"{{@,"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop","usage":{USAGE}}}]}}"#);
+    let finish = format!(
+        r#"{{@,"choices":[{{"index":0,"delta":{{}},"finish_reason":"stop","usage":{USAGE}}}]}}"#
+    );
     check_usage(
         &[TEXT, &finish],
-        &[TEXT, STOP, &format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#)],
+        &[
+            TEXT,
+            STOP,
+            &format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#),
+        ],
         (9, 3, 0, Source::Reported),
     );
 }
@@ -1225,25 +1625,39 @@ fn missing_usage_is_estimated_and_marked() {
 /// Whether chunks of these choices (the index, and what follows it) are only a model's refusal.
 #[track_caller]
 fn check_declined(chunks: &[(u32, &str)], expected: bool) {
-    let chunk = |(choice, rest): &(u32, &str)| format!(r#"{{@,"choices":[{{"index":{choice},{rest}}}]}}"#);
+    let chunk =
+        |(choice, rest): &(u32, &str)| format!(r#"{{@,"choices":[{{"index":{choice},{rest}}}]}}"#);
     let chunks: Vec<String> = chunks.iter().map(chunk).collect();
     let bytes = sse(&chunks.iter().map(String::as_str).collect::<Vec<_>>());
-    for (pattern, show) in [(Pattern::default(), true), (Pattern::off(), true), (Pattern::default(), false)] {
+    for (pattern, show) in [
+        (Pattern::default(), true),
+        (Pattern::off(), true),
+        (Pattern::default(), false),
+    ] {
         let mut stream = Stream::passed(&header(false), &Quirks::NONE, show, 1 << 20);
         stream.chunks().pattern = pattern;
-        bytes.as_bytes().chunks(7).for_each(|read| stream.feed(read, &mut Vec::new()).unwrap());
+        bytes
+            .as_bytes()
+            .chunks(7)
+            .for_each(|read| stream.feed(read, &mut Vec::new()).unwrap());
         assert_eq!(stream.declined(), expected, "{bytes}");
     }
 }
 
 #[test]
 fn a_stream_of_nothing_but_a_refusal_is_declined() {
-    const ROLE: (u32, &str) = (0, r#""delta":{"role":"assistant","content":"","refusal":null},"finish_reason":null"#);
+    const ROLE: (u32, &str) = (
+        0,
+        r#""delta":{"role":"assistant","content":"","refusal":null},"finish_reason":null"#,
+    );
     const REFUSAL: (u32, &str) = (0, r#""delta":{"refusal":"no"},"finish_reason":null"#);
     const FILTERED: (u32, &str) = (0, r#""delta":{},"finish_reason":"content_filter""#);
     const SAFETY: (u32, &str) = (0, r#""delta":{"content":""},"finish_reason":"SAFETY""#);
     const END: (u32, &str) = (0, r#""delta":{},"finish_reason":"stop""#);
-    const THOUGHT: (u32, &str) = (0, r#""delta":{"reasoning_content":"hm"},"finish_reason":null"#);
+    const THOUGHT: (u32, &str) = (
+        0,
+        r#""delta":{"reasoning_content":"hm"},"finish_reason":null"#,
+    );
     check_declined(&[ROLE], false);
     check_declined(&[ROLE, END], false);
     check_declined(&[ROLE, REFUSAL], true);
@@ -1275,28 +1689,57 @@ fn a_stream_of_nothing_but_a_refusal_is_declined() {
         check_declined(&[ROLE, (0, nothing)], false);
         check_declined(&[ROLE, (0, nothing), FILTERED], true);
     }
-    check_declined(&[(0, r#""message":{"content":"a"},"finish_reason":null"#), FILTERED], false);
-    check_declined(&[(0, r#""message":{"refusal":"no"},"finish_reason":null"#)], true);
+    check_declined(
+        &[
+            (0, r#""message":{"content":"a"},"finish_reason":null"#),
+            FILTERED,
+        ],
+        false,
+    );
+    check_declined(
+        &[(0, r#""message":{"refusal":"no"},"finish_reason":null"#)],
+        true,
+    );
     // As long as another choice is open, it may answer.
     let second = |rest| (1, rest);
     check_declined(&[ROLE, second(ROLE.1), FILTERED], false);
     check_declined(&[ROLE, second(ROLE.1), FILTERED, second(REFUSAL.1)], true);
     check_declined(&[ROLE, second(ROLE.1), FILTERED, second(END.1)], true);
-    check_declined(&[ROLE, FILTERED, second(r#""delta":{"content":"a"},"finish_reason":null"#)], false);
+    check_declined(
+        &[
+            ROLE,
+            FILTERED,
+            second(r#""delta":{"content":"a"},"finish_reason":null"#),
+        ],
+        false,
+    );
 }
 
 #[test]
 fn streams_that_end_early_count_what_was_passed_on() {
     let so_far = |chunks: &[&str]| {
         let mut stream = Stream::passed(&header(false), &Quirks::NONE, true, 1 << 20);
-        stream.feed(sse(chunks).as_bytes(), &mut Vec::new()).unwrap();
+        stream
+            .feed(sse(chunks).as_bytes(), &mut Vec::new())
+            .unwrap();
         stream.usage_so_far()
     };
     assert_eq!(so_far(&[]), Usage::default());
-    assert_eq!(so_far(&[&TEXT.replace(r#""a""#, r#""""#)]), Usage::default());
+    assert_eq!(
+        so_far(&[&TEXT.replace(r#""a""#, r#""""#)]),
+        Usage::default()
+    );
     assert_eq!(so_far(&[TEXT]), Usage::estimated(400, 1));
     let reported = format!(r#"{},"usage":{USAGE}}}"#, TEXT.strip_suffix('}').unwrap());
-    assert_eq!(so_far(&[&reported]), Usage { prompt: 9, completion: 3, source: Source::Reported, ..Usage::default() });
+    assert_eq!(
+        so_far(&[&reported]),
+        Usage {
+            prompt: 9,
+            completion: 3,
+            source: Source::Reported,
+            ..Usage::default()
+        }
+    );
 }
 
 // Errors.
@@ -1317,10 +1760,22 @@ fn errors_inside_the_stream_are_found() {
             r#"data: {"error":{"message":"full","type":"server_error","param":null,"code":null}}"#,
             found(None, Some("server_error"), None, "full"),
         ),
-        (r#"data: {"error":{"message":"full","code":429}}"#, found(Some(429), None, Some("429"), "full")),
-        (r#"data: {"error":{"message":"full","http_status_code":503}}"#, found(Some(503), None, None, "full")),
-        (r#"data: {"error":"full","error_type":"overloaded"}"#, found(None, Some("overloaded"), None, "full")),
-        (r#"data: {"error":{"message":"full"},"status_code":500}"#, found(Some(500), None, None, "full")),
+        (
+            r#"data: {"error":{"message":"full","code":429}}"#,
+            found(Some(429), None, Some("429"), "full"),
+        ),
+        (
+            r#"data: {"error":{"message":"full","http_status_code":503}}"#,
+            found(Some(503), None, None, "full"),
+        ),
+        (
+            r#"data: {"error":"full","error_type":"overloaded"}"#,
+            found(None, Some("overloaded"), None, "full"),
+        ),
+        (
+            r#"data: {"error":{"message":"full"},"status_code":500}"#,
+            found(Some(500), None, None, "full"),
+        ),
         (
             r#"data: {"object":"error","message":"full","type":"x","param":null,"code":"3280"}"#,
             found(None, Some("x"), Some("3280"), "full"),
@@ -1334,7 +1789,10 @@ fn errors_inside_the_stream_are_found() {
             "event: error\ndata: {\"type\":\"server_error\",\"message\":\"full\"}",
             found(None, Some("server_error"), None, "full"),
         ),
-        (r#"data: {"id":"u1","x_groq":{"error":"full"},"choices":[{"index":0,"delta":{}}]}"#, upstream("full")),
+        (
+            r#"data: {"id":"u1","x_groq":{"error":"full"},"choices":[{"index":0,"delta":{}}]}"#,
+            upstream("full"),
+        ),
         (
             r#"data: {"id":"u1","choices":[{"index":0,"delta":{},"finish_reason":"error"}],"error":{"code":502,"message":"full"}}"#,
             found(Some(502), None, Some("502"), "full"),
@@ -1345,7 +1803,12 @@ fn errors_inside_the_stream_are_found() {
         ),
         (
             r#"data: {"id":"u1","choices":[{"index":0,"delta":{"content":"b"},"finish_reason":"abort"}]}"#,
-            found(None, None, Some("abort"), "the upstream did not finish the answer (`abort`)"),
+            found(
+                None,
+                None,
+                Some("abort"),
+                "the upstream did not finish the answer (`abort`)",
+            ),
         ),
         (r#"{"error":{"message":"full"}}"#, upstream("full")),
         (
@@ -1358,7 +1821,11 @@ fn errors_inside_the_stream_are_found() {
         assert_eq!(run.out, sse(&[TEXT]).replace("up", "fast"), "{event}");
         // as the first event: it opens nothing
         let first = run_all(false, format!("{event}\n\ndata: [DONE]\n\n").as_bytes());
-        assert_eq!((first.result, first.out.as_str(), first.opened), (Err(fault), "", false), "{event}");
+        assert_eq!(
+            (first.result, first.out.as_str(), first.opened),
+            (Err(fault), "", false),
+            "{event}"
+        );
     }
 }
 
@@ -1373,19 +1840,40 @@ fn an_error_that_says_nothing_is_none() {
 
 #[test]
 fn malformed_events_break_the_stream() {
-    for event in ["{", "nonsense", "[]", "null", "7", r#""x""#, r#"{"choices":[7]}"#, r#"{"a":1}{"#] {
+    for event in [
+        "{",
+        "nonsense",
+        "[]",
+        "null",
+        "7",
+        r#""x""#,
+        r#"{"choices":[7]}"#,
+        r#"{"a":1}{"#,
+    ] {
         assert!(
-            check_fault(&[TEXT, event, STOP], &[TEXT], StreamFault::Broken("an event is not a JSON object")),
+            check_fault(
+                &[TEXT, event, STOP],
+                &[TEXT],
+                StreamFault::Broken("an event is not a JSON object")
+            ),
             "{event}"
         );
     }
-    check_fault(&[r#"{"choices":{}}"#], &[], StreamFault::Broken("`choices` is not an array"));
+    check_fault(
+        &[r#"{"choices":{}}"#],
+        &[],
+        StreamFault::Broken("`choices` is not an array"),
+    );
     check_fault(
         &[r#"{@,"choices":[{"index":0,"delta":{"tool_calls":{}}}]}"#],
         &[],
         StreamFault::Broken("`tool_calls` is not an array"),
     );
-    check_fault(&[r#"{@,"choices":[{"index":0,"delta":"a"}]}"#], &[], StreamFault::Broken("a delta is not an object"));
+    check_fault(
+        &[r#"{@,"choices":[{"index":0,"delta":"a"}]}"#],
+        &[],
+        StreamFault::Broken("a delta is not an object"),
+    );
     check_fault(
         &[r#"{@,"choices":[{"index":0,"delta":{"content":7}}]}"#],
         &[],
@@ -1397,9 +1885,18 @@ fn malformed_events_break_the_stream() {
 fn an_event_over_the_limit_breaks_the_stream() {
     let mut stream = Stream::passed(&header(false), &Quirks::NONE, true, 1000);
     let mut out = Vec::new();
-    let long = sse(&[TEXT, &TEXT.replace(r#""a""#, &format!(r#""{}""#, "a".repeat(2000)))]);
-    assert_eq!(stream.feed(long.as_bytes(), &mut out), Err(StreamFault::Broken("an event is larger than allowed")));
-    assert_eq!(String::from_utf8(out).unwrap(), sse(&[TEXT]).replace("up", "fast"));
+    let long = sse(&[
+        TEXT,
+        &TEXT.replace(r#""a""#, &format!(r#""{}""#, "a".repeat(2000))),
+    ]);
+    assert_eq!(
+        stream.feed(long.as_bytes(), &mut out),
+        Err(StreamFault::Broken("an event is larger than allowed"))
+    );
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        sse(&[TEXT]).replace("up", "fast")
+    );
 }
 
 // Framing.
@@ -1411,7 +1908,10 @@ fn everything_but_data_is_dropped() {
         TEXT.replace('@', IN),
         STOP.replace('@', IN)
     );
-    assert_eq!(run_all(false, bytes.as_bytes()).out, sse(&[TEXT, STOP, "[DONE]"]).replace("up", "fast"));
+    assert_eq!(
+        run_all(false, bytes.as_bytes()).out,
+        sse(&[TEXT, STOP, "[DONE]"]).replace("up", "fast")
+    );
 }
 
 #[test]
@@ -1419,13 +1919,20 @@ fn json_over_several_lines_goes_out_on_one() {
     let bytes = sse(&[TEXT, STOP]).replace(r#","choices""#, "\ndata: ,\ndata: \"choices\"");
     let run = run_all(false, bytes.as_bytes());
     assert!(run.result.is_ok());
-    assert_eq!(run.out.replace(" , \"choices\"", r#","choices""#), sse(&[TEXT, STOP, "[DONE]"]).replace("up", "fast"));
+    assert_eq!(
+        run.out.replace(" , \"choices\"", r#","choices""#),
+        sse(&[TEXT, STOP, "[DONE]"]).replace("up", "fast")
+    );
 }
 
 #[test]
 fn invalid_utf8_is_replaced() {
     let mut bytes = sse(&[TEXT, STOP]).into_bytes();
-    let at = bytes.windows(3).position(|three| three == br#""a""#).unwrap() + 1;
+    let at = bytes
+        .windows(3)
+        .position(|three| three == br#""a""#)
+        .unwrap()
+        + 1;
     bytes[at] = 0xE2;
     let run = run_all(false, &bytes);
     assert!(run.result.is_ok());
@@ -1435,8 +1942,13 @@ fn invalid_utf8_is_replaced() {
 /// A gateway behind a gateway: an estimate stays one, and is marked once.
 #[test]
 fn an_estimate_of_the_upstream_stays_one() {
-    let last = format!(r#"{{@,"choices":[],"x_portcullis":{{"usage":"estimated"}},"usage":{USAGE}}}"#);
-    check_usage(&[TEXT, STOP, &last], &[TEXT, STOP, &last], (9, 3, 0, Source::Estimated));
+    let last =
+        format!(r#"{{@,"choices":[],"x_portcullis":{{"usage":"estimated"}},"usage":{USAGE}}}"#);
+    check_usage(
+        &[TEXT, STOP, &last],
+        &[TEXT, STOP, &last],
+        (9, 3, 0, Source::Estimated),
+    );
 }
 
 /// What it tried is not: its accounts are nobody's business here.
@@ -1445,10 +1957,20 @@ fn the_trail_of_an_upstream_is_not_passed_on() {
     let marked = |mark: &str| format!(r#"{{@,"choices":[],{mark}"usage":{USAGE}}}"#);
     let theirs = r#""attempts":"their account;ok;9ms""#;
     let estimate = marked(r#""x_portcullis":{"usage":"estimated"},"#);
-    let both = marked(&format!(r#""x_portcullis":{{"usage":"estimated",{theirs}}},"#));
-    check_usage(&[TEXT, STOP, &both], &[TEXT, STOP, &estimate], (9, 3, 0, Source::Estimated));
+    let both = marked(&format!(
+        r#""x_portcullis":{{"usage":"estimated",{theirs}}},"#
+    ));
+    check_usage(
+        &[TEXT, STOP, &both],
+        &[TEXT, STOP, &estimate],
+        (9, 3, 0, Source::Estimated),
+    );
     let alone = marked(&format!(r#""x_portcullis":{{{theirs}}},"#));
-    check_usage(&[TEXT, STOP, &alone], &[TEXT, STOP, &marked("")], (9, 3, 0, Source::Reported));
+    check_usage(
+        &[TEXT, STOP, &alone],
+        &[TEXT, STOP, &marked("")],
+        (9, 3, 0, Source::Reported),
+    );
 }
 
 #[test]
@@ -1457,9 +1979,14 @@ fn the_trail_stands_in_the_chunk_of_the_usage() {
     let last = |show_usage, chunk: &str| {
         let mut stream = Stream::passed(&header(show_usage), &Quirks::NONE, true, 1 << 20);
         let mut out = Vec::new();
-        stream.feed(sse(&[TEXT, STOP, chunk, "[DONE]"]).as_bytes(), &mut out).unwrap();
+        stream
+            .feed(sse(&[TEXT, STOP, chunk, "[DONE]"]).as_bytes(), &mut out)
+            .unwrap();
         let before = out.len();
-        assert!(!String::from_utf8_lossy(&out).contains("x_portcullis"), "it is held back until the end is known");
+        assert!(
+            !String::from_utf8_lossy(&out).contains("x_portcullis"),
+            "it is held back until the end is known"
+        );
         stream.finish(&mut out, Some(trail)).unwrap();
         let out = String::from_utf8(out.split_off(before)).unwrap();
         out.split("\n\n")
@@ -1470,10 +1997,21 @@ fn the_trail_stands_in_the_chunk_of_the_usage() {
     let reported = format!(r#"{{@,"choices":[],"usage":{USAGE}}}"#);
     let head = format!(r#"data: {{"x_portcullis":{{{trail}}},@,"choices":[],"usage":{USAGE}}}"#);
     assert_eq!(last(true, &reported), [&head, "data: [DONE]", ""]);
-    let estimated = format!(r#"data: {{@,"x_portcullis":{{"usage":"estimated",{trail}}},"choices":[],"#);
-    assert!(last(true, STOP)[0].starts_with(&estimated), "{:?}", last(true, STOP));
-    let theirs = reported.replace(r#""choices""#, r#""x_portcullis":{"usage":"estimated","attempts":"x"},"choices""#);
-    assert_eq!(last(true, &theirs)[0], format!(r#"{estimated}"usage":{USAGE}}}"#));
+    let estimated =
+        format!(r#"data: {{@,"x_portcullis":{{"usage":"estimated",{trail}}},"choices":[],"#);
+    assert!(
+        last(true, STOP)[0].starts_with(&estimated),
+        "{:?}",
+        last(true, STOP)
+    );
+    let theirs = reported.replace(
+        r#""choices""#,
+        r#""x_portcullis":{"usage":"estimated","attempts":"x"},"choices""#,
+    );
+    assert_eq!(
+        last(true, &theirs)[0],
+        format!(r#"{estimated}"usage":{USAGE}}}"#)
+    );
     assert_eq!(last(false, &reported), ["data: [DONE]", ""]);
 }
 
@@ -1482,13 +2020,29 @@ fn hostile_events_stay_small() {
     let many = |entry: &str| vec![entry; 200_000].join(",");
     for (choices, fault) in [
         (many("{}"), "more than 128 choices"),
-        (format!(r#"{{"delta":{{"tool_calls":[{}]}}}}"#, many("{}")), "more than 128 tool calls"),
-        (format!(r#"{{"delta":{{"annotations":[{}]}}}}"#, many("{}")), ""),
+        (
+            format!(r#"{{"delta":{{"tool_calls":[{}]}}}}"#, many("{}")),
+            "more than 128 tool calls",
+        ),
+        (
+            format!(r#"{{"delta":{{"annotations":[{}]}}}}"#, many("{}")),
+            "",
+        ),
     ] {
         let mut stream = Stream::passed(&header(false), &Quirks::NONE, true, 8 << 20);
         let mut out = Vec::new();
-        let result = stream.feed(sse(&[&format!(r#"{{"choices":[{choices}]}}"#)]).as_bytes(), &mut out);
-        assert_eq!(result, if fault.is_empty() { Ok(()) } else { Err(StreamFault::Broken(fault)) });
+        let result = stream.feed(
+            sse(&[&format!(r#"{{"choices":[{choices}]}}"#)]).as_bytes(),
+            &mut out,
+        );
+        assert_eq!(
+            result,
+            if fault.is_empty() {
+                Ok(())
+            } else {
+                Err(StreamFault::Broken(fault))
+            }
+        );
         assert!(out.len() < 1 << 20);
     }
 }
@@ -1523,19 +2077,41 @@ fn repeated_chunks_take_the_short_way() {
         (r#"{"content":§}"#, r#","obfuscation":"aaaa""#),
         (r#"{"content":null,"reasoning_content":§}"#, ""),
         (r#"{"content":"","reasoning":§}"#, ""),
-        (r#"{"tool_calls":[{"index":3,"function":{"arguments":§}}]}"#, ""),
+        (
+            r#"{"tool_calls":[{"index":3,"function":{"arguments":§}}]}"#,
+            "",
+        ),
     ] {
-        for text in [r#""""#, r#""x""#, r#""a \" \n \u00e9 é""#, r#""portcullis: here goes string 1""#] {
+        for text in [
+            r#""""#,
+            r#""x""#,
+            r#""a \" \n \u00e9 é""#,
+            r#""portcullis: here goes string 1""#,
+        ] {
             let mut stream = Stream::passed(&header(true), &Quirks::NONE, true, 1 << 20);
             let mut out = Vec::new();
-            let mut chunks = vec![chunk(call, ""), chunk(&delta.replace('§', r#""first""#), rest)];
-            stream.feed(sse(&[&chunks[0], &chunks[1]]).as_bytes(), &mut out).unwrap();
+            let mut chunks = vec![
+                chunk(call, ""),
+                chunk(&delta.replace('§', r#""first""#), rest),
+            ];
+            stream
+                .feed(sse(&[&chunks[0], &chunks[1]]).as_bytes(), &mut out)
+                .unwrap();
             assert!(stream.chunks().pattern.is_known(), "{delta}");
             chunks.push(chunk(&delta.replace('§', text), &rest.replace("aaaa", "b")));
-            stream.feed(sse(&[&chunks[2]]).as_bytes(), &mut out).unwrap();
+            stream
+                .feed(sse(&[&chunks[2]]).as_bytes(), &mut out)
+                .unwrap();
             assert!(stream.chunks().pattern.is_known(), "{delta} {text}");
-            assert_eq!(stream.chunks().said, (5 + serde_json::from_str::<String>(text).unwrap().len()) as u64);
-            let chunks: Vec<&str> = chunks.iter().map(String::as_str).chain([STOP, "[DONE]"]).collect();
+            assert_eq!(
+                stream.chunks().said,
+                (5 + serde_json::from_str::<String>(text).unwrap().len()) as u64
+            );
+            let chunks: Vec<&str> = chunks
+                .iter()
+                .map(String::as_str)
+                .chain([STOP, "[DONE]"])
+                .collect();
             assert!(run_all(true, sse(&chunks).as_bytes()).result.is_ok());
         }
     }
@@ -1545,13 +2121,16 @@ fn repeated_chunks_take_the_short_way() {
 #[test]
 fn an_id_that_looks_like_a_hole_stays_an_id() {
     let first = r#"{"id":"portcullis: here goes string 1","created":7,"choices":[{"index":0,"delta":{"role":"assistant","content":""}}]}"#;
-    let chunk = |text: &str| format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}"#);
+    let chunk =
+        |text: &str| format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}"#);
     let shown = |text: &str| {
-        let head =
-            r#""id":"portcullis: here goes string 1","object":"chat.completion.chunk","created":7,"model":"fast""#;
+        let head = r#""id":"portcullis: here goes string 1","object":"chat.completion.chunk","created":7,"model":"fast""#;
         format!(r#"{{{head},"choices":[{{"index":0,"delta":{{"content":"{text}"}}}}]}}"#)
     };
-    let run = run_all(false, sse(&[first, &chunk("x"), &chunk("y"), &chunk("z"), STOP]).as_bytes());
+    let run = run_all(
+        false,
+        sse(&[first, &chunk("x"), &chunk("y"), &chunk("z"), STOP]).as_bytes(),
+    );
     for text in ["x", "y", "z"] {
         assert!(run.out.contains(&shown(text)), "{text} in {}", run.out);
     }
@@ -1563,12 +2142,21 @@ fn what_counts_is_the_same_on_both_ways() {
     for (delta, bytes) in [
         (r#"{"content":"xyz","function_call":null}"#, 3),
         (r#"{"content":"xyz","function_call":{}}"#, 3),
-        (r#"{"content":[{"type":"text","text":"abc"}],"reasoning_content":"r"}"#, 4),
-        (r#"{"content":[{"type":"text","text":"abc"}],"tool_calls":[{"index":0,"function":{"arguments":"1"}}]}"#, 4),
+        (
+            r#"{"content":[{"type":"text","text":"abc"}],"reasoning_content":"r"}"#,
+            4,
+        ),
+        (
+            r#"{"content":[{"type":"text","text":"abc"}],"tool_calls":[{"index":0,"function":{"arguments":"1"}}]}"#,
+            4,
+        ),
         (r#"{"content":"xyz","content":""}"#, 0),
         (r#"{"content":"xyz","content":null}"#, 0),
         (r#"{"content":"xyz","content":[]}"#, 0),
-        (r#"{"tool_calls":[{"index":0,"function":{"arguments":"1"}}]},"delta":{"content":""}"#, 0),
+        (
+            r#"{"tool_calls":[{"index":0,"function":{"arguments":"1"}}]},"delta":{"content":""}"#,
+            0,
+        ),
     ] {
         let call = r#"{@,"choices":[{"index":0,"delta":{"role":"assistant","tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]}}]}"#;
         let chunk = format!(r#"{{@,"choices":[{{"index":0,"delta":{delta}}}]}}"#);
@@ -1581,12 +2169,23 @@ fn what_counts_is_the_same_on_both_ways() {
 /// What follows known surroundings but is no string is read the long way, and refused.
 #[test]
 fn broken_chunks_in_known_surroundings_are_broken() {
-    let chunk = |text: &str| TEXT.replace(r#""a""#, text).replace(r#""role":"assistant","#, "");
+    let chunk = |text: &str| {
+        TEXT.replace(r#""a""#, text)
+            .replace(r#""role":"assistant","#, "")
+    };
     let known = chunk(r#""b""#);
     for text in [r#""a"#, "a", r#""\x""#, r#""a" "b""#, r#""a","#, "\"a\tb\""] {
         let text = text.replace("\\t", "\t");
-        let result = run_all(false, sse(&[TEXT, &known, &known, &chunk(&text)]).as_bytes()).result;
-        assert_eq!(result, Err(StreamFault::Broken("an event is not a JSON object")), "{text}");
+        let result = run_all(
+            false,
+            sse(&[TEXT, &known, &known, &chunk(&text)]).as_bytes(),
+        )
+        .result;
+        assert_eq!(
+            result,
+            Err(StreamFault::Broken("an event is not a JSON object")),
+            "{text}"
+        );
     }
 }
 
@@ -1596,18 +2195,36 @@ fn what_the_surroundings_mean_may_change() {
     let fragment = r#"[{"index":0,"function":{"arguments":"1"}}]"#;
     let shown = r#"[{"index":1,"function":{"arguments":"1"}}]"#;
     let call = |id: &str, index| {
-        format!(r#"[{{"index":{index},"id":"{id}","type":"function","function":{{"name":"f","arguments":""}}}}]"#)
+        format!(
+            r#"[{{"index":{index},"id":"{id}","type":"function","function":{{"name":"f","arguments":""}}}}]"#
+        )
     };
     check_calls(
-        &[&call("a", 0), fragment, fragment, &call("b", 0), fragment, fragment],
-        &[&call("a", 0), fragment, fragment, &call("b", 1), shown, shown],
+        &[
+            &call("a", 0),
+            fragment,
+            fragment,
+            &call("b", 0),
+            fragment,
+            fragment,
+        ],
+        &[
+            &call("a", 0),
+            fragment,
+            fragment,
+            &call("b", 1),
+            shown,
+            shown,
+        ],
     );
 }
 
 /// What becomes of thinking may depend on what stands beside it: such chunks are all read.
 #[test]
 fn the_short_way_passes_no_thinking_that_the_long_way_would_not() {
-    let chunk = |delta: &str| format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#);
+    let chunk = |delta: &str| {
+        format!(r#"{{@,"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}"#)
+    };
     for delta in [
         r#"{"reasoning_content":"§","content":"","reasoning":""}"#,
         r#"{"reasoning_content":"","content":"","reasoning":"§"}"#,
@@ -1626,15 +2243,33 @@ fn the_short_way_passes_no_thinking_that_the_long_way_would_not() {
         r#"{"tool_calls":[{"index":0,"function":{"arguments":"§"}}],"reasoning":7}"#,
         r#"{"tool_calls":[{"index":0,"function":{"arguments":"§"}}],"content":[{"type":"thinking","thinking":"hm"}]}"#,
     ] {
-        let call =
-            chunk(r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]}"#);
+        let call = chunk(
+            r#"{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":"{"}}]}"#,
+        );
         let texts = ["a", "", "b", "c", "", ""].map(|text| chunk(&delta.replace('§', text)));
-        let wire = sse(&[&[call.as_str()][..], &texts.each_ref().map(String::as_str), &[STOP, "[DONE]"]].concat());
+        let wire = sse(&[
+            &[call.as_str()][..],
+            &texts.each_ref().map(String::as_str),
+            &[STOP, "[DONE]"],
+        ]
+        .concat());
         let shown = run_all(false, wire.as_bytes());
         let hiding = run_hiding(&Quirks::NONE, Pattern::default(), false, [wire.as_bytes()]);
-        assert_eq!(hiding, run_hiding(&Quirks::NONE, Pattern::off(), false, [wire.as_bytes()]), "{delta}");
-        assert_eq!((hiding.said, hiding.opened), (shown.said, shown.opened), "{delta}");
-        assert!(!hiding.out.contains("reasoning") && !hiding.out.contains("hm"), "{}", hiding.out);
+        assert_eq!(
+            hiding,
+            run_hiding(&Quirks::NONE, Pattern::off(), false, [wire.as_bytes()]),
+            "{delta}"
+        );
+        assert_eq!(
+            (hiding.said, hiding.opened),
+            (shown.said, shown.opened),
+            "{delta}"
+        );
+        assert!(
+            !hiding.out.contains("reasoning") && !hiding.out.contains("hm"),
+            "{}",
+            hiding.out
+        );
     }
 }
 
@@ -1765,16 +2400,36 @@ const POOL: [&str; 57] = [
 #[track_caller]
 fn check_flaws(wants_json: bool, bytes: &[u8], expected: Flaws) {
     let flaws = |pattern: Pattern, size: usize| {
-        let mut stream = Stream::passed(&AnswerHeader { wants_json, ..header(false) }, &Quirks::NONE, true, 1 << 20);
+        let mut stream = Stream::passed(
+            &AnswerHeader {
+                wants_json,
+                ..header(false)
+            },
+            &Quirks::NONE,
+            true,
+            1 << 20,
+        );
         stream.chunks().pattern = pattern;
         let mut out = Vec::new();
-        bytes.chunks(size).for_each(|read| stream.feed(read, &mut out).expect("no fault"));
+        bytes
+            .chunks(size)
+            .for_each(|read| stream.feed(read, &mut out).expect("no fault"));
         stream.finish(&mut out, None).expect("a whole stream");
         stream.flaws()
     };
     for size in [bytes.len(), 7] {
-        assert_eq!(flaws(Pattern::default(), size), expected, "{}", String::from_utf8_lossy(bytes));
-        assert_eq!(flaws(Pattern::off(), size), expected, "the long way: {}", String::from_utf8_lossy(bytes));
+        assert_eq!(
+            flaws(Pattern::default(), size),
+            expected,
+            "{}",
+            String::from_utf8_lossy(bytes)
+        );
+        assert_eq!(
+            flaws(Pattern::off(), size),
+            expected,
+            "the long way: {}",
+            String::from_utf8_lossy(bytes)
+        );
     }
 }
 
@@ -1803,10 +2458,24 @@ fn calling(fragments: &[(usize, &str)], finish: &str) -> Vec<u8> {
 
 #[test]
 fn calls_that_are_told_as_whole_and_are_broken_are_counted() {
-    let broken = |broken_calls| Flaws { broken_calls, ..Flaws::default() };
-    let whole = [(0, ""), (0, "{\"city\":"), (0, "\"Ro"), (0, "me"), (0, "\"}")];
+    let broken = |broken_calls| Flaws {
+        broken_calls,
+        ..Flaws::default()
+    };
+    let whole = [
+        (0, ""),
+        (0, "{\"city\":"),
+        (0, "\"Ro"),
+        (0, "me"),
+        (0, "\"}"),
+    ];
     let without = |left_out: usize| {
-        whole.iter().enumerate().filter(|(at, _)| *at != left_out).map(|(_, it)| *it).collect::<Vec<_>>()
+        whole
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != left_out)
+            .map(|(_, it)| *it)
+            .collect::<Vec<_>>()
     };
     check_flaws(false, &calling(&whole, "tool_calls"), broken(0));
     check_flaws(false, &calling(&without(1), "tool_calls"), broken(1));
@@ -1814,11 +2483,29 @@ fn calls_that_are_told_as_whole_and_are_broken_are_counted() {
     check_flaws(false, &calling(&without(4), "tool_calls"), broken(1));
     check_flaws(false, &calling(&without(4), "length"), broken(0));
     check_flaws(false, &calling(&without(4), "content_filter"), broken(0));
-    check_flaws(false, &calling(&[(0, ""), (0, "{}"), (0, "{}")], "tool_calls"), broken(1));
+    check_flaws(
+        false,
+        &calling(&[(0, ""), (0, "{}"), (0, "{}")], "tool_calls"),
+        broken(1),
+    );
     check_flaws(false, &calling(&[(0, "")], "tool_calls"), broken(0));
     check_flaws(false, &calling(&[(0, "null")], "tool_calls"), broken(0));
-    check_flaws(false, &calling(&[(0, "{\"a\":1"), (1, "{\"b\":"), (0, "}"), (1, "2}")], "tool_calls"), broken(0));
-    check_flaws(false, &calling(&[(0, "{\"a\":1"), (1, "{\"b\":"), (1, "}"), (0, "}")], "tool_calls"), broken(1));
+    check_flaws(
+        false,
+        &calling(
+            &[(0, "{\"a\":1"), (1, "{\"b\":"), (0, "}"), (1, "2}")],
+            "tool_calls",
+        ),
+        broken(0),
+    );
+    check_flaws(
+        false,
+        &calling(
+            &[(0, "{\"a\":1"), (1, "{\"b\":"), (1, "}"), (0, "}")],
+            "tool_calls",
+        ),
+        broken(1),
+    );
     let custom = format!(
         "data: {{{IN},\"choices\":[{{\"index\":0,\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"c\",\"type\":\"custom\",\"custom\":{{\"name\":\"f\",\"input\":\"free {{\"}}}}]}},\
          \"finish_reason\":\"tool_calls\"}}]}}\n\ndata: [DONE]\n\n"
@@ -1850,7 +2537,10 @@ fn content_that_should_be_json_and_is_not_is_noticed() {
         );
         (words + &end).into_bytes()
     };
-    let not_json = |not_json| Flaws { not_json, ..Flaws::default() };
+    let not_json = |not_json| Flaws {
+        not_json,
+        ..Flaws::default()
+    };
     for (words, finish, flawed) in [
         (&["", "{\"a\"", ":", " \"é\\n\"", "}"][..], "stop", false),
         (&["", "Sure", "!", " Here", " it is"], "stop", true),
@@ -1896,22 +2586,39 @@ fn parts_beside_thinking_are_taken_once() {
 /// What a caller sees who asked for so many choices, of a stream whose choices come with these
 /// numbers.
 fn shown_numbers(asked: u64, numbers: &[u64]) -> Vec<u64> {
-    let header = AnswerHeader { choices: asked, ..header(false) };
+    let header = AnswerHeader {
+        choices: asked,
+        ..header(false)
+    };
     let (mut chunks, mut out) = (Chunks::new(&header, &Quirks::NONE, true), Vec::new());
     for number in numbers {
-        let chunk = format!(r#"{{"choices":[{{"index":{number},"delta":{{"role":"assistant","content":"a"}}}}]}}"#);
+        let chunk = format!(
+            r#"{{"choices":[{{"index":{number},"delta":{{"role":"assistant","content":"a"}}}}]}}"#
+        );
         chunks.event(b"", chunk.as_bytes(), &mut out).unwrap();
     }
     let text = String::from_utf8(out).unwrap();
-    let chunks = text.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
+    let chunks = text
+        .split("\n\n")
+        .filter_map(|event| event.strip_prefix("data: "));
     let read = |chunk| serde_json::from_str::<serde_json::Value>(chunk).unwrap();
-    chunks.filter_map(|chunk| read(chunk)["choices"][0]["index"].as_u64()).collect()
+    chunks
+        .filter_map(|chunk| read(chunk)["choices"][0]["index"].as_u64())
+        .collect()
 }
 
 #[test]
 fn choices_keep_the_numbers_of_the_upstream_where_they_were_asked_for() {
     assert_eq!(shown_numbers(3, &[2, 0, 1, 2]), [2, 0, 1, 2]);
     assert_eq!(shown_numbers(2, &[1, 0, 1]), [1, 0, 1]);
-    assert_eq!(shown_numbers(1, &[7, 7]), [0, 0], "nobody asked for an eighth");
-    assert_eq!(shown_numbers(2, &[1, 2, 1]), [1, 0, 1], "who counts from one");
+    assert_eq!(
+        shown_numbers(1, &[7, 7]),
+        [0, 0],
+        "nobody asked for an eighth"
+    );
+    assert_eq!(
+        shown_numbers(2, &[1, 2, 1]),
+        [1, 0, 1],
+        "who counts from one"
+    );
 }

@@ -12,22 +12,37 @@ use crate::{Settings, Translate};
 
 /// A request with these members, beside those that every request has.
 fn asked(members: &Value) -> Bytes {
-    let mut body = json!({"model": "fast", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
-    body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+    let mut body =
+        json!({"model": "fast", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+    body.as_object_mut()
+        .unwrap()
+        .extend(members.as_object().unwrap().clone());
     Bytes::from(body.to_string())
 }
 
 fn outbound(model: &str, traits: Traits, members: &Value) -> Result<Outbound, Refused> {
     let body = asked(members);
     let envelope = (MESSAGES.envelope)(&body).unwrap();
-    Dialect::from(&PROTOCOL).write(&Translate { traits, ..Translate::new(&body, &envelope, model) })
+    Dialect::from(&PROTOCOL).write(&Translate {
+        traits,
+        ..Translate::new(&body, &envelope, model)
+    })
 }
 
 /// What the server gets beside what every request has, and what is lost.
 fn sent(model: &str, traits: Traits, members: &Value) -> (Value, Vec<String>) {
-    let outbound = outbound(model, traits, members).unwrap_or_else(|why| panic!("{members}\n{why:?}"));
+    let outbound =
+        outbound(model, traits, members).unwrap_or_else(|why| panic!("{members}\n{why:?}"));
     let body: Value = serde_json::from_slice(&outbound.body.concat()).unwrap();
-    (body, outbound.losses.names().iter().map(|name| name.to_string()).collect())
+    (
+        body,
+        outbound
+            .losses
+            .names()
+            .iter()
+            .map(|name| name.to_string())
+            .collect(),
+    )
 }
 
 /// Members of the caller's request, those of the server's, and what is lost.
@@ -37,7 +52,10 @@ fn check_for(model: &str, traits: Traits, members: Value, expected: Value, lost:
     let all = body.as_object_mut().unwrap();
     assert_eq!(all.remove("model").unwrap(), model);
     if members.get("messages").is_none() && members.get("system").is_none() {
-        assert_eq!(all.remove("messages").unwrap(), json!([{"role": "user", "content": "hi"}]));
+        assert_eq!(
+            all.remove("messages").unwrap(),
+            json!([{"role": "user", "content": "hi"}])
+        );
     }
     if expected.get("max_completion_tokens").is_none() {
         assert_eq!(all.remove("max_completion_tokens"), Some(json!(9)));
@@ -97,27 +115,63 @@ fn calls(ids: &[&str]) -> Value {
 fn every_setting_is_said_as_openai_says_it() {
     for (members, expected, lost) in [
         (json!({}), json!({}), &[][..]),
-        (json!({"max_tokens": 128_000}), json!({"max_completion_tokens": 128_000}), &[]),
-        (json!({"stream": true}), json!({"stream": true, "stream_options": {"include_usage": true}}), &[]),
-        (json!({"temperature": 0.5, "top_p": 0.25}), json!({"temperature": 0.5, "top_p": 0.25}), &[]),
+        (
+            json!({"max_tokens": 128_000}),
+            json!({"max_completion_tokens": 128_000}),
+            &[],
+        ),
+        (
+            json!({"stream": true}),
+            json!({"stream": true, "stream_options": {"include_usage": true}}),
+            &[],
+        ),
+        (
+            json!({"temperature": 0.5, "top_p": 0.25}),
+            json!({"temperature": 0.5, "top_p": 0.25}),
+            &[],
+        ),
         (json!({"top_k": 40}), json!({}), &["top_k"]),
-        (json!({"stop_sequences": ["a", "b", "c", "d"]}), json!({"stop": ["a", "b", "c", "d"]}), &[]),
+        (
+            json!({"stop_sequences": ["a", "b", "c", "d"]}),
+            json!({"stop": ["a", "b", "c", "d"]}),
+            &[],
+        ),
         (
             json!({"stop_sequences": ["a", "b", "c", "d", "e"]}),
             json!({"stop": ["a", "b", "c", "d"]}),
             &["stop_sequences"],
         ),
-        (json!({"metadata": {"user_id": "u"}}), json!({"user": "u"}), &[]),
-        (json!({"metadata": {"user_id": "u".repeat(64)}}), json!({"user": "u".repeat(64)}), &[]),
-        (json!({"metadata": {"user_id": "u".repeat(65)}}), json!({}), &["metadata.user_id"]),
+        (
+            json!({"metadata": {"user_id": "u"}}),
+            json!({"user": "u"}),
+            &[],
+        ),
+        (
+            json!({"metadata": {"user_id": "u".repeat(64)}}),
+            json!({"user": "u".repeat(64)}),
+            &[],
+        ),
+        (
+            json!({"metadata": {"user_id": "u".repeat(65)}}),
+            json!({}),
+            &["metadata.user_id"],
+        ),
         (json!({"service_tier": "auto"}), json!({}), &[]),
-        (json!({"service_tier": "standard_only"}), json!({}), &["service_tier"]),
+        (
+            json!({"service_tier": "standard_only"}),
+            json!({}),
+            &["service_tier"],
+        ),
         (
             json!({"context_management": {"edits": [1]}, "inference_geo": "eu"}),
             json!({}),
             &["context_management", "inference_geo"],
         ),
-        (json!({"tools": [], "tool_choice": {"type": "auto"}}), json!({}), &[]),
+        (
+            json!({"tools": [], "tool_choice": {"type": "auto"}}),
+            json!({}),
+            &[],
+        ),
     ] {
         check(members, expected, lost);
     }
@@ -125,22 +179,59 @@ fn every_setting_is_said_as_openai_says_it() {
 
 #[test]
 fn a_maximum_above_the_models_is_the_models() {
-    let traits = Traits { max_output: Some(4096), ..Traits::UNKNOWN };
-    check_for("gpt-x", traits, json!({"max_tokens": 128_000}), json!({"max_completion_tokens": 4096}), &["max_tokens"]);
-    check_for("gpt-x", traits, json!({"max_tokens": 4096}), json!({"max_completion_tokens": 4096}), &[]);
+    let traits = Traits {
+        max_output: Some(4096),
+        ..Traits::UNKNOWN
+    };
+    check_for(
+        "gpt-x",
+        traits,
+        json!({"max_tokens": 128_000}),
+        json!({"max_completion_tokens": 4096}),
+        &["max_tokens"],
+    );
+    check_for(
+        "gpt-x",
+        traits,
+        json!({"max_tokens": 4096}),
+        json!({"max_completion_tokens": 4096}),
+        &[],
+    );
     // Of OpenAI's own models the maximum is known.
-    for (model, most) in [("gpt-4o-mini", 16_384), ("openai/gpt-4.1", 32_768), ("o3-mini", 100_000)] {
-        let (asked, expected) = (json!({"max_tokens": 128_000}), json!({"max_completion_tokens": most}));
+    for (model, most) in [
+        ("gpt-4o-mini", 16_384),
+        ("openai/gpt-4.1", 32_768),
+        ("o3-mini", 100_000),
+    ] {
+        let (asked, expected) = (
+            json!({"max_tokens": 128_000}),
+            json!({"max_completion_tokens": most}),
+        );
         check_for(model, Traits::UNKNOWN, asked, expected, &["max_tokens"]);
     }
 }
 
 #[test]
 fn what_the_model_does_not_take_is_left_out() {
-    let sampling = |sampling| Traits { sampling, ..Traits::UNKNOWN };
+    let sampling = |sampling| Traits {
+        sampling,
+        ..Traits::UNKNOWN
+    };
     let both = || json!({"temperature": 0.5, "top_p": 0.25});
-    check_for("gpt-x", sampling(Sampling::One), both(), json!({"temperature": 0.5}), &["top_p"]);
-    check_for("gpt-x", sampling(Sampling::Neither), both(), json!({}), &["temperature", "top_p"]);
+    check_for(
+        "gpt-x",
+        sampling(Sampling::One),
+        both(),
+        json!({"temperature": 0.5}),
+        &["top_p"],
+    );
+    check_for(
+        "gpt-x",
+        sampling(Sampling::Neither),
+        both(),
+        json!({}),
+        &["temperature", "top_p"],
+    );
 }
 
 #[test]
@@ -151,30 +242,98 @@ fn thinking_is_an_effort_for_models_that_think() {
     for word in ["low", "medium", "high", "xhigh", "max"] {
         check_for("gpt-5", Traits::UNKNOWN, effort(word), says(word), &[]);
     }
-    for (tokens, word) in
-        [(1024, "low"), (4096, "medium"), (8192, "medium"), (16_000, "high"), (31_999, "xhigh"), (99_999, "max")]
-    {
-        check_for("o3-mini", Traits::UNKNOWN, budget(tokens), says(word), &["thinking.budget_tokens"]);
+    for (tokens, word) in [
+        (1024, "low"),
+        (4096, "medium"),
+        (8192, "medium"),
+        (16_000, "high"),
+        (31_999, "xhigh"),
+        (99_999, "max"),
+    ] {
+        check_for(
+            "o3-mini",
+            Traits::UNKNOWN,
+            budget(tokens),
+            says(word),
+            &["thinking.budget_tokens"],
+        );
     }
-    check_for("gpt-5", Traits::UNKNOWN, json!({"thinking": {"type": "disabled"}}), says("none"), &[]);
+    check_for(
+        "gpt-5",
+        Traits::UNKNOWN,
+        json!({"thinking": {"type": "disabled"}}),
+        says("none"),
+        &[],
+    );
     // As much as it likes: no word says that, but one for the effort goes with it.
     for kind in ["adaptive", "between_tools"] {
         let adaptive = || json!({"thinking": {"type": kind, "display": "omitted"}});
         let mut with_effort = adaptive();
         with_effort["output_config"] = json!({"effort": "high"});
-        check_for("gpt-5", Traits::UNKNOWN, adaptive(), json!({}), &["thinking"]);
-        check_for("gpt-5", Traits::UNKNOWN, with_effort.clone(), says("high"), &[]);
-        check_for("gpt-4o", Traits::UNKNOWN, with_effort, json!({}), &["output_config.effort"]);
+        check_for(
+            "gpt-5",
+            Traits::UNKNOWN,
+            adaptive(),
+            json!({}),
+            &["thinking"],
+        );
+        check_for(
+            "gpt-5",
+            Traits::UNKNOWN,
+            with_effort.clone(),
+            says("high"),
+            &[],
+        );
+        check_for(
+            "gpt-4o",
+            Traits::UNKNOWN,
+            with_effort,
+            json!({}),
+            &["output_config.effort"],
+        );
     }
     // A server that knows no effort would refuse the request.
     for model in ["gpt-4o", "mistral-large", "gpt-5-chat-latest"] {
-        check_for(model, Traits::UNKNOWN, effort("high"), json!({}), &["output_config.effort"]);
-        check_for(model, Traits::UNKNOWN, json!({"thinking": {"type": "disabled"}}), json!({}), &[]);
+        check_for(
+            model,
+            Traits::UNKNOWN,
+            effort("high"),
+            json!({}),
+            &["output_config.effort"],
+        );
+        check_for(
+            model,
+            Traits::UNKNOWN,
+            json!({"thinking": {"type": "disabled"}}),
+            json!({}),
+            &[],
+        );
     }
-    let thinks = |thinking| Traits { thinking, ..Traits::UNKNOWN };
-    check_for("mine", thinks(Thinking::Effort), effort("low"), says("low"), &[]);
-    check_for("gpt-5", thinks(Thinking::None), effort("low"), json!({}), &["output_config.effort"]);
-    check_for("openai/gpt-oss-120b", Traits::UNKNOWN, effort("low"), says("low"), &[]);
+    let thinks = |thinking| Traits {
+        thinking,
+        ..Traits::UNKNOWN
+    };
+    check_for(
+        "mine",
+        thinks(Thinking::Effort),
+        effort("low"),
+        says("low"),
+        &[],
+    );
+    check_for(
+        "gpt-5",
+        thinks(Thinking::None),
+        effort("low"),
+        json!({}),
+        &["output_config.effort"],
+    );
+    check_for(
+        "openai/gpt-oss-120b",
+        Traits::UNKNOWN,
+        effort("low"),
+        says("low"),
+        &[],
+    );
 }
 
 #[test]
@@ -182,9 +341,16 @@ fn the_format_is_a_schema_with_a_name() {
     let schema = json!({"type": "object", "properties": {"title": {"type": "string"}}, "additionalProperties": false});
     let asked = json!({"type": "json_schema", "schema": schema});
     let expected = json!({"response_format": {"type": "json_schema", "json_schema": {"name": "output", "schema": schema, "strict": true}}});
-    check(json!({"output_config": {"format": asked}}), expected.clone(), &[]);
+    check(
+        json!({"output_config": {"format": asked}}),
+        expected.clone(),
+        &[],
+    );
     check(json!({"output_format": asked}), expected, &[]);
-    let loose = Traits { structured: false, ..Traits::UNKNOWN };
+    let loose = Traits {
+        structured: false,
+        ..Traits::UNKNOWN
+    };
     let refused = outbound("gpt-x", loose, &json!({"output_format": asked})).err();
     assert!(matches!(refused, Some(Refused::Unsupported(why)) if why.param == "output_format"));
 }
@@ -198,7 +364,8 @@ fn tools_are_functions_and_schemas_stay_as_they_are() {
     let body = Bytes::from(text);
     let envelope = (MESSAGES.envelope)(&body).unwrap();
     let job = Translate::new(&body, &envelope, "m");
-    let sent = String::from_utf8(Dialect::from(&PROTOCOL).write(&job).unwrap().body.concat()).unwrap();
+    let sent =
+        String::from_utf8(Dialect::from(&PROTOCOL).write(&job).unwrap().body.concat()).unwrap();
     let expected = format!(
         r#""tools":[{{"type":"function","function":{{"name":"f","description":"d","parameters":{schema},"strict":true}}}},{{"type":"function","function":{{"name":"g"}}}}]"#
     );
@@ -213,9 +380,21 @@ fn a_choice_of_tools_has_openais_words() {
         (json!({"type": "auto"}), json!("auto"), None),
         (json!({"type": "any"}), json!("required"), None),
         (json!({"type": "none"}), json!("none"), None),
-        (json!({"type": "tool", "name": "f"}), json!({"type": "function", "function": {"name": "f"}}), None),
-        (json!({"type": "auto", "disable_parallel_tool_use": true}), json!("auto"), Some(false)),
-        (json!({"type": "any", "disable_parallel_tool_use": false}), json!("required"), Some(true)),
+        (
+            json!({"type": "tool", "name": "f"}),
+            json!({"type": "function", "function": {"name": "f"}}),
+            None,
+        ),
+        (
+            json!({"type": "auto", "disable_parallel_tool_use": true}),
+            json!("auto"),
+            Some(false),
+        ),
+        (
+            json!({"type": "any", "disable_parallel_tool_use": false}),
+            json!("required"),
+            Some(true),
+        ),
     ] {
         let mut sent = json!({"tools": functions, "tool_choice": expected});
         if let Some(parallel) = parallel {
@@ -243,8 +422,14 @@ fn names_are_made_to_fit_wherever_they_stand() {
     assert!(name != "look.up" && name != "look_up", "{name}");
     assert_eq!(body["tools"][1]["function"]["name"], "look_up");
     assert_eq!(body["tool_choice"]["function"]["name"], name);
-    assert_eq!(body["messages"][1]["tool_calls"][0]["function"]["name"], name);
-    assert_eq!(outbound.undo.names, [(name.to_owned(), "look.up".to_owned())]);
+    assert_eq!(
+        body["messages"][1]["tool_calls"][0]["function"]["name"],
+        name
+    );
+    assert_eq!(
+        outbound.undo.names,
+        [(name.to_owned(), "look.up".to_owned())]
+    );
 }
 
 #[test]
@@ -296,7 +481,11 @@ fn media_are_data_urls() {
     );
     let user = |block: Value| json!({"system": "s", "messages": [{"role": "user", "content": [{"type": "text", "text": "x"}, block]}]});
     let document = |source: Value| json!({"type": "document", "source": source});
-    check_refused(user(image(json!({"type": "file", "file_id": "f"}))), "messages[0].content", "uploaded to another");
+    check_refused(
+        user(image(json!({"type": "file", "file_id": "f"}))),
+        "messages[0].content",
+        "uploaded to another",
+    );
     check_refused(
         user(document(json!({"type": "file", "file_id": "f"}))),
         "messages[0].content",
@@ -307,9 +496,14 @@ fn media_are_data_urls() {
         "messages[0].content",
         "fetches no files",
     );
-    let blind = Traits { images: false, ..Traits::UNKNOWN };
+    let blind = Traits {
+        images: false,
+        ..Traits::UNKNOWN
+    };
     let refused = outbound("gpt-x", blind, &user(image(base64("image/png", PNG)))).err();
-    assert!(matches!(refused, Some(Refused::Unsupported(why)) if why.param == "messages[0].content"));
+    assert!(
+        matches!(refused, Some(Refused::Unsupported(why)) if why.param == "messages[0].content")
+    );
 }
 
 #[test]
@@ -394,8 +588,16 @@ fn a_call_without_its_result_is_refused() {
         "messages[1].content",
         "One call has no answer",
     );
-    let deaf = Traits { tools: false, ..Traits::UNKNOWN };
-    let refused = outbound("gpt-x", deaf, &json!({"tools": [{"name": "f", "input_schema": {}}]})).err();
+    let deaf = Traits {
+        tools: false,
+        ..Traits::UNKNOWN
+    };
+    let refused = outbound(
+        "gpt-x",
+        deaf,
+        &json!({"tools": [{"name": "f", "input_schema": {}}]}),
+    )
+    .err();
     assert!(matches!(refused, Some(Refused::Unsupported(why)) if why.param == "tools"));
 }
 
@@ -412,16 +614,24 @@ fn what_a_server_does_not_take_is_named_in_the_callers_words() {
     }));
     let envelope = (MESSAGES.envelope)(&body).unwrap();
     let named = quirks::ALL.iter().map(|quirks| {
-        let settings = Settings { quirks, ..Settings::NONE };
-        let outbound = Dialect::new(&PROTOCOL, settings).write(&Translate::new(&body, &envelope, "gpt-5"));
+        let settings = Settings {
+            quirks,
+            ..Settings::NONE
+        };
+        let outbound =
+            Dialect::new(&PROTOCOL, settings).write(&Translate::new(&body, &envelope, "gpt-5"));
         let words = match outbound {
             Ok(outbound) => outbound.losses.names().join(" "),
-            Err(Refused::Unsupported(why) | Refused::Invalid(why)) => format!("refused {}", why.param),
+            Err(Refused::Unsupported(why) | Refused::Invalid(why)) => {
+                format!("refused {}", why.param)
+            }
         };
         format!("{}: {words}", quirks.name)
     });
     assert_eq!(
-        named.filter(|line| !line.ends_with(": ")).collect::<Vec<_>>(),
+        named
+            .filter(|line| !line.ends_with(": "))
+            .collect::<Vec<_>>(),
         [
             "mistral: metadata.user_id",
             "deepseek: refused output_config.format",
@@ -445,8 +655,13 @@ fn a_picture_that_a_server_does_not_fetch_is_refused_in_the_callers_message() {
         ]},
     ]}));
     let envelope = (MESSAGES.envelope)(&body).unwrap();
-    let settings = Settings { quirks: &crate::upstream::quirks::OLLAMA, ..Settings::NONE };
+    let settings = Settings {
+        quirks: &crate::upstream::quirks::OLLAMA,
+        ..Settings::NONE
+    };
     let refused = Dialect::new(&PROTOCOL, settings).write(&Translate::new(&body, &envelope, "m"));
-    let Some(Refused::Unsupported(why)) = refused.err() else { panic!("it is sent") };
+    let Some(Refused::Unsupported(why)) = refused.err() else {
+        panic!("it is sent")
+    };
     assert_eq!(why.param, "messages[2].content", "{}", why.message);
 }

@@ -4,7 +4,13 @@ use super::*;
 #[track_caller]
 fn check(body: &str, expected: (Option<u16>, Option<&str>, Option<&str>, Option<&str>, &str)) {
     let error = error(body.as_bytes(), Some("application/json"));
-    let found = (error.status, error.kind.as_deref(), error.code.as_deref(), error.param.as_deref(), &*error.message);
+    let found = (
+        error.status,
+        error.kind.as_deref(),
+        error.code.as_deref(),
+        error.param.as_deref(),
+        &*error.message,
+    );
     assert_eq!(found, expected, "{body}");
 }
 
@@ -13,11 +19,23 @@ fn every_shape_is_read() {
     // OpenAI, Azure's filter, vLLM and llama.cpp
     check(
         r#"{"error":{"message":"no","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}"#,
-        (None, Some("invalid_request_error"), Some("context_length_exceeded"), Some("messages"), "no"),
+        (
+            None,
+            Some("invalid_request_error"),
+            Some("context_length_exceeded"),
+            Some("messages"),
+            "no",
+        ),
     );
     check(
         r#"{"error":{"message":"no","type":null,"param":"prompt","code":"content_filter","status":400,"innererror":{"code":"x"}}}"#,
-        (Some(400), None, Some("content_filter"), Some("prompt"), "no"),
+        (
+            Some(400),
+            None,
+            Some("content_filter"),
+            Some("prompt"),
+            "no",
+        ),
     );
     check(
         r#"{"error":{"message":"no","type":"BadRequestError","param":null,"code":400}}"#,
@@ -25,16 +43,34 @@ fn every_shape_is_read() {
     );
     check(
         r#"{"error":{"code":400,"message":"no","type":"exceed_context_size_error","n_prompt_tokens":9}}"#,
-        (Some(400), Some("exceed_context_size_error"), Some("context_length_exceeded"), None, "no"),
+        (
+            Some(400),
+            Some("exceed_context_size_error"),
+            Some("context_length_exceeded"),
+            None,
+            "no",
+        ),
     );
     // Ollama, TGI, xAI
     check(r#"{"error":"no"}"#, (None, None, None, None, "no"));
-    check(r#"{"error":"no","error_type":"validation"}"#, (None, Some("validation"), None, None, "no"));
-    check(r#"{"code":"Some words","error":"no"}"#, (None, None, Some("Some words"), None, "no"));
+    check(
+        r#"{"error":"no","error_type":"validation"}"#,
+        (None, Some("validation"), None, None, "no"),
+    );
+    check(
+        r#"{"code":"Some words","error":"no"}"#,
+        (None, None, Some("Some words"), None, "no"),
+    );
     // Mistral
     check(
         r#"{"object":"error","message":"no","type":"invalid_function_call","param":null,"code":"3280"}"#,
-        (None, Some("invalid_function_call"), Some("3280"), None, "no"),
+        (
+            None,
+            Some("invalid_function_call"),
+            Some("3280"),
+            None,
+            "no",
+        ),
     );
     check(
         r#"{"object":"error","message":{"detail":[{"type":"missing","loc":["body","messages",0],"msg":"no"}]},"type":"x"}"#,
@@ -45,20 +81,41 @@ fn every_shape_is_read() {
         (None, None, None, None, "body.stop: no; nor this"),
     );
     check(r#"{"detail":"no"}"#, (None, None, None, None, "no"));
-    check(r#"{"message":"no","request_id":"r"}"#, (None, None, None, None, "no"));
+    check(
+        r#"{"message":"no","request_id":"r"}"#,
+        (None, None, None, None, "no"),
+    );
     // API Management, OpenRouter, Gemini, Cerebras, FastChat
-    check(r#"{"statusCode":401,"message":"no"}"#, (Some(401), None, None, None, "no"));
+    check(
+        r#"{"statusCode":401,"message":"no"}"#,
+        (Some(401), None, None, None, "no"),
+    );
     check(
         r#"{"error":{"code":402,"message":"no","metadata":{"raw":"x"}},"user_id":"u"}"#,
         (Some(402), None, Some("402"), None, "no"),
     );
     check(
         r#"[{"error":{"code":429,"message":"no","status":"RESOURCE_EXHAUSTED"}}]"#,
-        (Some(429), Some("RESOURCE_EXHAUSTED"), Some("429"), None, "no"),
+        (
+            Some(429),
+            Some("RESOURCE_EXHAUSTED"),
+            Some("429"),
+            None,
+            "no",
+        ),
     );
-    check(r#"{"error":{"message":"no"},"status_code":503}"#, (Some(503), None, None, None, "no"));
-    check(r#"{"error":{"message":"no","code":"503"}}"#, (Some(503), None, Some("503"), None, "no"));
-    check("\u{FEFF}\n{\"error\":{\"message\":\"no\",\"code\":40303}}", (None, None, Some("40303"), None, "no"));
+    check(
+        r#"{"error":{"message":"no"},"status_code":503}"#,
+        (Some(503), None, None, None, "no"),
+    );
+    check(
+        r#"{"error":{"message":"no","code":"503"}}"#,
+        (Some(503), None, Some("503"), None, "no"),
+    );
+    check(
+        "\u{FEFF}\n{\"error\":{\"message\":\"no\",\"code\":40303}}",
+        (None, None, Some("40303"), None, "no"),
+    );
 }
 
 #[test]
@@ -66,21 +123,44 @@ fn bodies_of_no_known_shape_are_for_the_log_only() {
     for (body, kind, message, excerpt) in [
         ("", None, NO_REASON, None),
         (" \n", None, NO_REASON, None),
-        ("null", None, "the upstream's reason is not in a known format", Some("null")),
+        (
+            "null",
+            None,
+            "the upstream's reason is not in a known format",
+            Some("null"),
+        ),
         ("{}", None, NO_REASON, Some("{}")),
         (r#"{"error":{}}"#, None, NO_REASON, Some(r#"{"error":{}}"#)),
-        ("<html>\n<b>502</b>", None, "the upstream answered with a web page", Some("<html> <b>502</b>")),
+        (
+            "<html>\n<b>502</b>",
+            None,
+            "the upstream answered with a web page",
+            Some("<html> <b>502</b>"),
+        ),
         (
             "502 Bad\tGateway",
             Some("text/html; charset=utf-8"),
             "the upstream answered with a web page",
             Some("502 Bad Gateway"),
         ),
-        ("slow down", Some("text/plain"), "the upstream's reason is not in a known format", Some("slow down")),
-        ("{\"error\":", None, "the upstream's reason is not in a known format", Some("{\"error\":")),
+        (
+            "slow down",
+            Some("text/plain"),
+            "the upstream's reason is not in a known format",
+            Some("slow down"),
+        ),
+        (
+            "{\"error\":",
+            None,
+            "the upstream's reason is not in a known format",
+            Some("{\"error\":"),
+        ),
     ] {
-        let expected =
-            UpstreamError { message: message.into(), excerpt: excerpt.map(Into::into), ..UpstreamError::default() };
+        let expected = UpstreamError {
+            message: message.into(),
+            excerpt: excerpt.map(Into::into),
+            ..UpstreamError::default()
+        };
         assert_eq!(error(body.as_bytes(), kind), expected, "{body}");
     }
 }
@@ -88,7 +168,9 @@ fn bodies_of_no_known_shape_are_for_the_log_only() {
 #[test]
 fn everything_is_bounded_and_never_fails() {
     let long = "é".repeat(100_000);
-    let body = format!(r#"{{"error":{{"message":"{long}","type":"{long}","code":"{long}","param":"{long}"}}}}"#);
+    let body = format!(
+        r#"{{"error":{{"message":"{long}","type":"{long}","code":"{long}","param":"{long}"}}}}"#
+    );
     let bounded = error(body.as_bytes(), None);
     assert!(bounded.message.len() <= MAX_MESSAGE + 3 && bounded.message.ends_with("é…"));
     for word in [bounded.kind, bounded.code, bounded.param.map(String::from)] {
@@ -174,7 +256,11 @@ fn a_prompt_that_is_too_long_is_said_in_one_word() {
         ),
     ] {
         let error = refusal(&Quirks::NONE, status, body.as_bytes(), None);
-        assert_eq!(error.code.as_deref(), Some("context_length_exceeded"), "{body}");
+        assert_eq!(
+            error.code.as_deref(),
+            Some("context_length_exceeded"),
+            "{body}"
+        );
         assert_eq!(error.status.unwrap_or(status), 400, "{body}");
     }
 }
@@ -183,7 +269,11 @@ fn a_prompt_that_is_too_long_is_said_in_one_word() {
 fn a_filter_is_said_in_one_word() {
     let check = |status: u16, body: &str, code: &str| {
         let error = refusal(&Quirks::NONE, status, body.as_bytes(), None);
-        assert_eq!((error.status, error.code.as_deref(), error.is_filtered()), (Some(400), Some(code), true), "{body}");
+        assert_eq!(
+            (error.status, error.code.as_deref(), error.is_filtered()),
+            (Some(400), Some(code), true),
+            "{body}"
+        );
     };
     for (status, body) in [
         // OpenAI, Azure, and who stands between it and us
@@ -209,8 +299,14 @@ fn a_filter_is_said_in_one_word() {
             r#"{"error":{"message":"Content Exists Risk","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}"#,
         ),
         (400, r#"{"detail":"Content Exists Risk"}"#),
-        (403, r#"{"error":{"code":403,"message":"Input was flagged","metadata":{"flagged_input":"…"}}}"#),
-        (400, r#"{"error":{"message":"Output blocked by content filtering policy","type":"invalid_request_error"}}"#),
+        (
+            403,
+            r#"{"error":{"code":403,"message":"Input was flagged","metadata":{"flagged_input":"…"}}}"#,
+        ),
+        (
+            400,
+            r#"{"error":{"message":"Output blocked by content filtering policy","type":"invalid_request_error"}}"#,
+        ),
         // Moonshot, Alibaba, Zhipu
         (
             400,
@@ -220,7 +316,10 @@ fn a_filter_is_said_in_one_word() {
             400,
             r#"{"error":{"code":"data_inspection_failed","param":null,"message":"Input data may contain inappropriate content.","type":"data_inspection_failed"}}"#,
         ),
-        (400, r#"{"contentFilter":[{"level":1,"role":"user"}],"error":{"code":"1301","message":"no"}}"#),
+        (
+            400,
+            r#"{"contentFilter":[{"level":1,"role":"user"}],"error":{"code":"1301","message":"no"}}"#,
+        ),
     ] {
         check(status, body, "content_filter");
     }
@@ -234,14 +333,23 @@ fn a_filter_is_said_in_one_word() {
         r#"{"error":{"message":"Unknown value: 'Content Exists Risk'","type":"invalid_request_error","code":"invalid_value"}}"#,
         r#"{"error":{"message":"no","type":"invalid_request_error","code":"invalid_prompt"},"contentFilter":null}"#,
     ] {
-        assert!(!refusal(&Quirks::NONE, 400, body.as_bytes(), None).is_filtered(), "{body}");
+        assert!(
+            !refusal(&Quirks::NONE, 400, body.as_bytes(), None).is_filtered(),
+            "{body}"
+        );
     }
 }
 
 /// The HTTP status, the body, and as what it is classed.
 #[track_caller]
 fn check_class(quirks: &Quirks, status: u16, body: &str, class: u16) {
-    assert_eq!(refusal(quirks, status, body.as_bytes(), None).status.unwrap_or(status), class, "{body}");
+    assert_eq!(
+        refusal(quirks, status, body.as_bytes(), None)
+            .status
+            .unwrap_or(status),
+        class,
+        "{body}"
+    );
 }
 
 #[test]
@@ -264,15 +372,30 @@ fn statuses_are_what_they_mean() {
     check_class(&Quirks::NONE, 498, "{}", 498);
     let flagged = r#"{"error":{"code":403,"message":"Input was flagged","metadata":{"reasons":["violence"],"flagged_input":"…","provider_name":"p"}}}"#;
     check_class(&Quirks::NONE, 403, flagged, 400);
-    check_class(&Quirks::NONE, 403, r#"{"error":{"code":403,"message":"Key limit exceeded"}}"#, 403);
+    check_class(
+        &Quirks::NONE,
+        403,
+        r#"{"error":{"code":403,"message":"Key limit exceeded"}}"#,
+        403,
+    );
     check_class(
         &Quirks::NONE,
         402,
         r#"{"error":{"message":"Insufficient Balance","type":"unknown_error","param":null,"code":"invalid_request_error"}}"#,
         402,
     );
-    check_class(&Quirks::NONE, 401, "<html><head><title>401 Authorization Required</title></head></html>", 401);
-    check_class(&Quirks::NONE, 429, r#"{"error":"Model is overloaded","error_type":"overloaded"}"#, 429);
+    check_class(
+        &Quirks::NONE,
+        401,
+        "<html><head><title>401 Authorization Required</title></head></html>",
+        401,
+    );
+    check_class(
+        &Quirks::NONE,
+        429,
+        r#"{"error":"Model is overloaded","error_type":"overloaded"}"#,
+        429,
+    );
     check_class(
         &Quirks::NONE,
         503,
@@ -285,7 +408,10 @@ fn statuses_are_what_they_mean() {
 fn waits_are_read_from_words() {
     for (words, millis) in [
         ("Please retry after 6 seconds.", Some(6_000)),
-        ("Rate limit reached. Please try again in 7.66s. Visit x", Some(7_660)),
+        (
+            "Rate limit reached. Please try again in 7.66s. Visit x",
+            Some(7_660),
+        ),
         ("Please try again in 20ms.", Some(20)),
         ("Please try again in 1m2.5s.", Some(62_500)),
         ("Please try again in 2h0m1s", Some(7_201_000)),

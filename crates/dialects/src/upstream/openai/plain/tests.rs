@@ -41,12 +41,25 @@ fn what_servers_write_is_plain_and_only_the_models_name_changes() {
         for model in ["fast", "a \"fast\" one", "up"] {
             let named = |name: &str| plain.replace('~', &crate::wire::json::quote(name));
             let (came, header) = (named("up"), header(model));
-            let answer = answer(&header, &Quirks::NONE, true, came.as_bytes()).expect("a plain answer");
+            let answer =
+                answer(&header, &Quirks::NONE, true, came.as_bytes()).expect("a plain answer");
             assert_eq!(String::from_utf8_lossy(&answer.body), named(model));
-            assert_eq!(of_any_form(&header, &Quirks::NONE, true, came.as_bytes()), Ok(answer), "{came}");
-            let header = AnswerHeader { wants_labels: true, ..header };
-            let labels = super::answer(&header, &Quirks::NONE, true, came.as_bytes()).and_then(|answer| answer.labels);
-            assert_eq!(labels.as_deref(), Labels::of_answer(came.as_bytes()).as_ref(), "{came}");
+            assert_eq!(
+                of_any_form(&header, &Quirks::NONE, true, came.as_bytes()),
+                Ok(answer),
+                "{came}"
+            );
+            let header = AnswerHeader {
+                wants_labels: true,
+                ..header
+            };
+            let labels = super::answer(&header, &Quirks::NONE, true, came.as_bytes())
+                .and_then(|answer| answer.labels);
+            assert_eq!(
+                labels.as_deref(),
+                Labels::of_answer(came.as_bytes()).as_ref(),
+                "{came}"
+            );
         }
     }
 }
@@ -169,7 +182,10 @@ fn with<'a>(has: &[&'a str], others: &[(&'a str, usize, bool)]) -> String {
 
 fn others(of: &'static [&'static str]) -> impl Strategy<Value = Vec<(&'static str, usize, bool)>> {
     // Half of the objects are as they should be.
-    prop_oneof![Just(Vec::new()), prop::collection::vec((select(of), 0..9usize, any::<bool>()), 0..3)]
+    prop_oneof![
+        Just(Vec::new()),
+        prop::collection::vec((select(of), 0..9usize, any::<bool>()), 0..3)
+    ]
 }
 
 proptest! {

@@ -26,7 +26,8 @@ pub(super) fn answer(body: &[u8], emit: Emit<'_>) -> Result<(), AnswerFault> {
         Err(_) => {
             // An invalid character in the model's text costs that character, not the answer.
             lossy = String::from_utf8_lossy(body);
-            serde_json::from_str(&lossy).map_err(|_| AnswerFault::Nonsense("the answer is not a response"))?
+            serde_json::from_str(&lossy)
+                .map_err(|_| AnswerFault::Nonsense("the answer is not a response"))?
         }
     };
     if let Some(error) = response.failure() {
@@ -74,7 +75,9 @@ impl Response<'_> {
     /// Returns the error of a response that failed.
     pub(super) fn failure(&self) -> Option<UpstreamError> {
         match self.error {
-            Some(error) => Some(failure(format!(r#"{{"error":{}}}"#, error.get()).as_bytes())),
+            Some(error) => Some(failure(
+                format!(r#"{{"error":{}}}"#, error.get()).as_bytes(),
+            )),
             None => (self.status.as_str() == "failed").then(|| failure(b"{}")),
         }
     }
@@ -82,7 +85,11 @@ impl Response<'_> {
     /// Fails if the response says that it has not ended.
     pub(super) fn check_status(&self) -> Result<(), &'static str> {
         let has_ended = matches!(self.status.as_str(), "" | "completed" | "incomplete");
-        if has_ended { Ok(()) } else { Err("the response is not complete") }
+        if has_ended {
+            Ok(())
+        } else {
+            Err("the response is not complete")
+        }
     }
 
     /// Emits the counts.
@@ -96,7 +103,10 @@ impl Response<'_> {
     /// to be incomplete.
     pub(super) fn end(&self, is_cut: bool, emit: Emit<'_>) {
         self.count(emit);
-        let reason = self.incomplete_details.as_ref().map(|details| details.reason.as_str());
+        let reason = self
+            .incomplete_details
+            .as_ref()
+            .map(|details| details.reason.as_str());
         emit(Event::Finish(
             0,
             match reason {
@@ -181,14 +191,24 @@ impl OutputItem<'_> {
                 }
             }
             "reasoning" => {
-                let parts = self.summary.as_ref().filter(|parts| !parts.is_empty()).or(self.content.as_ref());
-                let texts: Vec<&str> = parts.into_iter().flatten().filter_map(|part| part.text.filled()).collect();
+                let parts = self
+                    .summary
+                    .as_ref()
+                    .filter(|parts| !parts.is_empty())
+                    .or(self.content.as_ref());
+                let texts: Vec<&str> = parts
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|part| part.text.filled())
+                    .collect();
                 if !texts.is_empty() {
                     emit(Event::Reasoning(0, &texts.join("\n\n")));
                 }
                 self.seal(!texts.is_empty(), emit);
             }
-            "image_generation_call" => self.result.emit(|data| Event::Media(0, "image/png", data), emit),
+            "image_generation_call" => self
+                .result
+                .emit(|data| Event::Media(0, "image/png", data), emit),
             _ if self.begin_call(emit) => self.emit_arguments(emit),
             // What the server's own tools found is in the text that follows.
             _ => {}
@@ -198,7 +218,11 @@ impl OutputItem<'_> {
     /// Emits the citations of a text that was told in pieces, which has so many characters. So many
     /// of the citations were told.
     pub(super) fn cite(&self, characters: usize, told: usize, emit: Emit<'_>) {
-        let mut texts = self.content.iter().flatten().filter(|part| part.kind.as_str() != "refusal");
+        let mut texts = self
+            .content
+            .iter()
+            .flatten()
+            .filter(|part| part.kind.as_str() != "refusal");
         if let Some(last) = texts.next_back() {
             last.cite(characters, told, emit);
         }
@@ -206,7 +230,14 @@ impl OutputItem<'_> {
 
     /// Emits what makes a thought good at its provider. `is_shown` says if the thought has a text.
     pub(super) fn seal(&self, is_shown: bool, emit: Emit<'_>) {
-        self.encrypted_content.emit(if is_shown { Event::Signed } else { Event::Redacted }, emit);
+        self.encrypted_content.emit(
+            if is_shown {
+                Event::Signed
+            } else {
+                Event::Redacted
+            },
+            emit,
+        );
     }
 
     /// Emits the start of a call, if the item is one that its caller answers. Returns whether it
@@ -218,14 +249,20 @@ impl OutputItem<'_> {
             _ => kind.strip_suffix("_call").unwrap_or(kind),
         };
         if self.is_call() {
-            emit(Event::Call { choice: 0, id: self.call_id.filled(), name, signature: None });
+            emit(Event::Call {
+                choice: 0,
+                id: self.call_id.filled(),
+                name,
+                signature: None,
+            });
         }
         self.is_call()
     }
 
     /// Returns whether the item is a call that its caller answers.
     pub(super) fn is_call(&self) -> bool {
-        self.call_id.filled().is_some() || matches!(self.kind.as_str(), "function_call" | "custom_tool_call")
+        self.call_id.filled().is_some()
+            || matches!(self.kind.as_str(), "function_call" | "custom_tool_call")
     }
 
     /// Returns a hash of the call's id.
@@ -237,7 +274,9 @@ impl OutputItem<'_> {
 
     /// Returns the arguments of a call, or its free text.
     pub(super) fn given(&self) -> Cow<'_, str> {
-        let arguments = self.arguments.filter(|_| self.kind.as_str() != "custom_tool_call");
+        let arguments = self
+            .arguments
+            .filter(|_| self.kind.as_str() != "custom_tool_call");
         arguments.map_or(Cow::Borrowed(self.input.as_str()), unquoted)
     }
 
@@ -255,7 +294,11 @@ impl OutputItem<'_> {
 /// Returns a text as it stands inside the quotes of a JSON string.
 pub(super) fn inside(text: &str) -> Cow<'static, str> {
     let quoted = json::quote(text);
-    quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned().into()
+    quoted
+        .get(1..quoted.len() - 1)
+        .unwrap_or_default()
+        .to_owned()
+        .into()
 }
 
 #[derive(Default, Deserialize)]
@@ -290,7 +333,10 @@ impl ResponseUsage {
             completion: self.output_tokens.0,
             cached: input.and_then(|details| details.cached_tokens.0),
             cache_write: input.and_then(|details| details.cache_write_tokens.0),
-            reasoning: self.output_tokens_details.as_ref().and_then(|details| details.reasoning_tokens.0),
+            reasoning: self
+                .output_tokens_details
+                .as_ref()
+                .and_then(|details| details.reasoning_tokens.0),
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::neutral::Endpoint;
 use crate::neutral::answered::answered;
 use crate::neutral::traits::{Sampling, Traits};
 use crate::neutral::{
-    Cache, Call, ENCRYPTED, Effort, Field, FieldRefused, LostFields, Media, Message, Part, PartKind, Request, Role,
-    Target, Thought, ToolKind, Undo, Written,
+    Cache, Call, ENCRYPTED, Effort, Field, FieldRefused, LostFields, Media, Message, Part,
+    PartKind, Request, Role, Target, Thought, ToolKind, Undo, Written,
 };
 use crate::upstream::shared::names::Names;
 use crate::upstream::shared::options;
@@ -42,7 +42,11 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Writte
         let most = most_tokens(request, target, &mut losses);
         let least = Endpoint::Responses.least_tokens();
         losses.add_if(most.is_some_and(|most| most < least), Field::MaxTokens);
-        w.optional("max_output_tokens", most.map(|most| most.max(least)), Writer::number);
+        w.optional(
+            "max_output_tokens",
+            most.map(|most| most.max(least)),
+            Writer::number,
+        );
         write_sampling(w, request, &target.traits, is_thinker, &mut losses);
         write_reasoning(w, request, is_thinker, &mut losses);
         write_labels(w, request, &mut losses);
@@ -51,8 +55,18 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Writte
         });
         Nesting::Flat.write_tools(w, request, &names);
         w.key("input").array(|w| {
-            let mut items = Items { w, names: &names, target, losses: &mut losses, refused: None };
-            request.messages.iter().enumerate().for_each(|(index, message)| items.message(index, message));
+            let mut items = Items {
+                w,
+                names: &names,
+                target,
+                losses: &mut losses,
+                refused: None,
+            };
+            request
+                .messages
+                .iter()
+                .enumerate()
+                .for_each(|(index, message)| items.message(index, message));
             refused = items.refused.take();
         });
         lose(request, &mut losses);
@@ -61,8 +75,16 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Writte
     if let Some(refused) = refused {
         return Err(refused);
     }
-    let undo = Undo { names: names.into_changed(), ..Undo::default() };
-    Ok(Written { body: w.into_bytes(), losses, undo, headers: Vec::new() })
+    let undo = Undo {
+        names: names.into_changed(),
+        ..Undo::default()
+    };
+    Ok(Written {
+        body: w.into_bytes(),
+        losses,
+        undo,
+        headers: Vec::new(),
+    })
 }
 
 /// Refuses what an answer cannot have here, and tools that calls could not be told from functions
@@ -70,20 +92,43 @@ pub(super) fn write(request: &Request<'_>, target: &Target<'_>) -> Result<Writte
 fn refuse(request: &Request<'_>) -> Result<(), FieldRefused> {
     let one = "This model gives one choice for each request. Send several requests instead.";
     let functions = "This model supports tools of type `function` only, in this format.";
-    let custom = request.tools.iter().position(|tool| !matches!(tool.kind, ToolKind::Function(..)));
+    let custom = request
+        .tools
+        .iter()
+        .position(|tool| !matches!(tool.kind, ToolKind::Function(..)));
     FieldRefused::any([
         (request.n.is_some(), Field::Choices, one),
-        (request.logprobs, Field::Logprobs, "This model does not report log probabilities in this format."),
-        (request.wants_audio, Field::Audio, "This model cannot answer with audio."),
-        (custom.is_some(), Field::Tool(custom.unwrap_or_default()), functions),
+        (
+            request.logprobs,
+            Field::Logprobs,
+            "This model does not report log probabilities in this format.",
+        ),
+        (
+            request.wants_audio,
+            Field::Audio,
+            "This model cannot answer with audio.",
+        ),
+        (
+            custom.is_some(),
+            Field::Tool(custom.unwrap_or_default()),
+            functions,
+        ),
     ])
 }
 
 /// Notes the fields that a request for a response has no place for.
 fn lose(request: &Request<'_>, losses: &mut LostFields) {
     let penalties = request.penalties;
-    losses.add_if(penalties.frequency.is_some_and(|number| number.value != 0.0), Field::FrequencyPenalty);
-    losses.add_if(penalties.presence.is_some_and(|number| number.value != 0.0), Field::PresencePenalty);
+    losses.add_if(
+        penalties
+            .frequency
+            .is_some_and(|number| number.value != 0.0),
+        Field::FrequencyPenalty,
+    );
+    losses.add_if(
+        penalties.presence.is_some_and(|number| number.value != 0.0),
+        Field::PresencePenalty,
+    );
     losses.add_if(!request.stop.is_empty(), Field::Stop);
     losses.add_if(request.seed.is_some(), Field::Seed);
     losses.add_if(request.top_k.is_some(), Field::TopK);
@@ -92,11 +137,26 @@ fn lose(request: &Request<'_>, losses: &mut LostFields) {
 
 /// Writes `temperature` and `top_p`. Models that think refuse them; the default of both, 1, is no
 /// loss.
-fn write_sampling(w: &mut Writer, request: &Request<'_>, traits: &Traits, thinks: bool, losses: &mut LostFields) {
-    let is_off = thinks && traits.sampling == Sampling::Both && request.effort() != Some(Effort::None);
+fn write_sampling(
+    w: &mut Writer,
+    request: &Request<'_>,
+    traits: &Traits,
+    thinks: bool,
+    losses: &mut LostFields,
+) {
+    let is_off =
+        thinks && traits.sampling == Sampling::Both && request.effort() != Some(Effort::None);
     if is_off {
-        losses.add_if(request.temperature.is_some_and(|number| number.value != 1.0), Field::Temperature);
-        losses.add_if(request.top_p.is_some_and(|number| number.value != 1.0), Field::TopP);
+        losses.add_if(
+            request
+                .temperature
+                .is_some_and(|number| number.value != 1.0),
+            Field::Temperature,
+        );
+        losses.add_if(
+            request.top_p.is_some_and(|number| number.value != 1.0),
+            Field::TopP,
+        );
         return;
     }
     let (temperature, top_p) = options::sampling(request, traits, losses);
@@ -109,7 +169,10 @@ fn write_sampling(w: &mut Writer, request: &Request<'_>, traits: &Traits, thinks
 fn write_reasoning(w: &mut Writer, request: &Request<'_>, thinks: bool, losses: &mut LostFields) {
     let effort = request.effort();
     if !thinks {
-        return losses.add_if(effort.is_some_and(|effort| effort != Effort::None), Field::Effort);
+        return losses.add_if(
+            effort.is_some_and(|effort| effort != Effort::None),
+            Field::Effort,
+        );
     }
     let shows = request.thinking.settings.is_some() && effort != Some(Effort::None);
     if effort.is_none() && !shows {
@@ -134,13 +197,22 @@ struct Items<'m, 'r> {
 
 impl Items<'_, '_> {
     fn message(&mut self, index: usize, message: &Message<'_>) {
-        message.others.iter().for_each(|name| self.losses.add(Field::other_of_message(name)));
+        message
+            .others
+            .iter()
+            .for_each(|name| self.losses.add(Field::other_of_message(name)));
         let is_result = matches!(message.role, Role::Tool | Role::Function);
-        self.losses.add_if(message.name.is_some() && !is_result, Field::ParticipantName);
+        self.losses
+            .add_if(message.name.is_some() && !is_result, Field::ParticipantName);
         match message.role {
             Role::System | Role::Developer => {
-                self.losses.add_if(message.content.iter().any(is_medium), Field::SystemMedia);
-                let role = if message.role == Role::System { "system" } else { "developer" };
+                self.losses
+                    .add_if(message.content.iter().any(is_medium), Field::SystemMedia);
+                let role = if message.role == Role::System {
+                    "system"
+                } else {
+                    "developer"
+                };
                 self.w.object(|w| {
                     w.key("role").text(role);
                     breakpoints::write_content(
@@ -169,13 +241,24 @@ impl Items<'_, '_> {
 
     fn assistant(&mut self, message: &Message<'_>) {
         let speaks = !message.content.iter().all(is_medium);
-        self.losses.add_if(message.reasoning.is_some(), Field::Reasoning);
+        self.losses
+            .add_if(message.reasoning.is_some(), Field::Reasoning);
         // A thought alone would be refused: it belongs to what follows it.
         let is_followed = speaks || !message.calls.is_empty();
-        let kept = message.calls.iter().find_map(|call| (self.target.kept)(&call.id));
-        let thoughts = if message.thoughts.is_empty() { kept.as_deref() } else { Some(&*message.thoughts) };
+        let kept = message
+            .calls
+            .iter()
+            .find_map(|call| (self.target.kept)(&call.id));
+        let thoughts = if message.thoughts.is_empty() {
+            kept.as_deref()
+        } else {
+            Some(&*message.thoughts)
+        };
         for thought in thoughts.unwrap_or_default() {
-            match thought.sealed().filter(|seal| is_followed && seal.starts_with(SEAL)) {
+            match thought
+                .sealed()
+                .filter(|seal| is_followed && seal.starts_with(SEAL))
+            {
                 Some(seal) => write_thought(self.w, &thought.text, seal),
                 None => self.losses.add(Field::Thoughts),
             }
@@ -190,7 +273,8 @@ impl Items<'_, '_> {
     }
 
     fn call(&mut self, call: &Call<'_>) {
-        self.losses.add_if(call.signature.is_some(), Field::CallSignature);
+        self.losses
+            .add_if(call.signature.is_some(), Field::CallSignature);
         let arguments = match call.is_custom {
             false => Cow::Borrowed(&*call.arguments),
             true => {
@@ -201,26 +285,55 @@ impl Items<'_, '_> {
             }
         };
         let name = self.names.written(&call.name);
-        let members = [("type", "function_call"), ("call_id", &call.id), ("name", name), ("arguments", &arguments)];
+        let members = [
+            ("type", "function_call"),
+            ("call_id", &call.id),
+            ("name", name),
+            ("arguments", &arguments),
+        ];
         self.w.object(|w| w.texts(members));
     }
 
     /// Writes an item whose content may be a text, or parts.
-    fn with_content(&mut self, head: &[(&'static str, &str)], name: &'static str, of: (usize, &Message<'_>)) {
+    fn with_content(
+        &mut self,
+        head: &[(&'static str, &str)],
+        name: &'static str,
+        of: (usize, &Message<'_>),
+    ) {
         let (index, message) = of;
-        let Self { w, refused, losses, target, .. } = self;
+        let Self {
+            w,
+            refused,
+            losses,
+            target,
+            ..
+        } = self;
         w.object(|w| {
-            head.iter().for_each(|(name, value)| w.key(name).text(value));
+            head.iter()
+                .for_each(|(name, value)| w.key(name).text(value));
             if !message.content.iter().any(is_medium) {
-                return breakpoints::write_content(w.key(name), message, &target.traits, "input_text", losses);
+                return breakpoints::write_content(
+                    w.key(name),
+                    message,
+                    &target.traits,
+                    "input_text",
+                    losses,
+                );
             }
             w.key(name).array(|w| {
                 let last = message.content.len().saturating_sub(1);
                 for (place, part) in message.content.iter().enumerate() {
-                    let of_whole = message.cache.as_ref().filter(|_| target.traits.cache_breakpoints && place == last);
-                    let hint = breakpoints::hint_of(part, message.role, &target.traits).or(of_whole);
+                    let of_whole = message
+                        .cache
+                        .as_ref()
+                        .filter(|_| target.traits.cache_breakpoints && place == last);
+                    let hint =
+                        breakpoints::hint_of(part, message.role, &target.traits).or(of_whole);
                     if let Err(why) = write_part(w, part, hint, losses) {
-                        refused.get_or_insert_with(|| FieldRefused::unsupported(Field::Part(index, place), why));
+                        refused.get_or_insert_with(|| {
+                            FieldRefused::unsupported(Field::Part(index, place), why)
+                        });
                     }
                 }
             });
@@ -254,7 +367,8 @@ fn write_part(
     hint: Option<&Cache<'_>>,
     losses: &mut LostFields,
 ) -> Result<(), &'static str> {
-    const ELSEWHERE: &str = "This model's provider does not have files that were uploaded to another one.";
+    const ELSEWHERE: &str =
+        "This model's provider does not have files that were uploaded to another one.";
     let data = |kind: &str, data: &str| format!("data:{kind};base64,{data}");
     match &part.kind {
         PartKind::Text(text) => w.object(|w| {
@@ -276,12 +390,20 @@ fn write_part(
         }
         PartKind::Audio(base64, format) => w.object(|w| {
             w.key("type").text("input_audio");
-            w.key("input_audio").object(|w| w.texts([("data", base64), ("format", format)]));
+            w.key("input_audio")
+                .object(|w| w.texts([("data", base64), ("format", format)]));
         }),
         PartKind::File(Media::Inline(kind, base64), name) => w.object(|w| {
             losses.add_if(name.as_deref().is_some_and(str::is_empty), Field::FileName);
-            let name = name.as_deref().filter(|name| !name.is_empty()).unwrap_or("file");
-            w.texts([("type", "input_file"), ("filename", name), ("file_data", &data(kind, base64))]);
+            let name = name
+                .as_deref()
+                .filter(|name| !name.is_empty())
+                .unwrap_or("file");
+            w.texts([
+                ("type", "input_file"),
+                ("filename", name),
+                ("file_data", &data(kind, base64)),
+            ]);
             breakpoints::write(w, hint, losses);
         }),
         PartKind::File(Media::Url(url), name) => {

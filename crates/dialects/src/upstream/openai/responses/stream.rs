@@ -101,9 +101,14 @@ struct KindOfEvent<'a> {
 
 impl neutral::Reader for ResponsesReader {
     fn event(&mut self, name: &[u8], data: &[u8], emit: Emit<'_>) -> Result<(), StreamFault> {
-        let Some(event) = object::<EventOfResponse<'_>>(data) else { return unreadable(data) };
+        let Some(event) = object::<EventOfResponse<'_>>(data) else {
+            return unreadable(data);
+        };
         // Some servers have the name in one place only.
-        let kind = event.kind.filled().unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
+        let kind = event
+            .kind
+            .filled()
+            .unwrap_or_else(|| std::str::from_utf8(name).unwrap_or_default());
         let index = event.output_index.0;
         if self.open.len() > MOST_OPEN || self.ended.len().max(self.begun) > MOST_ENDED {
             return Err(StreamFault::Broken("more items than an answer can have"));
@@ -122,7 +127,9 @@ impl neutral::Reader for ResponsesReader {
                 }
             }
             "response.output_text.annotation.added" => {
-                let annotation = event.annotation.and_then(|all| object::<Annotation<'_>>(all.get().as_bytes()));
+                let annotation = event
+                    .annotation
+                    .and_then(|all| object::<Annotation<'_>>(all.get().as_bytes()));
                 if let Some(open) = self.message(index) {
                     open.cited += 1;
                     let place = |range| CitedPlace::OfLast(open.characters, range);
@@ -138,15 +145,23 @@ impl neutral::Reader for ResponsesReader {
                 event.delta.emit(|text| Event::Reasoning(0, text), emit);
             }
             "response.reasoning_summary_part.added" => {
-                if self.open.iter().any(|open| open.is_told && open.index == index) {
+                if self
+                    .open
+                    .iter()
+                    .any(|open| open.is_told && open.index == index)
+                {
                     emit(Event::Reasoning(0, "\n\n"));
                 }
             }
             "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 return self.arguments(index, event.delta.as_str(), emit);
             }
-            "response.output_item.added" => return self.begin(index, &event.item.unwrap_or_default(), emit),
-            "response.output_item.done" => return self.end(index, &event.item.unwrap_or_default(), emit),
+            "response.output_item.added" => {
+                return self.begin(index, &event.item.unwrap_or_default(), emit);
+            }
+            "response.output_item.done" => {
+                return self.end(index, &event.item.unwrap_or_default(), emit);
+            }
             "response.completed" | "response.incomplete" => {
                 let Some(Object(response)) = event.response else {
                     return Err(StreamFault::Broken("the last event has no response"));
@@ -159,7 +174,9 @@ impl neutral::Reader for ResponsesReader {
                 let is_cut = kind == "response.incomplete";
                 match &response.output {
                     Some(items) if !self.has_begun => items.iter().for_each(|item| item.emit(emit)),
-                    None if !self.has_begun && !is_cut => return Err(StreamFault::Broken("the answer has no output")),
+                    None if !self.has_begun && !is_cut => {
+                        return Err(StreamFault::Broken("the answer has no output"));
+                    }
                     items => self.rest(items.as_deref().unwrap_or_default(), is_cut, emit)?,
                 }
                 response.end(is_cut, emit);
@@ -167,7 +184,9 @@ impl neutral::Reader for ResponsesReader {
             "response.failed" => {
                 let response = event.response.unwrap_or_default();
                 response.count(emit);
-                return Err(StreamFault::Upstream(response.failure().unwrap_or_else(|| failure(b"{}"))));
+                return Err(StreamFault::Upstream(
+                    response.failure().unwrap_or_else(|| failure(b"{}")),
+                ));
             }
             "error" => return Err(StreamFault::Upstream(failure(data))),
             // `response.created`, the ends of pieces, the server's own tools, and any future event.
@@ -191,7 +210,11 @@ impl ResponsesReader {
         }
         self.has_begun = true;
         self.has_message |= kind == ItemKind::Message;
-        match self.open.iter_mut().find(|open| open.index == index && open.kind == kind) {
+        match self
+            .open
+            .iter_mut()
+            .find(|open| open.index == index && open.kind == kind)
+        {
             Some(open) => open.is_told = true,
             None => self.open(index, kind, (false, true)),
         }
@@ -199,22 +222,43 @@ impl ResponsesReader {
 
     /// Returns the message that is open at this index.
     fn message(&mut self, index: Option<u64>) -> Option<&mut OpenItem> {
-        self.open.iter_mut().find(|open| open.index == index && open.kind == ItemKind::Message)
+        self.open
+            .iter_mut()
+            .find(|open| open.index == index && open.kind == ItemKind::Message)
     }
 
     fn open(&mut self, index: Option<u64>, kind: ItemKind, (is_held, is_told): (bool, bool)) {
         let told = DefaultHasher::new();
-        self.open.push(OpenItem { index, kind, is_held, is_told, has_ended: false, told, characters: 0, cited: 0 });
+        self.open.push(OpenItem {
+            index,
+            kind,
+            is_held,
+            is_told,
+            has_ended: false,
+            told,
+            characters: 0,
+            cited: 0,
+        });
     }
 
-    fn begin(&mut self, index: Option<u64>, item: &OutputItem<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn begin(
+        &mut self,
+        index: Option<u64>,
+        item: &OutputItem<'_>,
+        emit: Emit<'_>,
+    ) -> Result<(), StreamFault> {
         if item.kind.filled().is_none() {
             return Ok(());
         }
         self.note(item);
         let kind = ItemKind::of(item);
         let is_held = kind.is_call() && self.open.iter().any(|open| open.kind.is_call());
-        if is_held && self.open.iter().any(|open| open.kind.is_call() && open.index == index) {
+        if is_held
+            && self
+                .open
+                .iter()
+                .any(|open| open.kind.is_call() && open.index == index)
+        {
             return Err(StreamFault::Broken("two calls have one index"));
         }
         if kind.is_call() && !is_held {
@@ -227,8 +271,17 @@ impl ResponsesReader {
     }
 
     /// Takes a piece of a call's arguments.
-    fn arguments(&mut self, index: Option<u64>, piece: &str, emit: Emit<'_>) -> Result<(), StreamFault> {
-        let Some(open) = self.open.iter_mut().find(|open| open.index == index && open.kind.is_call()) else {
+    fn arguments(
+        &mut self,
+        index: Option<u64>,
+        piece: &str,
+        emit: Emit<'_>,
+    ) -> Result<(), StreamFault> {
+        let Some(open) = self
+            .open
+            .iter_mut()
+            .find(|open| open.index == index && open.kind.is_call())
+        else {
             return Err(StreamFault::Broken(NO_CALL));
         };
         if open.is_held || piece.is_empty() {
@@ -248,27 +301,51 @@ impl ResponsesReader {
     }
 
     /// Takes the end of an item, and emits what of it has not come yet.
-    fn end(&mut self, index: Option<u64>, item: &OutputItem<'_>, emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn end(
+        &mut self,
+        index: Option<u64>,
+        item: &OutputItem<'_>,
+        emit: Emit<'_>,
+    ) -> Result<(), StreamFault> {
         self.note(item);
         let kind = ItemKind::of(item);
-        let is_same = |open: &OpenItem| open.index == index || open.index.is_none() || index.is_none();
-        let place = self.open.iter().rposition(|open| open.kind == kind && is_same(open));
+        let is_same =
+            |open: &OpenItem| open.index == index || open.index.is_none() || index.is_none();
+        let place = self
+            .open
+            .iter()
+            .rposition(|open| open.kind == kind && is_same(open));
         self.begun += usize::from(item.is_call() && place.is_none());
         let is_again = index.is_some_and(|index| !self.ended.insert(index));
-        let mut others = self.open.iter().enumerate().filter(|(at, _)| Some(*at) != place).map(|(_, open)| open);
+        let mut others = self
+            .open
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| Some(*at) != place)
+            .map(|(_, open)| open);
         if item.is_call() && others.any(|open| open.kind.is_call() && !open.is_held) {
             // It would take the place of a call that is not told to its end.
             if place.is_none() {
                 self.open(index, kind, (true, false));
             }
             let place = place.unwrap_or(self.open.len().saturating_sub(1));
-            self.open.get_mut(place).into_iter().for_each(|held| held.has_ended = true);
+            self.open
+                .get_mut(place)
+                .into_iter()
+                .for_each(|held| held.has_ended = true);
             return Ok(());
         }
         match place {
             Some(place) => self.open.remove(place).end(item, emit),
-            None if is_again || self.open.iter().any(|open| open.kind == kind && open.is_told) => {
-                return Err(StreamFault::Broken("an item ends twice, or is not the one that began"));
+            None if is_again
+                || self
+                    .open
+                    .iter()
+                    .any(|open| open.kind == kind && open.is_told) =>
+            {
+                return Err(StreamFault::Broken(
+                    "an item ends twice, or is not the one that began",
+                ));
             }
             None => item.emit(emit),
         }
@@ -288,29 +365,51 @@ impl ResponsesReader {
     /// text only.
     fn silent(&self, items: &[Object<OutputItem<'_>>], emit: Emit<'_>) {
         let calls = || items.iter().filter(|item| item.is_call());
-        for item in items.iter().filter(|item| !self.has_message && ItemKind::of(item) == ItemKind::Message) {
+        for item in items
+            .iter()
+            .filter(|item| !self.has_message && ItemKind::of(item) == ItemKind::Message)
+        {
             item.emit(emit);
         }
         // Where no call is missing, an id only has another form.
         if calls().count() > self.begun {
-            calls().filter(|item| !self.calls.contains(&item.id_hash())).for_each(|item| item.emit(emit));
+            calls()
+                .filter(|item| !self.calls.contains(&item.id_hash()))
+                .for_each(|item| item.emit(emit));
         }
     }
 
     /// Emits what has not come yet of the items without an end. Fails if a whole answer does not
     /// say it, or if it is too late to say it.
-    fn rest(&mut self, items: &[Object<OutputItem<'_>>], is_cut: bool, emit: Emit<'_>) -> Result<(), StreamFault> {
+    fn rest(
+        &mut self,
+        items: &[Object<OutputItem<'_>>],
+        is_cut: bool,
+        emit: Emit<'_>,
+    ) -> Result<(), StreamFault> {
         let open = std::mem::take(&mut self.open);
-        let told = open.iter().filter(|open| open.is_told).filter_map(|open| open.index).max();
+        let told = open
+            .iter()
+            .filter(|open| open.is_told)
+            .filter_map(|open| open.index)
+            .max();
         let last = told.max(self.ended.last().copied());
         for open in open {
             let index = open.index.and_then(|index| usize::try_from(index).ok());
-            let item = index.and_then(|index| items.get(index)).filter(|item| ItemKind::of(item) == open.kind);
+            let item = index
+                .and_then(|index| items.get(index))
+                .filter(|item| ItemKind::of(item) == open.kind);
             match item {
-                _ if is_cut && open.is_told && open.kind == ItemKind::Custom => emit(Event::Arguments(0, FREE_END)),
+                _ if is_cut && open.is_told && open.kind == ItemKind::Custom => {
+                    emit(Event::Arguments(0, FREE_END))
+                }
                 _ if is_cut && !open.has_ended => {}
-                Some(item) if open.is_told && (!open.kind.is_call() || open.is_all(item)) => open.end(item, emit),
-                Some(item) if !open.is_told && (open.kind.is_call() || open.index > last) => open.end(item, emit),
+                Some(item) if open.is_told && (!open.kind.is_call() || open.is_all(item)) => {
+                    open.end(item, emit)
+                }
+                Some(item) if !open.is_told && (open.kind.is_call() || open.index > last) => {
+                    open.end(item, emit)
+                }
                 None if open.is_told && !open.kind.is_call() => {}
                 Some(_) | None => return Err(StreamFault::Broken("an item has no end")),
             }
@@ -333,7 +432,9 @@ impl OpenItem {
     /// Emits what of a whole item is not told.
     fn end(self, item: &OutputItem<'_>, emit: Emit<'_>) {
         match self.kind {
-            ItemKind::Call | ItemKind::Custom if !self.is_told && !self.is_held => item.emit_arguments(emit),
+            ItemKind::Call | ItemKind::Custom if !self.is_told && !self.is_held => {
+                item.emit_arguments(emit)
+            }
             _ if !self.is_told => item.emit(emit),
             ItemKind::Custom => emit(Event::Arguments(0, FREE_END)),
             ItemKind::Message => item.cite(self.characters, self.cited, emit),

@@ -14,18 +14,32 @@ fn responses() -> Dialect {
     Dialect::from(&openai::PROTOCOL).at(Endpoint::Responses)
 }
 
-fn outbound(front: &'static Front, model: &str, body: &Value, kept: Option<Kept>) -> Result<Outbound, Refused> {
+fn outbound(
+    front: &'static Front,
+    model: &str,
+    body: &Value,
+    kept: Option<Kept>,
+) -> Result<Outbound, Refused> {
     let body = Bytes::from(body.to_string());
-    let asked = crate::front::Asked { model: front.name.starts_with("gemini").then(|| "m".to_owned()), stream: false };
+    let asked = crate::front::Asked {
+        model: front.name.starts_with("gemini").then(|| "m".to_owned()),
+        stream: false,
+    };
     let envelope = (front.envelope)(&body).expect("a request").at(asked);
-    responses().write(&Translate { kept: &|_| kept.clone(), ..Translate::new(&body, &envelope, model) })
+    responses().write(&Translate {
+        kept: &|_| kept.clone(),
+        ..Translate::new(&body, &envelope, model)
+    })
 }
 
 /// Writes a request for the model `gpt-5`; returns it, and what is lost of it.
 fn written(front: &'static Front, body: &Value) -> (Value, String) {
     let said = outbound(front, "gpt-5", body, None).unwrap_or_else(|why| panic!("{why:?}"));
     assert_eq!(said.path, "/responses");
-    (serde_json::from_slice(&said.body.concat()).expect("JSON"), said.losses.names().join(" "))
+    (
+        serde_json::from_slice(&said.body.concat()).expect("JSON"),
+        said.losses.names().join(" "),
+    )
 }
 
 #[test]
@@ -33,7 +47,9 @@ fn a_picture_of_the_assistants_is_refused() {
     let picture = json!({"inlineData": {"mimeType": "image/png", "data": "AAAA"}});
     let said = |role: &str, part: Value| json!({"role": role, "parts": [part]});
     let body = json!({"contents": [said("user", json!({"text": "x"})), said("model", picture), said("user", json!({"text": "y"}))]});
-    let Err(Refused::Unsupported(why)) = outbound(&GEMINI, "gpt-5", &body, None) else { panic!("it is written") };
+    let Err(Refused::Unsupported(why)) = outbound(&GEMINI, "gpt-5", &body, None) else {
+        panic!("it is written")
+    };
     assert_eq!(why.param, "contents[1].parts");
 }
 
@@ -70,8 +86,7 @@ fn a_turn_of_messages_becomes_items() {
         }),
     );
     let image = |data: &str| json!({"type": "input_image", "image_url": format!("data:image/png;base64,{data}"), "detail": "auto"});
-    let thought =
-        |summary: Value, seal: &str| json!({"type": "reasoning", "summary": summary, "encrypted_content": seal});
+    let thought = |summary: Value, seal: &str| json!({"type": "reasoning", "summary": summary, "encrypted_content": seal});
     assert_eq!(
         body,
         json!({
@@ -94,7 +109,10 @@ fn a_turn_of_messages_becomes_items() {
             ],
         })
     );
-    assert_eq!(lost, "max_tokens messages[].content[].thinking stop_sequences");
+    assert_eq!(
+        lost,
+        "max_tokens messages[].content[].thinking stop_sequences"
+    );
 }
 
 #[test]
@@ -112,10 +130,19 @@ fn a_request_of_gemini_asks_for_json_and_for_no_summary() {
     assert_eq!(body["reasoning"], json!({"effort": "low"}));
     assert_eq!(body["text"]["format"]["type"], "json_schema");
     assert_eq!(body["text"]["format"]["strict"], false);
-    assert_eq!(body["max_output_tokens"], 16, "the fewest that may be asked for");
+    assert_eq!(
+        body["max_output_tokens"], 16,
+        "the fewest that may be asked for"
+    );
     assert_eq!(body["input"], json!([{"role": "user", "content": "hi"}]));
-    assert!(body.get("temperature").is_none(), "models that think refuse it");
-    assert_eq!(lost, "generationConfig.maxOutputTokens generationConfig.temperature generationConfig.seed");
+    assert!(
+        body.get("temperature").is_none(),
+        "models that think refuse it"
+    );
+    assert_eq!(
+        lost,
+        "generationConfig.maxOutputTokens generationConfig.temperature generationConfig.seed"
+    );
 }
 
 #[test]
@@ -123,23 +150,42 @@ fn what_cannot_be_answered_is_refused_by_its_name() {
     let user = json!([{"role": "user", "content": "x"}]);
     for (body, param) in [
         (json!({"model": "m", "messages": user, "n": 2}), "n"),
-        (json!({"model": "m", "messages": user, "logprobs": true}), "logprobs"),
-        (json!({"model": "m", "messages": user, "tools": [{"type": "custom", "custom": {"name": "f"}}]}), "tools[0]"),
+        (
+            json!({"model": "m", "messages": user, "logprobs": true}),
+            "logprobs",
+        ),
+        (
+            json!({"model": "m", "messages": user, "tools": [{"type": "custom", "custom": {"name": "f"}}]}),
+            "tools[0]",
+        ),
         (
             json!({"model": "m", "messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "f"}}]}]}),
             "messages[0].content[0].file.file_id",
         ),
     ] {
-        let Err(Refused::Unsupported(why)) = outbound(&CHAT, "gpt-5", &body, None) else { panic!("{body} passes") };
-        assert!(param.starts_with(&why.param), "{} is not {param}", why.param);
+        let Err(Refused::Unsupported(why)) = outbound(&CHAT, "gpt-5", &body, None) else {
+            panic!("{body} passes")
+        };
+        assert!(
+            param.starts_with(&why.param),
+            "{} is not {param}",
+            why.param
+        );
     }
 }
 
 #[test]
 fn thoughts_that_were_kept_stand_before_their_call() {
     let kept: Kept = [
-        Thought { text: "hm".into(), signature: Some("gAAAAkept".into()), ..Thought::default() },
-        Thought { redacted: Some("of another family".into()), ..Thought::default() },
+        Thought {
+            text: "hm".into(),
+            signature: Some("gAAAAkept".into()),
+            ..Thought::default()
+        },
+        Thought {
+            redacted: Some("of another family".into()),
+            ..Thought::default()
+        },
     ]
     .into();
     let body = json!({"model": "m", "messages": [
@@ -149,8 +195,16 @@ fn thoughts_that_were_kept_stand_before_their_call() {
     ]});
     let said = outbound(&CHAT, "o4-mini", &body, Some(kept)).expect("a request");
     let body: Value = serde_json::from_slice(&said.body.concat()).expect("JSON");
-    let kinds: Vec<&str> = body["input"].as_array().unwrap().iter().filter_map(|item| item["type"].as_str()).collect();
-    assert_eq!(kinds, ["reasoning", "function_call", "function_call_output"]);
+    let kinds: Vec<&str> = body["input"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|item| item["type"].as_str())
+        .collect();
+    assert_eq!(
+        kinds,
+        ["reasoning", "function_call", "function_call_output"]
+    );
     assert_eq!(body["input"][1]["encrypted_content"], "gAAAAkept");
 }
 
@@ -168,26 +222,54 @@ fn the_endpoint_follows_from_the_door_the_model_and_the_account() {
         (&MESSAGES, "my-deployment", Chat),
         (&GEMINI, "o3", Responses),
     ] {
-        assert_eq!(chosen(front, model, &unknown), expected, "{front:?} {model}");
+        assert_eq!(
+            chosen(front, model, &unknown),
+            expected,
+            "{front:?} {model}"
+        );
     }
-    let thinks = Traits { thinking: Thinking::Effort, ..unknown };
-    assert_eq!(chosen(&MESSAGES, "my-deployment", &thinks), Responses, "the catalog says it");
+    let thinks = Traits {
+        thinking: Thinking::Effort,
+        ..unknown
+    };
+    assert_eq!(
+        chosen(&MESSAGES, "my-deployment", &thinks),
+        Responses,
+        "the catalog says it"
+    );
     for front in [&CHAT, &RESPONSES, &MESSAGES] {
-        for only in Endpoint::ALL.into_iter().filter(|kind| kind.is_conversation()) {
-            assert_eq!(endpoint_for(|kind| kind == only, front, "gpt-5", &unknown), only);
+        for only in Endpoint::ALL
+            .into_iter()
+            .filter(|kind| kind.is_conversation())
+        {
+            assert_eq!(
+                endpoint_for(|kind| kind == only, front, "gpt-5", &unknown),
+                only
+            );
         }
     }
-    for (front, expected) in
-        [(&CHAT, Chat), (&RESPONSES, Responses), (&MESSAGES, Endpoint::Messages), (&GEMINI, Responses)]
-    {
-        assert_eq!(endpoint_for(|_| true, front, "gpt-5", &unknown), expected, "{front:?}");
+    for (front, expected) in [
+        (&CHAT, Chat),
+        (&RESPONSES, Responses),
+        (&MESSAGES, Endpoint::Messages),
+        (&GEMINI, Responses),
+    ] {
+        assert_eq!(
+            endpoint_for(|_| true, front, "gpt-5", &unknown),
+            expected,
+            "{front:?}"
+        );
     }
 }
 
 #[test]
 fn who_has_the_endpoint_is_known_by_its_address() {
     let conversations = |kinds: &[Endpoint]| -> Vec<&str> {
-        kinds.iter().filter(|kind| kind.is_conversation()).map(|kind| kind.name()).collect()
+        kinds
+            .iter()
+            .filter(|kind| kind.is_conversation())
+            .map(|kind| kind.name())
+            .collect()
     };
     let [all, chat] = [vec!["chat", "responses"], vec!["chat"]];
     let openai = Dialect::from(&openai::PROTOCOL);
@@ -201,15 +283,34 @@ fn who_has_the_endpoint_is_known_by_its_address() {
         assert_eq!(conversations(openai.serves(host)), *expected, "{host}");
     }
     let of_version = |version: Option<&str>| {
-        let settings = Settings { version: version.map(Into::into), ..Settings::NONE };
+        let settings = Settings {
+            version: version.map(Into::into),
+            ..Settings::NONE
+        };
         let dialect = Dialect::new(&azure::PROTOCOL, settings.clone());
-        let path = (dialect.at(Endpoint::Responses).protocol.path)(&settings, "my model", true).into_owned();
+        let path = (dialect.at(Endpoint::Responses).protocol.path)(&settings, "my model", true)
+            .into_owned();
         (conversations(dialect.serves("x.openai.azure.com")), path)
     };
-    assert_eq!(of_version(None), (all.clone(), "/openai/v1/responses".to_owned()));
-    assert_eq!(of_version(Some("preview")), (all, "/openai/v1/responses?api-version=preview".to_owned()));
-    assert_eq!(of_version(Some("2025-04-01")), (chat, "/openai/responses?api-version=2025-04-01".to_owned()));
-    assert_eq!(Dialect::from(&crate::upstream::anthropic::PROTOCOL).at(Endpoint::Responses).protocol.name, "anthropic");
+    assert_eq!(
+        of_version(None),
+        (all.clone(), "/openai/v1/responses".to_owned())
+    );
+    assert_eq!(
+        of_version(Some("preview")),
+        (all, "/openai/v1/responses?api-version=preview".to_owned())
+    );
+    assert_eq!(
+        of_version(Some("2025-04-01")),
+        (chat, "/openai/responses?api-version=2025-04-01".to_owned())
+    );
+    assert_eq!(
+        Dialect::from(&crate::upstream::anthropic::PROTOCOL)
+            .at(Endpoint::Responses)
+            .protocol
+            .name,
+        "anthropic"
+    );
 }
 
 /// An answer with everything that a translated one can have.
@@ -253,13 +354,17 @@ const TOLD: [&str; 14] = [
 
 fn whole(body: &Value) -> Result<Vec<String>, AnswerFault> {
     let mut told = Vec::new();
-    super::answer::answer(body.to_string().as_bytes(), &mut |event| told.push(format!("{event:?}")))?;
+    super::answer::answer(body.to_string().as_bytes(), &mut |event| {
+        told.push(format!("{event:?}"))
+    })?;
     Ok(told)
 }
 
 #[test]
 fn a_whole_answer() {
-    let mut expected: Vec<String> = TOLD.map(|line| line.replace("{\\\"q\\\": 1}", "{\\\"q\\\":1}")).to_vec();
+    let mut expected: Vec<String> = TOLD
+        .map(|line| line.replace("{\\\"q\\\": 1}", "{\\\"q\\\":1}"))
+        .to_vec();
     expected.push("End".to_owned());
     assert_eq!(whole(&response("completed")).expect("an answer"), expected);
 }
@@ -290,13 +395,22 @@ fn an_answer_that_was_cut_or_failed_says_so() {
         ("invalid_prompt", Some(400)),
         ("invalid_image_format", Some(400)),
     ] {
-        assert_eq!(failed(json!({"code": code, "message": "no"})), (status, code.to_owned()));
+        assert_eq!(
+            failed(json!({"code": code, "message": "no"})),
+            (status, code.to_owned())
+        );
     }
     assert_eq!(failed(Value::Null), (None, String::new()));
     let mut queued = response("queued");
     queued["output"] = json!([]);
-    assert!(matches!(whole(&queued), Err(AnswerFault::Nonsense(_))), "nobody waits for it");
-    assert!(matches!(whole(&json!({"choices": []})), Err(AnswerFault::Nonsense(_))));
+    assert!(
+        matches!(whole(&queued), Err(AnswerFault::Nonsense(_))),
+        "nobody waits for it"
+    );
+    assert!(matches!(
+        whole(&json!({"choices": []})),
+        Err(AnswerFault::Nonsense(_))
+    ));
 }
 
 /// The same answer as a stream.
@@ -309,20 +423,27 @@ fn events() -> Vec<Value> {
     for (index, item) in response["output"].as_array().unwrap().iter().enumerate() {
         let piece = |kind: &str, delta: &str| json!({"type": kind, "output_index": index, "item_id": item["id"], "delta": delta});
         let mut begun = item.clone();
-        for (name, nothing) in
-            [("content", json!([])), ("summary", json!([])), ("arguments", json!("")), ("input", json!(""))]
-        {
+        for (name, nothing) in [
+            ("content", json!([])),
+            ("summary", json!([])),
+            ("arguments", json!("")),
+            ("input", json!("")),
+        ] {
             if let Some(value) = begun.get_mut(name) {
                 *value = nothing;
             }
         }
         begun.as_object_mut().unwrap().remove("encrypted_content");
-        events.push(json!({"type": "response.output_item.added", "output_index": index, "item": begun}));
+        events.push(
+            json!({"type": "response.output_item.added", "output_index": index, "item": begun}),
+        );
         for (place, part) in item["summary"].as_array().into_iter().flatten().enumerate() {
-            let part_of =
-                |kind: &str| json!({"type": kind, "output_index": index, "summary_index": place, "part": part});
+            let part_of = |kind: &str| json!({"type": kind, "output_index": index, "summary_index": place, "part": part});
             events.push(part_of("response.reasoning_summary_part.added"));
-            events.push(piece("response.reasoning_summary_text.delta", part["text"].as_str().unwrap()));
+            events.push(piece(
+                "response.reasoning_summary_text.delta",
+                part["text"].as_str().unwrap(),
+            ));
             events.push(part_of("response.reasoning_summary_part.done"));
         }
         for part in item["content"].as_array().into_iter().flatten() {
@@ -330,12 +451,17 @@ fn events() -> Vec<Value> {
                 json!({"type": "response.content_part.added", "output_index": index, "part": {"type": part["type"]}}),
             );
             match part["text"].as_str() {
-                Some(text) => {
-                    text.chars().for_each(|c| events.push(piece("response.output_text.delta", &c.to_string())))
-                }
-                None => events.push(piece("response.refusal.delta", part["refusal"].as_str().unwrap())),
+                Some(text) => text
+                    .chars()
+                    .for_each(|c| events.push(piece("response.output_text.delta", &c.to_string()))),
+                None => events.push(piece(
+                    "response.refusal.delta",
+                    part["refusal"].as_str().unwrap(),
+                )),
             }
-            events.push(json!({"type": "response.content_part.done", "output_index": index, "part": part}));
+            events.push(
+                json!({"type": "response.content_part.done", "output_index": index, "part": part}),
+            );
         }
         if let Some(arguments) = item["arguments"].as_str() {
             let (head, rest) = arguments.split_at(3);
@@ -343,9 +469,14 @@ fn events() -> Vec<Value> {
             events.push(piece("response.function_call_arguments.delta", rest));
         }
         for c in item["input"].as_str().unwrap_or_default().chars() {
-            events.push(piece("response.custom_tool_call_input.delta", &c.to_string()));
+            events.push(piece(
+                "response.custom_tool_call_input.delta",
+                &c.to_string(),
+            ));
         }
-        events.push(json!({"type": "response.output_item.done", "output_index": index, "item": item}));
+        events.push(
+            json!({"type": "response.output_item.done", "output_index": index, "item": item}),
+        );
     }
     events.push(json!({"type": "response.completed", "response": response}));
     events
@@ -360,8 +491,10 @@ pub(super) fn told(events: &[Value]) -> Vec<String> {
         let read = reader.event(b"", data.as_bytes(), &mut |event| {
             let line = format!("{event:?}");
             let opening = line.find(", \"").map(|at| at + 3);
-            if let (Some(at), Some(last)) = (opening.filter(|_| !line.starts_with("Call")), told.last_mut())
-                && last.get(..at) == line.get(..at)
+            if let (Some(at), Some(last)) = (
+                opening.filter(|_| !line.starts_with("Call")),
+                told.last_mut(),
+            ) && last.get(..at) == line.get(..at)
             {
                 last.truncate(last.len() - 2);
                 last.push_str(&line[at..]);
@@ -371,7 +504,9 @@ pub(super) fn told(events: &[Value]) -> Vec<String> {
         });
         if let Err(fault) = read {
             told.push(match fault {
-                StreamFault::Upstream(error) => format!("upstream {:?} {}", error.status, error.message),
+                StreamFault::Upstream(error) => {
+                    format!("upstream {:?} {}", error.status, error.message)
+                }
                 StreamFault::Broken(_) => "broken".to_owned(),
                 StreamFault::Cut => "cut".to_owned(),
             });
@@ -386,8 +521,10 @@ fn a_stream_says_what_the_whole_answer_says() {
     let mut expected = whole(&response("completed")).expect("an answer");
     assert_eq!(told(&events()), expected);
     // Some servers send no pieces, or only the last event.
-    let only_ends: Vec<Value> =
-        events().into_iter().filter(|event| !event["type"].as_str().unwrap().ends_with(".delta")).collect();
+    let only_ends: Vec<Value> = events()
+        .into_iter()
+        .filter(|event| !event["type"].as_str().unwrap().ends_with(".delta"))
+        .collect();
     assert_eq!(told(&only_ends), expected);
     let last = events().pop().unwrap();
     expected.remove(0);
@@ -407,8 +544,7 @@ fn pieces_of_a_call_never_go_to_another_call() {
         json!({"type": "response.output_item.added", "output_index": index,
                "item": {"type": "function_call", "call_id": id, "name": "f", "arguments": ""}})
     };
-    let piece =
-        |index: u64| json!({"type": "response.function_call_arguments.delta", "output_index": index, "delta": "{}"});
+    let piece = |index: u64| json!({"type": "response.function_call_arguments.delta", "output_index": index, "delta": "{}"});
     let done = |index: u64, id: &str| {
         json!({"type": "response.output_item.done", "output_index": index,
                "item": {"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"}})
@@ -416,8 +552,20 @@ fn pieces_of_a_call_never_go_to_another_call() {
     let last = |events: &[Value]| told(events).pop().unwrap();
     assert_eq!(last(&[piece(0)]), "broken");
     assert_eq!(last(&[item(0, "a"), item(0, "b")]), "broken");
-    let fine = told(&[item(0, "a"), piece(0), item(1, "b"), piece(1), done(0, "a"), done(1, "b")]);
-    assert_eq!(fine.iter().filter(|line| line.starts_with("Arguments")).count(), 2);
+    let fine = told(&[
+        item(0, "a"),
+        piece(0),
+        item(1, "b"),
+        piece(1),
+        done(0, "a"),
+        done(1, "b"),
+    ]);
+    assert_eq!(
+        fine.iter()
+            .filter(|line| line.starts_with("Arguments"))
+            .count(),
+        2
+    );
     let crowd: Vec<Value> = (0..200).map(|index| item(index, "a")).collect();
     assert_eq!(last(&crowd), "broken");
 }
@@ -425,9 +573,16 @@ fn pieces_of_a_call_never_go_to_another_call() {
 #[test]
 fn errors_inside_a_stream_end_it() {
     let begun = events().into_iter().take(8);
-    let ends = |event: Value| told(&begun.clone().chain([event]).collect::<Vec<_>>()).pop().unwrap();
+    let ends = |event: Value| {
+        told(&begun.clone().chain([event]).collect::<Vec<_>>())
+            .pop()
+            .unwrap()
+    };
     for (event, expected) in [
-        (json!({"type": "error", "code": "server_error", "message": "broken", "param": null}), "upstream None broken"),
+        (
+            json!({"type": "error", "code": "server_error", "message": "broken", "param": null}),
+            "upstream None broken",
+        ),
         (
             json!({"type": "error", "error": {"type": "tokens", "code": "rate_limit_exceeded", "message": "slow"}}),
             "upstream Some(429) slow",
@@ -437,21 +592,44 @@ fn errors_inside_a_stream_end_it() {
                    "error": {"code": "context_length_exceeded", "message": "long"}}}),
             "upstream Some(400) long",
         ),
-        (json!({"type": "response.failed", "response": null}), "upstream None the upstream gave no reason"),
+        (
+            json!({"type": "response.failed", "response": null}),
+            "upstream None the upstream gave no reason",
+        ),
         (json!({"type": "response.completed"}), "broken"),
-        (json!({"type": "response.output_text.delta", "delta": {"text": 7}}), "broken"),
+        (
+            json!({"type": "response.output_text.delta", "delta": {"text": 7}}),
+            "broken",
+        ),
     ] {
         assert_eq!(ends(event.clone()), expected, "{event}");
     }
     let unknown = json!({"type": "response.novel.delta", "delta": {"text": 7}});
     let quiet: Vec<Value> = begun.clone().chain([unknown]).collect();
-    assert_eq!(told(&quiet), told(&begun.collect::<Vec<_>>()), "an event of a new kind is ignored");
+    assert_eq!(
+        told(&quiet),
+        told(&begun.collect::<Vec<_>>()),
+        "an event of a new kind is ignored"
+    );
 }
 
 /// Reads a stream for a caller of a front door, in pieces of `size` bytes.
-fn streamed(front: &'static Front, bytes: &[u8], size: usize) -> (String, Result<u64, StreamFault>) {
-    let header = AnswerHeader { model: "mine".into(), id: "id_7".into(), created: 5, ..AnswerHeader::default() };
-    let to = Recipient { front, header: &header, options: AnswerOptions::default() };
+fn streamed(
+    front: &'static Front,
+    bytes: &[u8],
+    size: usize,
+) -> (String, Result<u64, StreamFault>) {
+    let header = AnswerHeader {
+        model: "mine".into(),
+        id: "id_7".into(),
+        created: 5,
+        ..AnswerHeader::default()
+    };
+    let to = Recipient {
+        front,
+        header: &header,
+        options: AnswerOptions::default(),
+    };
     let mut stream = responses().stream("gpt-5", to, 1 << 20);
     let mut out = Vec::new();
     let mut fed = Ok(());
@@ -461,19 +639,32 @@ fn streamed(front: &'static Front, bytes: &[u8], size: usize) -> (String, Result
             break;
         }
     }
-    let ended = fed.and_then(|()| stream.finish(&mut out, None)).map(|usage| usage.completion);
+    let ended = fed
+        .and_then(|()| stream.finish(&mut out, None))
+        .map(|usage| usage.completion);
     (String::from_utf8(out).expect("UTF-8"), ended)
 }
 
 #[test]
 fn a_stream_cut_anywhere_is_the_same_or_is_no_answer() {
-    let text: String =
-        events().iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap())).collect();
+    let text: String = events()
+        .iter()
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap()
+            )
+        })
+        .collect();
     for front in [&CHAT, &MESSAGES, &GEMINI] {
         let at_once = streamed(front, text.as_bytes(), text.len());
         assert_eq!(at_once.1, Ok(20), "{front:?}");
         for size in [1, 2, 3, 7, 64] {
-            assert_eq!(streamed(front, text.as_bytes(), size), at_once, "{front:?} {size}");
+            assert_eq!(
+                streamed(front, text.as_bytes(), size),
+                at_once,
+                "{front:?} {size}"
+            );
         }
         // The end may come after the last byte but one: only a blank line is missing.
         for end in (1..text.len() - 2).step_by(13) {

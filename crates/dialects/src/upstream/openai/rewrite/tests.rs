@@ -5,11 +5,23 @@ use crate::upstream::quirks::{self, *};
 use bytes::Bytes;
 use proptest::prelude::*;
 
-fn written(quirks: &'static Quirks, fill: Option<u64>, body: &str) -> Result<(String, Vec<String>), Refused> {
+fn written(
+    quirks: &'static Quirks,
+    fill: Option<u64>,
+    body: &str,
+) -> Result<(String, Vec<String>), Refused> {
     let envelope = (CHAT.envelope)(body.as_bytes()).expect("a good request");
-    let to = To { model: "m", ask_usage: true, fill_max_tokens: fill, quirks };
+    let to = To {
+        model: "m",
+        ask_usage: true,
+        fill_max_tokens: fill,
+        quirks,
+    };
     let (parts, losses) = request(&Bytes::copy_from_slice(body.as_bytes()), &envelope, &to)?;
-    Ok((String::from_utf8(parts.concat()).unwrap(), losses.names().iter().map(ToString::to_string).collect()))
+    Ok((
+        String::from_utf8(parts.concat()).unwrap(),
+        losses.names().iter().map(ToString::to_string).collect(),
+    ))
 }
 
 /// Top-level fields beside the model and the messages: before, after, and the losses with blanks
@@ -17,18 +29,34 @@ fn written(quirks: &'static Quirks, fill: Option<u64>, body: &str) -> Result<(St
 #[track_caller]
 fn check(quirks: &'static Quirks, before: &str, after: &str, losses: &str) {
     let head = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]"#;
-    let [before, after] = [before, after]
-        .map(|fields| if fields.is_empty() { format!("{head}}}") } else { format!("{head},{fields}}}") });
+    let [before, after] = [before, after].map(|fields| {
+        if fields.is_empty() {
+            format!("{head}}}")
+        } else {
+            format!("{head},{fields}}}")
+        }
+    });
     let losses: Vec<String> = losses.split_whitespace().map(str::to_owned).collect();
-    assert_eq!(written(quirks, None, &before), Ok((after, losses)), "{}: {before}", quirks.name);
+    assert_eq!(
+        written(quirks, None, &before),
+        Ok((after, losses)),
+        "{}: {before}",
+        quirks.name
+    );
 }
 
 /// The same for the list of messages.
 #[track_caller]
 fn check_messages(quirks: &'static Quirks, before: &str, after: &str, losses: &str) {
-    let [before, after] = [before, after].map(|messages| format!(r#"{{"messages":[{messages}],"model":"m"}}"#));
+    let [before, after] =
+        [before, after].map(|messages| format!(r#"{{"messages":[{messages}],"model":"m"}}"#));
     let losses: Vec<String> = losses.split_whitespace().map(str::to_owned).collect();
-    assert_eq!(written(quirks, None, &before), Ok((after, losses)), "{}: {before}", quirks.name);
+    assert_eq!(
+        written(quirks, None, &before),
+        Ok((after, losses)),
+        "{}: {before}",
+        quirks.name
+    );
 }
 
 #[track_caller]
@@ -53,7 +81,12 @@ fn check_messages_refused(quirks: &'static Quirks, messages: &str, param: &str) 
 fn what_no_quirk_names_stays_as_it_was_written() {
     let odd = "\n{ \"model\" : \"m\" ,\"x\":1e999, \"messages\":[ {\"role\":\"user\",\"content\":\"\\u00e9\"} , { } ], \"min_p\":0.050 } ";
     for quirks in quirks::ALL {
-        assert_eq!(written(quirks, None, odd), Ok((odd.to_owned(), Vec::new())), "{}", quirks.name);
+        assert_eq!(
+            written(quirks, None, odd),
+            Ok((odd.to_owned(), Vec::new())),
+            "{}",
+            quirks.name
+        );
     }
 }
 
@@ -67,30 +100,84 @@ fn plain_servers_get_everything() {
 
 #[test]
 fn the_most_tokens_have_the_old_name() {
-    for quirks in [&MISTRAL, &DEEPSEEK, &PERPLEXITY, &TOGETHER, &VLLM, &LLAMA_CPP, &SGLANG, &TGI, &OLLAMA] {
-        check(quirks, r#""max_completion_tokens":5"#, r#""max_tokens":5"#, "");
+    for quirks in [
+        &MISTRAL,
+        &DEEPSEEK,
+        &PERPLEXITY,
+        &TOGETHER,
+        &VLLM,
+        &LLAMA_CPP,
+        &SGLANG,
+        &TGI,
+        &OLLAMA,
+    ] {
+        check(
+            quirks,
+            r#""max_completion_tokens":5"#,
+            r#""max_tokens":5"#,
+            "",
+        );
         check(quirks, r#""max_tokens":5"#, r#""max_tokens":5"#, "");
-        check(quirks, r#""max_completion_tokens":null,"max_tokens":5"#, r#""max_tokens":5"#, "");
-        check(quirks, r#""max_completion_tokens":5,"max_tokens":null"#, r#""max_tokens":5"#, "");
-        check(quirks, r#""max_tokens":5,"top_p":1,"max_completion_tokens":5"#, r#""top_p":1,"max_tokens":5"#, "");
-        check(quirks, r#""max_tokens":7,"max_completion_tokens":5"#, r#""max_tokens":5"#, "max_tokens");
+        check(
+            quirks,
+            r#""max_completion_tokens":null,"max_tokens":5"#,
+            r#""max_tokens":5"#,
+            "",
+        );
+        check(
+            quirks,
+            r#""max_completion_tokens":5,"max_tokens":null"#,
+            r#""max_tokens":5"#,
+            "",
+        );
+        check(
+            quirks,
+            r#""max_tokens":5,"top_p":1,"max_completion_tokens":5"#,
+            r#""top_p":1,"max_tokens":5"#,
+            "",
+        );
+        check(
+            quirks,
+            r#""max_tokens":7,"max_completion_tokens":5"#,
+            r#""max_tokens":5"#,
+            "max_tokens",
+        );
     }
     for quirks in [&GROQ, &CEREBRAS, &FIREWORKS, &OPENROUTER, &XAI] {
-        check(quirks, r#""max_completion_tokens":5"#, r#""max_completion_tokens":5"#, "");
+        check(
+            quirks,
+            r#""max_completion_tokens":5"#,
+            r#""max_completion_tokens":5"#,
+            "",
+        );
     }
 }
 
 #[test]
 fn a_default_goes_in_beside_the_quirks() {
     let body = |fields: &str| format!(r#"{{"model":"m"{fields},"messages":[{{}}]}}"#);
-    let filled = |fields: &str, with: &str| format!(r#"{{{with}"model":"m"{fields},"messages":[{{}}]}}"#);
+    let filled =
+        |fields: &str, with: &str| format!(r#"{{{with}"model":"m"{fields},"messages":[{{}}]}}"#);
     for (before, expected) in [
         ("", filled("", r#""max_tokens":64,"#)),
-        (r#","max_completion_tokens":null"#, filled("", r#""max_tokens":64,"#)),
-        (r#","max_completion_tokens":null,"max_tokens":null"#, filled(r#","max_tokens":64"#, "")),
-        (r#","max_completion_tokens":5"#, filled(r#","max_tokens":5"#, "")),
+        (
+            r#","max_completion_tokens":null"#,
+            filled("", r#""max_tokens":64,"#),
+        ),
+        (
+            r#","max_completion_tokens":null,"max_tokens":null"#,
+            filled(r#","max_tokens":64"#, ""),
+        ),
+        (
+            r#","max_completion_tokens":5"#,
+            filled(r#","max_tokens":5"#, ""),
+        ),
     ] {
-        assert_eq!(written(&MISTRAL, Some(64), &body(before)), Ok((expected, Vec::new())), "{before}");
+        assert_eq!(
+            written(&MISTRAL, Some(64), &body(before)),
+            Ok((expected, Vec::new())),
+            "{before}"
+        );
     }
 }
 
@@ -98,24 +185,49 @@ fn a_default_goes_in_beside_the_quirks() {
 fn mistral_is_sent_no_stream_options() {
     for (before, after) in [
         (r#""stream":true"#, r#""stream":true"#),
-        (r#""stream":true,"stream_options":{"include_usage":true}"#, r#""stream":true"#),
-        (r#""stream_options":{"include_usage":true},"stream":false"#, r#""stream":false"#),
+        (
+            r#""stream":true,"stream_options":{"include_usage":true}"#,
+            r#""stream":true"#,
+        ),
+        (
+            r#""stream_options":{"include_usage":true},"stream":false"#,
+            r#""stream":false"#,
+        ),
         (r#""stream_options":null"#, ""),
     ] {
         check(&MISTRAL, before, after, "");
         check(&PERPLEXITY, before, after, "");
     }
     let body = r#"{"model":"m","messages":[{}],"stream":true}"#;
-    let asked = r#"{"stream_options":{"include_usage":true},"model":"m","messages":[{}],"stream":true}"#;
-    assert_eq!(written(&GROQ, None, body), Ok((asked.to_owned(), Vec::new())));
+    let asked =
+        r#"{"stream_options":{"include_usage":true},"model":"m","messages":[{}],"stream":true}"#;
+    assert_eq!(
+        written(&GROQ, None, body),
+        Ok((asked.to_owned(), Vec::new()))
+    );
 }
 
 #[test]
 fn mistral() {
     check(&MISTRAL, r#""seed":7"#, r#""random_seed":7"#, "");
-    check(&MISTRAL, r#""seed":7,"random_seed":8"#, r#""random_seed":7"#, "random_seed");
-    check(&MISTRAL, r#""tool_choice":"required""#, r#""tool_choice":"any""#, "");
-    check(&MISTRAL, r#""tool_choice":"none""#, r#""tool_choice":"none""#, "");
+    check(
+        &MISTRAL,
+        r#""seed":7,"random_seed":8"#,
+        r#""random_seed":7"#,
+        "random_seed",
+    );
+    check(
+        &MISTRAL,
+        r#""tool_choice":"required""#,
+        r#""tool_choice":"any""#,
+        "",
+    );
+    check(
+        &MISTRAL,
+        r#""tool_choice":"none""#,
+        r#""tool_choice":"none""#,
+        "",
+    );
     let named = r#""tool_choice":{"type":"function","function":{"name":"f"}}"#;
     check(&MISTRAL, named, named, "");
     check(
@@ -130,9 +242,18 @@ fn mistral() {
         r#""service_tier":"auto""#,
         "",
     );
-    check(&MISTRAL, r#""service_tier":"default","functions":[],"modalities":["text"]"#, "", "");
+    check(
+        &MISTRAL,
+        r#""service_tier":"default","functions":[],"modalities":["text"]"#,
+        "",
+        "",
+    );
     check_refused(&MISTRAL, r#""functions":[{"name":"f"}]"#, "functions");
-    check_refused(&MISTRAL, r#""modalities":["text","audio"],"audio":{}"#, "modalities");
+    check_refused(
+        &MISTRAL,
+        r#""modalities":["text","audio"],"audio":{}"#,
+        "modalities",
+    );
     check_refused(&MISTRAL, r#""web_search_options":{}"#, "web_search_options");
 }
 
@@ -142,7 +263,12 @@ fn groq() {
         let param = field.split('"').nth(1).unwrap();
         check_refused(&GROQ, field, param);
     }
-    check(&GROQ, r#""n":1,"logprobs":false,"top_logprobs":null,"seed":1"#, r#""seed":1"#, "");
+    check(
+        &GROQ,
+        r#""n":1,"logprobs":false,"top_logprobs":null,"seed":1"#,
+        r#""seed":1"#,
+        "",
+    );
     check(
         &GROQ,
         r#""frequency_penalty":0.5,"presence_penalty":0.0,"metadata":{"a":"b"}"#,
@@ -151,9 +277,24 @@ fn groq() {
     );
     check(&GROQ, r#""service_tier":"default""#, "", "");
     check(&GROQ, r#""service_tier":"priority""#, "", "service_tier");
-    check(&GROQ, r#""service_tier":"on_demand""#, r#""service_tier":"on_demand""#, "");
-    check(&GROQ, r#""reasoning_effort":"minimal""#, r#""reasoning_effort":"low""#, "reasoning_effort");
-    check(&GROQ, r#""reasoning_effort":"none""#, r#""reasoning_effort":"none""#, "");
+    check(
+        &GROQ,
+        r#""service_tier":"on_demand""#,
+        r#""service_tier":"on_demand""#,
+        "",
+    );
+    check(
+        &GROQ,
+        r#""reasoning_effort":"minimal""#,
+        r#""reasoning_effort":"low""#,
+        "reasoning_effort",
+    );
+    check(
+        &GROQ,
+        r#""reasoning_effort":"none""#,
+        r#""reasoning_effort":"none""#,
+        "",
+    );
 }
 
 #[test]
@@ -185,13 +326,23 @@ fn perplexity() {
     );
     let schema = r#""response_format":{"type":"json_schema","json_schema":{"schema":{}}}"#;
     check(&PERPLEXITY, schema, schema, "");
-    check(&PERPLEXITY, r#""reasoning_effort":"xhigh""#, r#""reasoning_effort":"high""#, "reasoning_effort");
+    check(
+        &PERPLEXITY,
+        r#""reasoning_effort":"xhigh""#,
+        r#""reasoning_effort":"high""#,
+        "reasoning_effort",
+    );
 }
 
 #[test]
 fn together_and_cerebras() {
     check_refused(&TOGETHER, r#""logprobs":true"#, "logprobs");
-    check(&TOGETHER, r#""stop":"\n","n":2"#, r#""stop":["\n"],"n":2"#, "");
+    check(
+        &TOGETHER,
+        r#""stop":"\n","n":2"#,
+        r#""stop":["\n"],"n":2"#,
+        "",
+    );
     check(
         &FIREWORKS,
         r#""logprobs":true,"n":2,"stop":"x","reasoning_effort":"max""#,
@@ -210,27 +361,57 @@ fn together_and_cerebras() {
 fn tgi() {
     check(&TGI, r#""stop":"END""#, r#""stop":["END"]"#, "");
     check(&TGI, r#""stop":["a", "b"]"#, r#""stop":["a", "b"]"#, "");
-    check(&TGI, r#""stop":null,"logit_bias":{"1":1}"#, "", "logit_bias");
+    check(
+        &TGI,
+        r#""stop":null,"logit_bias":{"1":1}"#,
+        "",
+        "logit_bias",
+    );
     check_refused(&TGI, r#""n":3"#, "n");
     for (before, after) in [
         (
             r#"{"type":"json_schema","json_schema":{"name":"n","strict":true,"schema":{"a": 1}}}"#,
             r#"{"type":"json","value":{"a": 1}}"#,
         ),
-        (r#"{"json_schema":{"name":"n"},"type":"json_schema"}"#, r#"{"type":"json","value":{"type":"object"}}"#),
-        (r#"{"type":"json_object"}"#, r#"{"type":"json","value":{"type":"object"}}"#),
-        (r#"{"type":"json_object","value":{"a":1}}"#, r#"{"type":"json_object","value":{"a":1}}"#),
-        (r#"{"type":"regex","value":"a+"}"#, r#"{"type":"regex","value":"a+"}"#),
+        (
+            r#"{"json_schema":{"name":"n"},"type":"json_schema"}"#,
+            r#"{"type":"json","value":{"type":"object"}}"#,
+        ),
+        (
+            r#"{"type":"json_object"}"#,
+            r#"{"type":"json","value":{"type":"object"}}"#,
+        ),
+        (
+            r#"{"type":"json_object","value":{"a":1}}"#,
+            r#"{"type":"json_object","value":{"a":1}}"#,
+        ),
+        (
+            r#"{"type":"regex","value":"a+"}"#,
+            r#"{"type":"regex","value":"a+"}"#,
+        ),
     ] {
-        check(&TGI, &format!(r#""response_format":{before}"#), &format!(r#""response_format":{after}"#), "");
+        check(
+            &TGI,
+            &format!(r#""response_format":{before}"#),
+            &format!(r#""response_format":{after}"#),
+            "",
+        );
     }
     check(&TGI, r#""response_format":{"type":"text"}"#, "", "");
 }
 
 #[test]
 fn tools_are_chosen_as_the_server_can() {
-    for choice in [r#""required""#, r#"{"type":"function","function":{"name":"f"}}"#, r#"{"type":"allowed_tools"}"#] {
-        check_refused(&OLLAMA, &format!(r#""tools":[{{}}],"tool_choice":{choice}"#), "tool_choice");
+    for choice in [
+        r#""required""#,
+        r#"{"type":"function","function":{"name":"f"}}"#,
+        r#"{"type":"allowed_tools"}"#,
+    ] {
+        check_refused(
+            &OLLAMA,
+            &format!(r#""tools":[{{}}],"tool_choice":{choice}"#),
+            "tool_choice",
+        );
     }
     check(
         &OLLAMA,
@@ -244,7 +425,11 @@ fn tools_are_chosen_as_the_server_can() {
         r#""top_p":1"#,
         "parallel_tool_calls",
     );
-    check_refused(&LLAMA_CPP, r#""tool_choice":{"type":"function","function":{"name":"f"}}"#, "tool_choice");
+    check_refused(
+        &LLAMA_CPP,
+        r#""tool_choice":{"type":"function","function":{"name":"f"}}"#,
+        "tool_choice",
+    );
     for word in ["none", "auto", "required"] {
         let field = format!(r#""tools":[{{}}],"tool_choice":"{word}""#);
         check(&LLAMA_CPP, &field, &field, "");
@@ -253,9 +438,21 @@ fn tools_are_chosen_as_the_server_can() {
 
 #[test]
 fn developers_are_systems() {
-    let [before, after] = ["developer", "system"]
-        .map(|role| format!(r#"{{"content":"a","role":"{role}"}},{{"role":"user","content":"developer"}}"#));
-    for quirks in [&MISTRAL, &DEEPSEEK, &PERPLEXITY, &TOGETHER, &FIREWORKS, &VLLM, &LLAMA_CPP, &SGLANG, &TGI, &OLLAMA] {
+    let [before, after] = ["developer", "system"].map(|role| {
+        format!(r#"{{"content":"a","role":"{role}"}},{{"role":"user","content":"developer"}}"#)
+    });
+    for quirks in [
+        &MISTRAL,
+        &DEEPSEEK,
+        &PERPLEXITY,
+        &TOGETHER,
+        &FIREWORKS,
+        &VLLM,
+        &LLAMA_CPP,
+        &SGLANG,
+        &TGI,
+        &OLLAMA,
+    ] {
         check_messages(quirks, &before, &after, "");
     }
     for quirks in [&Quirks::NONE, &GROQ, &CEREBRAS, &OPENROUTER] {
@@ -295,15 +492,22 @@ fn messages_hold_what_the_server_knows() {
         r#"{},{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}}"#,
         "messages[1].function_call",
     );
-    check_messages_refused(&MISTRAL, r#"{"name":"f","content":"1","role":"function"}"#, "messages[0].role");
+    check_messages_refused(
+        &MISTRAL,
+        r#"{"name":"f","content":"1","role":"function"}"#,
+        "messages[0].role",
+    );
 }
 
 #[test]
 fn many_strange_fields_are_few_losses() {
     let fields: String = (0..1000).map(|n| format!(r#","x{n}":1"#)).collect();
-    let (_, losses) =
-        written(&GROQ, None, &format!(r#"{{"model":"m","messages":[{{"role":"user","content":"a"{fields}}}]}}"#))
-            .unwrap();
+    let (_, losses) = written(
+        &GROQ,
+        None,
+        &format!(r#"{{"model":"m","messages":[{{"role":"user","content":"a"{fields}}}]}}"#),
+    )
+    .unwrap();
     assert_eq!(losses.len(), MAX_NAMES + 1);
     assert!(losses.contains(&"messages[].other".to_owned()));
 }
@@ -327,12 +531,20 @@ fn ollama_fetches_no_pictures() {
             r#"{{"role":"user","content":[{{"type":"text","text":"a"}},{{"type":"image_url","image_url":{url}}}]}}"#
         )
     };
-    for url in
-        [r#"{"url":"data:image/png;base64,AA"}"#, r#""data:image/png;base64,AA""#, r#"{"url":"Data:,"}"#, "{}", "null"]
-    {
+    for url in [
+        r#"{"url":"data:image/png;base64,AA"}"#,
+        r#""data:image/png;base64,AA""#,
+        r#"{"url":"Data:,"}"#,
+        "{}",
+        "null",
+    ] {
         check_messages(&OLLAMA, &image(url), &image(url), "");
     }
-    for url in [r#"{"detail":"low","url":"https://example.com/a.png"}"#, r#""http://x""#, r#"{"url":""}"#] {
+    for url in [
+        r#"{"detail":"low","url":"https://example.com/a.png"}"#,
+        r#""http://x""#,
+        r#"{"url":""}"#,
+    ] {
         check_messages_refused(&OLLAMA, &image(url), "messages[0].content[1].image_url");
         check_messages(&VLLM, &image(url), &image(url), "");
     }
@@ -341,7 +553,12 @@ fn ollama_fetches_no_pictures() {
 /// Whoever escapes the letters of a field's name means the same field.
 #[test]
 fn escaped_names_are_names() {
-    check(&MISTRAL, r#""se\u0065d":7,"us\u0065r":"x""#, r#""random_seed":7"#, "user");
+    check(
+        &MISTRAL,
+        r#""se\u0065d":7,"us\u0065r":"x""#,
+        r#""random_seed":7"#,
+        "user",
+    );
 }
 
 const FIELDS: &[&str] = &[

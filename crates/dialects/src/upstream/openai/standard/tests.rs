@@ -1,4 +1,7 @@
-#![allow(clippy::wildcard_enum_match_arm, reason = "of most events a test shows what they are")]
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "of most events a test shows what they are"
+)]
 
 //! Events are written short: `"a"` is text, `hm?` thinking, `f#1(…)` a call with its arguments as
 //! they are told, piece by piece.
@@ -20,7 +23,12 @@ fn short(event: &Event<'_>) -> String {
         Event::Text(0, text) => format!("{text:?}"),
         Event::Reasoning(0, text) => format!("{text}?"),
         Event::Refusal(0, text) => format!("{text}!"),
-        Event::Call { choice: 0, id, name, .. } => format!("{name}#{}", id.unwrap_or("-")),
+        Event::Call {
+            choice: 0,
+            id,
+            name,
+            ..
+        } => format!("{name}#{}", id.unwrap_or("-")),
         Event::Arguments(0, text) => format!("({text})"),
         Event::Media(0, mime, data) => format!("{mime}:{data}"),
         Event::Finish(0, finish) => format!("{finish:?}").to_lowercase(),
@@ -42,12 +50,17 @@ fn short(event: &Event<'_>) -> String {
 }
 
 /// Events without those that say nothing.
-fn shorts(tell: impl FnOnce(Emit<'_>) -> Result<(), &'static str>) -> (String, Result<(), &'static str>) {
+fn shorts(
+    tell: impl FnOnce(Emit<'_>) -> Result<(), &'static str>,
+) -> (String, Result<(), &'static str>) {
     let mut told = Vec::new();
     let read = tell(&mut |event| {
         if !matches!(
             event,
-            Event::Text(_, "") | Event::Reasoning(_, "") | Event::Refusal(_, "") | Event::Arguments(_, "")
+            Event::Text(_, "")
+                | Event::Reasoning(_, "")
+                | Event::Refusal(_, "")
+                | Event::Arguments(_, "")
         ) {
             told.push(short(&event));
         }
@@ -57,7 +70,10 @@ fn shorts(tell: impl FnOnce(Emit<'_>) -> Result<(), &'static str>) -> (String, R
 
 /// A chunk of the first choice.
 fn chunk(delta: &Value) -> String {
-    format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]}))
+    format!(
+        "data: {}\n\n",
+        json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]})
+    )
 }
 
 fn of_chunks(deltas: &[Value], reason: &str) -> (String, Result<(), &'static str>) {
@@ -67,7 +83,9 @@ fn of_chunks(deltas: &[Value], reason: &str) -> (String, Result<(), &'static str
         json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
     );
     shorts(|emit| {
-        deltas.iter().try_for_each(|delta| chunks.events(chunk(delta).as_bytes(), emit))?;
+        deltas
+            .iter()
+            .try_for_each(|delta| chunks.events(chunk(delta).as_bytes(), emit))?;
         chunks.events(end.as_bytes(), emit)?;
         chunks.end(emit);
         Ok(())
@@ -90,28 +108,59 @@ fn content(text: &str) -> Value {
 #[track_caller]
 fn check(deltas: &[Value], expected: &str) {
     let (told, read) = of_chunks(deltas, "stop");
-    assert_eq!((told.as_str(), read), (format!("{expected} stop end").trim_start(), Ok(())));
+    assert_eq!(
+        (told.as_str(), read),
+        (format!("{expected} stop end").trim_start(), Ok(()))
+    );
 }
 
 #[test]
 fn texts_and_calls_are_told_as_they_come() {
     check(&[], "");
     check(
-        &[json!({"role": "assistant", "content": ""}), json!({"reasoning_content": "hm"}), content("a"), content("b")],
+        &[
+            json!({"role": "assistant", "content": ""}),
+            json!({"reasoning_content": "hm"}),
+            content("a"),
+            content("b"),
+        ],
         r#"hm? "a" "b""#,
     );
     check(&[json!({"refusal": "no"})], "no!");
-    check(&[json!({"content": "b", "reasoning_content": "a", "refusal": "c"})], r#"a? "b" c!"#);
-    check(&[begins(0, "a", "f", ""), goes_on(0, "{\"x\":"), goes_on(0, "1}")], "f#a ({\"x\":) (1})");
-    check(&[content("Well."), begins(0, "a", "f", "{}")], r#""Well." f#a ({})"#);
+    check(
+        &[json!({"content": "b", "reasoning_content": "a", "refusal": "c"})],
+        r#"a? "b" c!"#,
+    );
+    check(
+        &[
+            begins(0, "a", "f", ""),
+            goes_on(0, "{\"x\":"),
+            goes_on(0, "1}"),
+        ],
+        "f#a ({\"x\":) (1})",
+    );
+    check(
+        &[content("Well."), begins(0, "a", "f", "{}")],
+        r#""Well." f#a ({})"#,
+    );
     let picture = |url: &str| json!({"images": [{"type": "image_url", "image_url": {"url": url}}]});
     check(&[picture("data:image/png;base64,AA")], "image/png:AA");
     check(&[picture("https://example.com/x.png")], "");
     // What nobody knows to be a list of pictures.
-    for odd in [json!("x"), json!([7]), json!({"url": "x"}), json!([{"image_url": "x"}]), json!(null), json!([{}])] {
+    for odd in [
+        json!("x"),
+        json!([7]),
+        json!({"url": "x"}),
+        json!([{"image_url": "x"}]),
+        json!(null),
+        json!([{}]),
+    ] {
         check(&[json!({"content": "a", "images": odd})], r#""a""#);
     }
-    check(&[json!({"content": null, "reasoning_content": null, "refusal": null, "tool_calls": null})], "");
+    check(
+        &[json!({"content": null, "reasoning_content": null, "refusal": null, "tool_calls": null})],
+        "",
+    );
 }
 
 #[test]
@@ -124,15 +173,28 @@ fn every_end_has_its_reason() {
         ("function_call", "calls"),
         ("eos", "stop"),
     ] {
-        assert_eq!(of_chunks(&[content("a")], reason).0, format!("\"a\" {told} end"));
+        assert_eq!(
+            of_chunks(&[content("a")], reason).0,
+            format!("\"a\" {told} end")
+        );
     }
 }
 
 /// The name is whole once the arguments begin.
 #[test]
 fn a_name_may_come_in_pieces() {
-    check(&[begins(0, "a", "get_", ""), begins(0, "", "time", ""), goes_on(0, "{}")], "get_time#a ({})");
-    check(&[begins(0, "a", "get_", ""), begins(0, "", "time", "")], "get_time#a");
+    check(
+        &[
+            begins(0, "a", "get_", ""),
+            begins(0, "", "time", ""),
+            goes_on(0, "{}"),
+        ],
+        "get_time#a ({})",
+    );
+    check(
+        &[begins(0, "a", "get_", ""), begins(0, "", "time", "")],
+        "get_time#a",
+    );
 }
 
 #[test]
@@ -165,7 +227,10 @@ fn calls_that_come_at_once_are_told_one_after_the_other() {
         "f#a ({\"x\":) (1}) g#b ({\"y\":2}) h#c ({})",
     );
     // One that never gets arguments holds up the others until the end.
-    check(&[begins(0, "a", "f", ""), begins(1, "b", "g", "{}")], "f#a g#b ({})");
+    check(
+        &[begins(0, "a", "f", ""), begins(1, "b", "g", "{}")],
+        "f#a g#b ({})",
+    );
     // Several in one chunk.
     check(
         &[json!({"tool_calls": [
@@ -193,28 +258,57 @@ fn what_is_said_in_the_middle_of_a_call_waits_for_its_end() {
         r#"f#a ({"x":) (1}) "I look." hm? no! image/png:AA image/gif:BB g#b ({}) "Done.""#,
     );
     // If it has none, for the answer's.
-    check(&[begins(0, "a", "f", "{\"x\":"), content("cut")], r#"f#a ({"x":) "cut""#);
+    check(
+        &[begins(0, "a", "f", "{\"x\":"), content("cut")],
+        r#"f#a ({"x":) "cut""#,
+    );
     check(&[begins(0, "a", "f", ""), content("bare")], r#"f#a "bare""#);
 }
 
 #[test]
 fn a_whole_call_does_not_go_on() {
     let (told, read) = of_chunks(&[begins(0, "a", "f", "{}"), goes_on(0, "{}")], "stop");
-    assert_eq!((told.as_str(), read), ("f#a ({})", Err("a call goes on after its arguments are whole")));
+    assert_eq!(
+        (told.as_str(), read),
+        (
+            "f#a ({})",
+            Err("a call goes on after its arguments are whole")
+        )
+    );
 }
 
 #[test]
 fn what_waits_is_bounded() {
     let much = "x".repeat(1 << 20);
     let at_once: Vec<Value> = (0..129).map(|index| begins(index, "", "f", "")).collect();
-    assert_eq!(of_chunks(&at_once, "stop").1, Err("more than 128 tool calls"));
+    assert_eq!(
+        of_chunks(&at_once, "stop").1,
+        Err("more than 128 tool calls")
+    );
     let texts = [vec![begins(0, "a", "f", "{")], vec![content(&much); 4]].concat();
-    assert_eq!(of_chunks(&texts, "stop").1, Err("too much is said in the middle of a call"));
-    let calls = [vec![begins(0, "a", "f", "{"), begins(1, "b", "g", "")], vec![goes_on(1, &much); 4]].concat();
-    assert_eq!(of_chunks(&calls, "stop").1, Err("too much is said in the middle of a call"));
+    assert_eq!(
+        of_chunks(&texts, "stop").1,
+        Err("too much is said in the middle of a call")
+    );
+    let calls = [
+        vec![begins(0, "a", "f", "{"), begins(1, "b", "g", "")],
+        vec![goes_on(1, &much); 4],
+    ]
+    .concat();
+    assert_eq!(
+        of_chunks(&calls, "stop").1,
+        Err("too much is said in the middle of a call")
+    );
     // Words of every kind by turns are no way around it.
-    let small = [vec![begins(0, "a", "f", "{")], vec![json!({"content": "x", "refusal": "y"}); 70_000]].concat();
-    assert_eq!(of_chunks(&small, "stop").1, Err("too much is said in the middle of a call"));
+    let small = [
+        vec![begins(0, "a", "f", "{")],
+        vec![json!({"content": "x", "refusal": "y"}); 70_000],
+    ]
+    .concat();
+    assert_eq!(
+        of_chunks(&small, "stop").1,
+        Err("too much is said in the middle of a call")
+    );
     // One call after the other may be of any length, and so may what is said between them.
     let mut long: Vec<Value> = Vec::new();
     for index in 0..3 {
@@ -225,7 +319,12 @@ fn what_waits_is_bounded() {
     }
     assert_eq!(of_chunks(&long, "stop").1, Ok(()));
     // So may be a single one, whose pieces do not wait.
-    let single = [vec![begins(0, "", "f", "{\"x\":\"")], vec![goes_on(0, &much); 6], vec![goes_on(0, "\"}")]].concat();
+    let single = [
+        vec![begins(0, "", "f", "{\"x\":\"")],
+        vec![goes_on(0, &much); 6],
+        vec![goes_on(0, "\"}")],
+    ]
+    .concat();
     assert_eq!(of_chunks(&single, "stop").1, Ok(()));
 }
 
@@ -233,10 +332,16 @@ fn what_waits_is_bounded() {
 fn choices_do_not_mix() {
     let mut chunks = StandardChunks::default();
     let both = |first: Value, second: Value| {
-        format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": first}, {"index": 1, "delta": second}]}))
+        format!(
+            "data: {}\n\n",
+            json!({"choices": [{"index": 0, "delta": first}, {"index": 1, "delta": second}]})
+        )
     };
     let (told, read) = shorts(|emit| {
-        chunks.events(both(begins(0, "a", "f", "{"), begins(0, "b", "g", "{}")).as_bytes(), emit)?;
+        chunks.events(
+            both(begins(0, "a", "f", "{"), begins(0, "b", "g", "{}")).as_bytes(),
+            emit,
+        )?;
         chunks.events(both(goes_on(0, "}"), content("x")).as_bytes(), emit)
     });
     assert_eq!(read, Ok(()));
@@ -244,14 +349,21 @@ fn choices_do_not_mix() {
         told,
         r#"f#a ({) Call { choice: 1, id: Some("b"), name: "g", signature: None } Arguments(1, "{}") (}) Text(1, "x")"#
     );
-    let far = format!("data: {}\n\n", json!({"choices": [{"index": 128, "delta": {"content": "x"}}]}));
-    assert_eq!(shorts(|emit| StandardChunks::default().events(far.as_bytes(), emit)).1, Err("more than 128 choices"));
+    let far = format!(
+        "data: {}\n\n",
+        json!({"choices": [{"index": 128, "delta": {"content": "x"}}]})
+    );
+    assert_eq!(
+        shorts(|emit| StandardChunks::default().events(far.as_bytes(), emit)).1,
+        Err("more than 128 choices")
+    );
 }
 
 #[test]
 fn a_whole_answer_tells_what_a_stream_tells() {
     let whole = |message: Value, reason: &str| {
-        let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": reason}]}).to_string();
+        let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": reason}]})
+            .to_string();
         shorts(|emit| read_answer(body.as_bytes(), emit)).0
     };
     let call = |index: Value, id: &str| json!({"index": index, "id": id, "type": "function", "function": {"name": "f", "arguments": "{\"x\":1}"}});
@@ -279,21 +391,37 @@ fn a_whole_answer_tells_what_a_stream_tells() {
         ),
         "f#a (x y) stop end"
     );
-    assert_eq!(shorts(|emit| read_answer(b"{\"choices\":[7]}", emit)).1, Err("a chunk cannot be read"));
+    assert_eq!(
+        shorts(|emit| read_answer(b"{\"choices\":[7]}", emit)).1,
+        Err("a chunk cannot be read")
+    );
     assert_eq!(shorts(|emit| read_answer(b"{}", emit)).0, "end");
     // A delta beside the message only repeats it.
     let body = json!({"choices": [{"index": 0, "delta": {"content": "a"}, "message": {"content": "a"}, "finish_reason": "stop"}]});
-    assert_eq!(shorts(|emit| read_answer(body.to_string().as_bytes(), emit)).0, "\"a\" stop end");
+    assert_eq!(
+        shorts(|emit| read_answer(body.to_string().as_bytes(), emit)).0,
+        "\"a\" stop end"
+    );
 }
 
 // All the way: the bytes of a server, and what a caller of Messages gets.
 
 fn header() -> AnswerHeader {
-    AnswerHeader { model: "fast".into(), id: "msg_1".into(), created: 9, prompt_bytes: 400, ..AnswerHeader::default() }
+    AnswerHeader {
+        model: "fast".into(),
+        id: "msg_1".into(),
+        created: 9,
+        prompt_bytes: 400,
+        ..AnswerHeader::default()
+    }
 }
 
 fn recipient<'h>(header: &'h AnswerHeader, options: &AnswerOptions) -> Recipient<'h> {
-    Recipient { front: &MESSAGES, header, options: options.clone() }
+    Recipient {
+        front: &MESSAGES,
+        header,
+        options: options.clone(),
+    }
 }
 
 /// What becomes of a stream that is read in these pieces.
@@ -304,22 +432,33 @@ fn streamed<'b>(
     let header = header();
     let mut stream = Dialect::from(&PROTOCOL).stream("gpt-x", recipient(&header, options), 1 << 20);
     let mut out = Vec::new();
-    let fed = pieces.into_iter().try_for_each(|piece| stream.feed(piece, &mut out));
-    let ended = fed.and_then(|()| stream.finish(&mut out, None)).map(|_| stream);
+    let fed = pieces
+        .into_iter()
+        .try_for_each(|piece| stream.feed(piece, &mut out));
+    let ended = fed
+        .and_then(|()| stream.finish(&mut out, None))
+        .map(|_| stream);
     (String::from_utf8(out).unwrap(), ended)
 }
 
 fn answered(options: &AnswerOptions, body: &Value) -> Result<Answer, AnswerFault> {
     let header = header();
     Dialect::from(&PROTOCOL)
-        .answer("gpt-x", &recipient(&header, options), body.to_string().as_bytes())
+        .answer(
+            "gpt-x",
+            &recipient(&header, options),
+            body.to_string().as_bytes(),
+        )
         .map(|(answer, _)| answer)
 }
 
 /// The blocks of a stream, its reason and its usage.
 fn blocks(stream: &str) -> (Vec<Value>, Value, Value) {
     let (mut blocks, mut reason, mut usage) = (Vec::<Value>::new(), Value::Null, Value::Null);
-    for data in stream.lines().filter_map(|line| line.strip_prefix("data: ")) {
+    for data in stream
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+    {
         let data: Value = serde_json::from_str(data).unwrap();
         match data["type"].as_str().unwrap() {
             "content_block_start" => {
@@ -329,10 +468,19 @@ fn blocks(stream: &str) -> (Vec<Value>, Value, Value) {
             "content_block_delta" => {
                 assert_eq!(data["index"], blocks.len() - 1, "{stream}");
                 let block = blocks.last_mut().unwrap();
-                let (key, piece) = data["delta"].as_object().unwrap().iter().find(|(key, _)| *key != "type").unwrap();
-                block[key] = (block[key].as_str().unwrap_or_default().to_owned() + piece.as_str().unwrap()).into();
+                let (key, piece) = data["delta"]
+                    .as_object()
+                    .unwrap()
+                    .iter()
+                    .find(|(key, _)| *key != "type")
+                    .unwrap();
+                block[key] = (block[key].as_str().unwrap_or_default().to_owned()
+                    + piece.as_str().unwrap())
+                .into();
             }
-            "message_delta" => (reason, usage) = (data["delta"]["stop_reason"].clone(), data["usage"].clone()),
+            "message_delta" => {
+                (reason, usage) = (data["delta"]["stop_reason"].clone(), data["usage"].clone())
+            }
             _ => {}
         }
     }
@@ -406,24 +554,46 @@ fn however_a_stream_is_cut_the_same_comes_out() {
     assert_eq!(one_by_one, whole);
     for at in 0..=bytes.len() {
         let (head, tail) = bytes.split_at(at);
-        assert_eq!(streamed(&AnswerOptions::default(), [head, tail]).0, whole, "cut at {at}");
+        assert_eq!(
+            streamed(&AnswerOptions::default(), [head, tail]).0,
+            whole,
+            "cut at {at}"
+        );
         // One that ends there never looks whole.
         let (said, ended) = streamed(&AnswerOptions::default(), [head]);
         match ended {
-            Ok(_) => assert!(String::from_utf8_lossy(head).contains(r#""finish_reason":"tool_calls""#), "{at}"),
-            Err(_) => assert!(whole.starts_with(&said) && !said.contains("message_delta"), "{at}\n{said}"),
+            Ok(_) => assert!(
+                String::from_utf8_lossy(head).contains(r#""finish_reason":"tool_calls""#),
+                "{at}"
+            ),
+            Err(_) => assert!(
+                whole.starts_with(&said) && !said.contains("message_delta"),
+                "{at}\n{said}"
+            ),
         }
     }
 }
 
 #[test]
 fn a_refusal_ends_a_message_with_its_own_reason() {
-    let wire =
-        server(&[json!({"role": "assistant", "refusal": "I "}), json!({"refusal": "will not."})], "stop", &Value::Null);
+    let wire = server(
+        &[
+            json!({"role": "assistant", "refusal": "I "}),
+            json!({"refusal": "will not."}),
+        ],
+        "stop",
+        &Value::Null,
+    );
     let (stream, ended) = streamed(&AnswerOptions::default(), [&*wire]);
     assert!(ended.unwrap().declined());
     let (blocks, reason, _) = blocks(&stream);
-    assert_eq!((blocks, reason), (vec![json!({"type": "text", "text": "I will not."})], json!("refusal")));
+    assert_eq!(
+        (blocks, reason),
+        (
+            vec![json!({"type": "text", "text": "I will not."})],
+            json!("refusal")
+        )
+    );
     let answer = answered(
         &AnswerOptions::default(),
         &json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": null, "refusal": "I will not."}, "finish_reason": "stop"}]}),
@@ -431,7 +601,10 @@ fn a_refusal_ends_a_message_with_its_own_reason() {
     .unwrap();
     assert!(answer.declined);
     let message: Value = serde_json::from_slice(&answer.body).unwrap();
-    assert_eq!((&message["content"][0]["text"], &message["stop_reason"]), (&json!("I will not."), &json!("refusal")));
+    assert_eq!(
+        (&message["content"][0]["text"], &message["stop_reason"]),
+        (&json!("I will not."), &json!("refusal"))
+    );
 }
 
 #[test]
@@ -439,46 +612,96 @@ fn an_estimate_stays_one() {
     let wire = server(&[content("four byt")], "stop", &Value::Null);
     let (stream, ended) = streamed(&AnswerOptions::default(), [&*wire]);
     assert!(ended.is_ok());
-    assert!(stream.contains(r#""x_portcullis":{"usage":"estimated"}"#), "{stream}");
+    assert!(
+        stream.contains(r#""x_portcullis":{"usage":"estimated"}"#),
+        "{stream}"
+    );
     let (_, _, usage) = blocks(&stream);
-    assert_eq!((&usage["input_tokens"], &usage["output_tokens"]), (&json!(100), &json!(2)));
+    assert_eq!(
+        (&usage["input_tokens"], &usage["output_tokens"]),
+        (&json!(100), &json!(2))
+    );
     let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": "four byt"}, "finish_reason": "stop"}]});
     let answer = answered(&AnswerOptions::default(), &body).unwrap();
-    assert_eq!((answer.usage.source, answer.usage.completion), (Source::Estimated, 2));
+    assert_eq!(
+        (answer.usage.source, answer.usage.completion),
+        (Source::Estimated, 2)
+    );
 
     let counts = json!({"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9});
-    let (stream, _) = streamed(&AnswerOptions::default(), [&*server(&[content("a")], "stop", &counts)]);
+    let (stream, _) = streamed(
+        &AnswerOptions::default(),
+        [&*server(&[content("a")], "stop", &counts)],
+    );
     assert!(!stream.contains("x_portcullis"), "{stream}");
 }
 
 #[test]
 fn an_input_that_does_not_parse_ends_no_message() {
-    let broken =
-        server(&[content("x"), begins(0, "a", "f", "{\"x\":"), goes_on(0, "oops}")], "tool_calls", &Value::Null);
+    let broken = server(
+        &[
+            content("x"),
+            begins(0, "a", "f", "{\"x\":"),
+            goes_on(0, "oops}"),
+        ],
+        "tool_calls",
+        &Value::Null,
+    );
     let (said, ended) = streamed(&AnswerOptions::default(), [&*broken]);
-    assert_eq!(ended.err(), Some(StreamFault::Broken("the arguments of a call are no JSON object")));
+    assert_eq!(
+        ended.err(),
+        Some(StreamFault::Broken(
+            "the arguments of a call are no JSON object"
+        ))
+    );
     assert!(!said.contains("message_delta"), "{said}");
     let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": null, "tool_calls": [
         {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{\"x\":oops}"}}]}, "finish_reason": "tool_calls"}]});
     assert_eq!(
         answered(&AnswerOptions::default(), &body).err(),
-        Some(AnswerFault::Nonsense("the arguments of a call are no JSON object"))
+        Some(AnswerFault::Nonsense(
+            "the arguments of a call are no JSON object"
+        ))
     );
 }
 
 #[test]
 fn thinking_is_hidden_where_it_is_not_shown() {
-    let hides = AnswerOptions { hide_reasoning: true, ..AnswerOptions::default() };
-    let wire = server(&[json!({"reasoning_content": "secret"}), content("a")], "stop", &Value::Null);
+    let hides = AnswerOptions {
+        hide_reasoning: true,
+        ..AnswerOptions::default()
+    };
+    let wire = server(
+        &[json!({"reasoning_content": "secret"}), content("a")],
+        "stop",
+        &Value::Null,
+    );
     let (stream, ended) = streamed(&hides, [&*wire]);
     assert!(ended.is_ok() && !stream.contains("secret"), "{stream}");
     let body = json!({"choices": [{"index": 0, "message": {"role": "assistant", "content": "a", "reasoning_content": "secret"}, "finish_reason": "stop"}]});
-    assert!(!String::from_utf8(answered(&hides, &body).unwrap().body).unwrap().contains("secret"));
+    assert!(
+        !String::from_utf8(answered(&hides, &body).unwrap().body)
+            .unwrap()
+            .contains("secret")
+    );
 }
 
 /// A delta of any kind.
 fn delta() -> impl Strategy<Value = Value> {
-    let piece = || prop::sample::select(vec!["", "{", "}", "{}", "\"a\":", "1", "{\"a\":1}", " ", "null", "x"]);
+    let piece = || {
+        prop::sample::select(vec![
+            "",
+            "{",
+            "}",
+            "{}",
+            "\"a\":",
+            "1",
+            "{\"a\":1}",
+            " ",
+            "null",
+            "x",
+        ])
+    };
     let text = || "[a é\"\n]{0,3}";
     let call = (0u32..3, prop::option::of("[ab]"), prop::option::of("[fg]"), piece()).prop_map(|(index, id, name, piece)| {
         json!({"tool_calls": [{"index": index, "id": id, "function": {"name": name, "arguments": piece}}]})
@@ -547,12 +770,18 @@ fn half_a_character_is_replaced() {
     let told = shorts(|emit| {
         let mut chunks = StandardChunks::default();
         for text in [r#"a\ud83d"#, r#"\ude00b"#, r#"\ud83d\ude00"#] {
-            let event = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
+            let event =
+                format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
             chunks.events(event.as_bytes(), emit)?;
         }
         Ok(())
     });
-    assert_eq!(told, ("\"a\u{FFFD}\" \"\u{FFFD}b\" \"😀\"".to_owned(), Ok(())));
-    let broken = shorts(|emit| StandardChunks::default().events(b"data: {\"choices\":[\"\\ud83d\"]}\n\n", emit));
+    assert_eq!(
+        told,
+        ("\"a\u{FFFD}\" \"\u{FFFD}b\" \"😀\"".to_owned(), Ok(()))
+    );
+    let broken = shorts(|emit| {
+        StandardChunks::default().events(b"data: {\"choices\":[\"\\ud83d\"]}\n\n", emit)
+    });
     assert_eq!(broken.1, Err("a chunk cannot be read"));
 }

@@ -29,13 +29,23 @@ struct Function<'a, A> {
 impl<A> ToolCall<'_, A> {
     /// Returns whether the call names its function.
     pub(crate) fn is_named(&self) -> bool {
-        self.function.as_ref().is_some_and(|function| function.name.filled().is_some())
+        self.function
+            .as_ref()
+            .is_some_and(|function| function.name.filled().is_some())
     }
 
     /// Emits the call without its arguments.
     pub(crate) fn begin(&self, emit: Emit<'_>) {
-        let name = self.function.as_ref().map_or("", |function| function.name.as_str());
-        emit(Event::Call { choice: 0, id: self.id.filled(), name, signature: None });
+        let name = self
+            .function
+            .as_ref()
+            .map_or("", |function| function.name.as_str());
+        emit(Event::Call {
+            choice: 0,
+            id: self.id.filled(),
+            name,
+            signature: None,
+        });
     }
 
     /// Returns the arguments, if the call has a function.

@@ -8,7 +8,11 @@ fn check_losses(fields: &str, expected: &[&str]) {
     let mut losses = LostFields::default();
     let (request, spelling) = read(body.as_bytes()).unwrap();
     lost(&request, &mut losses);
-    assert_eq!(spelling.losses(&request, losses).names(), expected, "{fields}");
+    assert_eq!(
+        spelling.losses(&request, losses).names(),
+        expected,
+        "{fields}"
+    );
 }
 
 #[test]
@@ -16,7 +20,10 @@ fn what_cannot_be_said_is_named() {
     for (fields, losses) in [
         (r#""user":"u""#, &["user"][..]),
         (r#""safety_identifier":"u""#, &["safety_identifier"]),
-        (r#""safety_identifier":"u","user":"v""#, &["safety_identifier", "user"]),
+        (
+            r#""safety_identifier":"u","user":"v""#,
+            &["safety_identifier", "user"],
+        ),
         (r#""metadata":{"a":"b"}"#, &["metadata"]),
         (r#""metadata":{}"#, &[]),
         (r#""service_tier":"flex""#, &["service_tier"]),
@@ -36,7 +43,10 @@ fn what_cannot_be_said_is_named() {
             r#""parallel_tool_calls":false,"tools":[{"type":"function","function":{"name":"f"}}]"#,
             &["parallel_tool_calls"],
         ),
-        (r#""parallel_tool_calls":true,"tools":[{"type":"function","function":{"name":"f"}}]"#, &[]),
+        (
+            r#""parallel_tool_calls":true,"tools":[{"type":"function","function":{"name":"f"}}]"#,
+            &[],
+        ),
         (
             r#""tools":[{"type":"function","function":{"name":"f"},"cache_control":{"type":"ephemeral"}}]"#,
             &["cache_control"],
@@ -45,8 +55,14 @@ fn what_cannot_be_said_is_named() {
             r#""messages":[{"role":"user","content":"a","name":"n"},{"role":"user","content":"b","name":"m"}]"#,
             &["messages[].name"],
         ),
-        (r#""messages":[{"role":"tool","tool_call_id":"a","name":"n","content":"b"}]"#, &[]),
-        (r#""messages":[{"role":"assistant","content":"b","audio":{"id":"x"}}]"#, &["messages[].audio"]),
+        (
+            r#""messages":[{"role":"tool","tool_call_id":"a","name":"n","content":"b"}]"#,
+            &[],
+        ),
+        (
+            r#""messages":[{"role":"assistant","content":"b","audio":{"id":"x"}}]"#,
+            &["messages[].audio"],
+        ),
         (
             r#""messages":[{"role":"user","content":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}]}]"#,
             &["cache_control"],
@@ -61,7 +77,10 @@ fn what_cannot_be_said_is_named() {
         ),
         (
             r#""messages":[{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"x"},"extra_content":{"google":{"thought_signature":"s"}}}]}]"#,
-            &["messages[].tool_calls[].extra_content", "messages[].tool_calls[].function.arguments"],
+            &[
+                "messages[].tool_calls[].extra_content",
+                "messages[].tool_calls[].function.arguments",
+            ],
         ),
     ] {
         check_losses(fields, losses);
@@ -70,10 +89,15 @@ fn what_cannot_be_said_is_named() {
 
 #[track_caller]
 fn check_refused(fields: &str, traits: Traits, urls: bool, expected: Option<&str>) {
-    let hi = if fields.contains("messages") { "" } else { r#","messages":[{"role":"user","content":"hi"}]"# };
+    let hi = if fields.contains("messages") {
+        ""
+    } else {
+        r#","messages":[{"role":"user","content":"hi"}]"#
+    };
     let body = format!(r#"{{"model":"m",{fields}{hi}}}"#);
     let (request, spelling) = read(body.as_bytes()).unwrap();
-    let param = match refuse(&request, &traits, urls).map_err(|why| spelling.refused(&request, why)) {
+    let param = match refuse(&request, &traits, urls).map_err(|why| spelling.refused(&request, why))
+    {
         Ok(()) => None,
         Err(Refused::Unsupported(complaint) | Refused::Invalid(complaint)) => Some(complaint.param),
     };
@@ -103,14 +127,27 @@ fn what_would_change_the_meaning_is_refused() {
     let url = r#"{"type":"image_url","image_url":{"url":"https://x/y.png"}}"#;
     let image = Some("messages[1].content[1].image_url");
     check_refused(&part("user", inline), all, false, None);
-    check_refused(&part("user", inline), Traits { images: false, ..all }, true, image);
+    check_refused(
+        &part("user", inline),
+        Traits {
+            images: false,
+            ..all
+        },
+        true,
+        image,
+    );
     check_refused(&part("assistant", inline), all, true, image);
     check_refused(&part("system", inline), all, true, image);
     check_refused(&part("tool", inline), all, true, image);
     check_refused(&part("user", url), all, true, None);
     check_refused(&part("user", url), all, false, image);
     let audio = r#"{"type":"input_audio","input_audio":{"data":"AAAA","format":"wav"}}"#;
-    check_refused(&part("user", audio), all, true, Some("messages[1].content[1].input_audio"));
+    check_refused(
+        &part("user", audio),
+        all,
+        true,
+        Some("messages[1].content[1].input_audio"),
+    );
     check_refused(
         &part("user", r#"{"type":"file","file":{"file_id":"f"}}"#),
         all,
@@ -120,9 +157,22 @@ fn what_would_change_the_meaning_is_refused() {
 
     let last = r#""messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]"#;
     check_refused(last, all, true, None);
-    check_refused(&part("user", &inline.replace("data:image/png;base64,AAAA", "gs://b/c.png")), all, true, image);
+    check_refused(
+        &part(
+            "user",
+            &inline.replace("data:image/png;base64,AAAA", "gs://b/c.png"),
+        ),
+        all,
+        true,
+        image,
+    );
     let call = r#"{"role":"assistant","tool_calls":[{"id":"1","function":{"name":"f"}}]}"#;
-    check_refused(&format!(r#""messages":[{call}]"#), all, true, Some("messages[0].tool_calls"));
+    check_refused(
+        &format!(r#""messages":[{call}]"#),
+        all,
+        true,
+        Some("messages[0].tool_calls"),
+    );
     check_refused(
         &format!(r#""messages":[{call},{{"role":"tool","tool_call_id":"1","content":""}}]"#),
         all,
@@ -135,13 +185,28 @@ fn what_would_change_the_meaning_is_refused() {
         true,
         Some("messages"),
     );
-    check_refused(last, Traits { prefill: false, ..all }, true, Some("messages"));
+    check_refused(
+        last,
+        Traits {
+            prefill: false,
+            ..all
+        },
+        true,
+        Some("messages"),
+    );
 }
 
 #[test]
 fn a_result_must_name_its_call() {
-    let message = Message { role: Role::Tool, content: Vec::new(), ..Message::default() };
-    let request = Request { messages: vec![message], ..Request::default() };
+    let message = Message {
+        role: Role::Tool,
+        content: Vec::new(),
+        ..Message::default()
+    };
+    let request = Request {
+        messages: vec![message],
+        ..Request::default()
+    };
     assert!(
         matches!(refuse(&request, &Traits::UNKNOWN, true), Err(Refused::Invalid(complaint)) if complaint.param == Field::CallId(0))
     );
@@ -153,12 +218,18 @@ fn check_offer(fields: &str, traits: Traits, expected: Result<(&[&str], Choice),
     let body = format!(r#"{{"model":"m",{}}}"#, fields.replace("AB", tools));
     let (request, spelling) = read(body.as_bytes()).unwrap();
     let offer = offer(&request, &traits).map_err(|why| spelling.refused(&request, why));
-    let expected = expected.map(|(tools, choice)| (tools.to_vec(), choice)).map_err(str::to_owned);
-    let found =
-        offer.map(|offer| (offer.tools.iter().map(|tool| &*tool.name).collect(), offer.choice)).map_err(|refused| {
-            match refused {
-                Refused::Unsupported(complaint) | Refused::Invalid(complaint) => complaint.param,
-            }
+    let expected = expected
+        .map(|(tools, choice)| (tools.to_vec(), choice))
+        .map_err(str::to_owned);
+    let found = offer
+        .map(|offer| {
+            (
+                offer.tools.iter().map(|tool| &*tool.name).collect(),
+                offer.choice,
+            )
+        })
+        .map_err(|refused| match refused {
+            Refused::Unsupported(complaint) | Refused::Invalid(complaint) => complaint.param,
         });
     assert_eq!(found, expected, "{fields}");
 }
@@ -166,22 +237,52 @@ fn check_offer(fields: &str, traits: Traits, expected: Result<(&[&str], Choice),
 #[test]
 fn a_choice_among_tools_is_made_by_showing_no_others() {
     let all = Traits::UNKNOWN;
-    let soft = Traits { forced_tools: false, ..all };
-    let bare = Traits { tools: false, ..all };
+    let soft = Traits {
+        forced_tools: false,
+        ..all
+    };
+    let bare = Traits {
+        tools: false,
+        ..all
+    };
     check_offer(r#""n":1"#, bare, Ok((&[], Choice::Free)));
     check_offer(r#""tools":[AB]"#, all, Ok((&["a", "b"], Choice::Free)));
     check_offer(r#""tools":[AB]"#, bare, Err("tools"));
-    check_offer(r#""tools":[AB],"tool_choice":"auto""#, soft, Ok((&["a", "b"], Choice::Free)));
-    check_offer(r#""tools":[AB],"tool_choice":"none""#, all, Ok((&["a", "b"], Choice::Never)));
-    check_offer(r#""tools":[AB],"tool_choice":"none""#, bare, Ok((&[], Choice::Free)));
-    check_offer(r#""tools":[AB],"tool_choice":"required""#, all, Ok((&["a", "b"], Choice::Any)));
-    check_offer(r#""tools":[AB],"tool_choice":"required""#, soft, Err("tool_choice"));
+    check_offer(
+        r#""tools":[AB],"tool_choice":"auto""#,
+        soft,
+        Ok((&["a", "b"], Choice::Free)),
+    );
+    check_offer(
+        r#""tools":[AB],"tool_choice":"none""#,
+        all,
+        Ok((&["a", "b"], Choice::Never)),
+    );
+    check_offer(
+        r#""tools":[AB],"tool_choice":"none""#,
+        bare,
+        Ok((&[], Choice::Free)),
+    );
+    check_offer(
+        r#""tools":[AB],"tool_choice":"required""#,
+        all,
+        Ok((&["a", "b"], Choice::Any)),
+    );
+    check_offer(
+        r#""tools":[AB],"tool_choice":"required""#,
+        soft,
+        Err("tool_choice"),
+    );
     check_offer(
         r#""tools":[AB],"tool_choice":{"type":"function","function":{"name":"b"}}"#,
         all,
         Ok((&["b"], Choice::Any)),
     );
-    check_offer(r#""tools":[AB],"tool_choice":{"type":"function","function":{"name":"b"}}"#, soft, Err("tool_choice"));
+    check_offer(
+        r#""tools":[AB],"tool_choice":{"type":"function","function":{"name":"b"}}"#,
+        soft,
+        Err("tool_choice"),
+    );
     let allowed = |mode: &str| {
         format!(
             r#""tools":[AB],"tool_choice":{{"type":"allowed_tools","allowed_tools":{{"mode":"{mode}","tools":[{{"type":"function","function":{{"name":"b"}}}}]}}}}"#
@@ -190,13 +291,30 @@ fn a_choice_among_tools_is_made_by_showing_no_others() {
     check_offer(&allowed("auto"), soft, Ok((&["b"], Choice::Free)));
     check_offer(&allowed("required"), all, Ok((&["b"], Choice::Any)));
     check_offer(&allowed("required"), soft, Err("tool_choice"));
-    check_offer(r#""tools":[AB,{"type":"custom","custom":{"name":"c"}}]"#, all, Err("tools[2]"));
-    check_offer(r#""tools":[{"type":"web_search"},AB]"#, all, Err("tools[0]"));
-    check_offer(r#""tools":[{"type":"web_search"},AB],"tool_choice":"none""#, all, Ok((&["a", "b"], Choice::Never)));
+    check_offer(
+        r#""tools":[AB,{"type":"custom","custom":{"name":"c"}}]"#,
+        all,
+        Err("tools[2]"),
+    );
+    check_offer(
+        r#""tools":[{"type":"web_search"},AB]"#,
+        all,
+        Err("tools[0]"),
+    );
+    check_offer(
+        r#""tools":[{"type":"web_search"},AB],"tool_choice":"none""#,
+        all,
+        Ok((&["a", "b"], Choice::Never)),
+    );
 
     // Not from a body, which is refused before.
-    let request = Request { tool_choice: Some(ToolChoice::Required), ..Request::default() };
-    assert!(matches!(offer(&request, &all), Err(Refused::Invalid(complaint)) if complaint.param == Field::ToolChoice));
+    let request = Request {
+        tool_choice: Some(ToolChoice::Required),
+        ..Request::default()
+    };
+    assert!(
+        matches!(offer(&request, &all), Err(Refused::Invalid(complaint)) if complaint.param == Field::ToolChoice)
+    );
 }
 
 #[test]
@@ -228,7 +346,9 @@ fn arguments_are_objects() {
 
 #[test]
 fn a_prompt_that_is_too_long_is_known_by_its_words() {
-    assert!(is_overflow("This model's maximum context length is 4096 tokens"));
+    assert!(is_overflow(
+        "This model's maximum context length is 4096 tokens"
+    ));
     assert!(is_overflow("the input length exceeds the context length"));
     assert!(is_overflow("Prompt is too long"));
     assert!(!is_overflow("context length must be a number"));

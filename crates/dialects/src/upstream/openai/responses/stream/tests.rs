@@ -37,16 +37,31 @@ const ARGUMENTS: &str = "function_call_arguments";
 fn what_has_no_end_is_told_from_the_whole_answer_or_is_a_fault() {
     let begun = [added(0, call("a", ""))];
     let ends = |more: &[Value]| line(&[&begun, more].concat());
-    assert!(ends(&[completed(json!([call("a", "{\"id\":7}")]))]).contains(r#"Arguments(0, "{\"id\":7}")"#));
+    assert!(
+        ends(&[completed(json!([call("a", "{\"id\":7}")]))])
+            .contains(r#"Arguments(0, "{\"id\":7}")"#)
+    );
     assert!(ends(&[completed(json!([]))]).ends_with("broken"));
     let partly = piece(ARGUMENTS, 0, "{\"id\"");
-    assert!(ends(&[partly.clone(), completed(json!([call("a", "{\"id\":7}")]))]).ends_with("broken"));
+    assert!(
+        ends(&[partly.clone(), completed(json!([call("a", "{\"id\":7}")]))]).ends_with("broken")
+    );
     let rest = piece(ARGUMENTS, 0, ":7}");
     assert!(ends(&[partly, rest, completed(json!([call("a", "{\"id\":7}")]))]).ends_with("End"));
     let hi = completed(json!([message("Hi")]));
-    assert_eq!(line(&[added(0, message("")), hi]), r#"Text(0, "Hi") Finish(0, Stop) End"#);
-    let late = [added(0, message("")), piece("output_text", 1, "b"), completed(json!([message("a"), message("b")]))];
-    assert!(line(&late).ends_with("broken"), "it is too late to tell the first text");
+    assert_eq!(
+        line(&[added(0, message("")), hi]),
+        r#"Text(0, "Hi") Finish(0, Stop) End"#
+    );
+    let late = [
+        added(0, message("")),
+        piece("output_text", 1, "b"),
+        completed(json!([message("a"), message("b")])),
+    ];
+    assert!(
+        line(&late).ends_with("broken"),
+        "it is too late to tell the first text"
+    );
 }
 
 #[test]
@@ -63,14 +78,33 @@ fn an_empty_piece_tells_nothing() {
 #[test]
 fn the_last_event_decides_how_an_answer_ends() {
     let last = |kind: &str, response: Value| line(&[json!({"type": kind, "response": response})]);
-    assert_eq!(last("response.incomplete", json!({"output": []})), "Finish(0, Length) End");
+    assert_eq!(
+        last("response.incomplete", json!({"output": []})),
+        "Finish(0, Length) End"
+    );
     for status in ["cancelled", "in_progress", "queued"] {
-        assert_eq!(last("response.completed", json!({"status": status, "output": []})), "broken", "{status}");
+        assert_eq!(
+            last(
+                "response.completed",
+                json!({"status": status, "output": []})
+            ),
+            "broken",
+            "{status}"
+        );
     }
-    assert_eq!(last("response.completed", json!({"status": "completed"})), "broken");
-    let failed = json!({"status": "failed", "error": {"message": "no"}, "usage": {"input_tokens": 9}});
+    assert_eq!(
+        last("response.completed", json!({"status": "completed"})),
+        "broken"
+    );
+    let failed =
+        json!({"status": "failed", "error": {"message": "no"}, "usage": {"input_tokens": 9}});
     let told = last("response.failed", failed);
-    assert!(told.starts_with("Usage(") && told.contains("Some(9)") && told.ends_with("upstream None no"), "{told}");
+    assert!(
+        told.starts_with("Usage(")
+            && told.contains("Some(9)")
+            && told.ends_with("upstream None no"),
+        "{told}"
+    );
 }
 
 #[test]
@@ -96,7 +130,10 @@ fn calls_that_come_at_once_are_told_one_after_the_other() {
         done(Some(0), call("a", "{\"a\":1}")),
         done(Some(1), call("b", "{}")),
     ];
-    let expected = told(&[done(Some(0), call("a", "{\"a\":1}")), done(Some(1), call("b", "{}"))]);
+    let expected = told(&[
+        done(Some(0), call("a", "{\"a\":1}")),
+        done(Some(1), call("b", "{}")),
+    ]);
     assert_eq!(told(&events), expected);
     let mut swapped = events.to_vec();
     swapped.swap(5, 6);
@@ -106,10 +143,16 @@ fn calls_that_come_at_once_are_told_one_after_the_other() {
 
 #[test]
 fn what_stands_in_the_last_event_only_is_not_lost() {
-    let text = [added(0, message("")), piece("output_text", 0, "Hi"), done(Some(0), message("Hi"))];
+    let text = [
+        added(0, message("")),
+        piece("output_text", 0, "Hi"),
+        done(Some(0), message("Hi")),
+    ];
     let all = |output: Value| line(&[&text[..], &[completed(output)]].concat());
     let called = |id: &str| {
-        format!(r#"Call {{ choice: 0, id: Some("{id}"), name: "delete", signature: None }} Arguments(0, "{{}}")"#)
+        format!(
+            r#"Call {{ choice: 0, id: Some("{id}"), name: "delete", signature: None }} Arguments(0, "{{}}")"#
+        )
     };
     let hi = r#"Text(0, "Hi")"#;
     let end = "Finish(0, Stop) End";
@@ -117,15 +160,36 @@ fn what_stands_in_the_last_event_only_is_not_lost() {
     let both = all(json!([message("Hi"), call("a", "{}"), call("b", "{}")]));
     assert_eq!(both, format!("{hi} {} {} {end}", called("a"), called("b")));
     // The items of the stream may have other places there.
-    assert_eq!(all(json!([{"type": "reasoning", "summary": []}, message("Hi")])), format!("{hi} {end}"));
+    assert_eq!(
+        all(json!([{"type": "reasoning", "summary": []}, message("Hi")])),
+        format!("{hi} {end}")
+    );
     let streamed = [added(0, call("a", "")), done(Some(0), call("a", "{}"))];
     let all = |output: Value| line(&[&streamed[..], &[completed(output)]].concat());
-    assert_eq!(all(json!([message("Hi"), call("a", "{}")])), format!("{} {hi} {end}", called("a")));
-    assert_eq!(all(json!([call("fc_a", "{}")])), format!("{} {end}", called("a")), "only its id has another form");
-    assert_eq!(all(json!([call("a", "{}"), call("b", "{}")])), format!("{} {} {end}", called("a"), called("b")));
+    assert_eq!(
+        all(json!([message("Hi"), call("a", "{}")])),
+        format!("{} {hi} {end}", called("a"))
+    );
+    assert_eq!(
+        all(json!([call("fc_a", "{}")])),
+        format!("{} {end}", called("a")),
+        "only its id has another form"
+    );
+    assert_eq!(
+        all(json!([call("a", "{}"), call("b", "{}")])),
+        format!("{} {} {end}", called("a"), called("b"))
+    );
     let nameless = || json!({"type": "function_call", "name": "delete", "arguments": "{}"});
-    let events = [0, 1].map(|index| [added(index, nameless()), done(Some(index), nameless())]).concat();
-    let told = line(&[events, vec![completed(json!([call("a", "{}"), call("b", "{}")]))]].concat());
+    let events = [0, 1]
+        .map(|index| [added(index, nameless()), done(Some(index), nameless())])
+        .concat();
+    let told = line(
+        &[
+            events,
+            vec![completed(json!([call("a", "{}"), call("b", "{}")]))],
+        ]
+        .concat(),
+    );
     assert_eq!(told.matches("Call {").count(), 2, "{told}");
 }
 
@@ -139,5 +203,8 @@ fn a_call_that_had_ended_is_not_lost_with_the_cut_of_another() {
         json!({"type": "response.incomplete", "response": {"status": "incomplete", "output": [call("a", "{\"id\""), call("b", "{}")]}}),
     ];
     let told = line(&events);
-    assert!(told.contains(r#"id: Some("b"), name: "delete", signature: None } Arguments(0, "{}")"#), "{told}");
+    assert!(
+        told.contains(r#"id: Some("b"), name: "delete", signature: None } Arguments(0, "{}")"#),
+        "{told}"
+    );
 }
