@@ -14,13 +14,13 @@ use crate::upstream::shared::text::Text;
 #[serde(default)]
 pub(super) struct CitedContent<'a> {
     #[serde(borrow)]
-    content: Option<Vec<Object<Piece<'a>>>>,
+    content: Option<Vec<Object<CitedText<'a>>>>,
     citations: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Piece<'a> {
+struct CitedText<'a> {
     #[serde(borrow)]
     text: Text<'a>,
 }
@@ -32,7 +32,7 @@ struct SourceCitation<'a> {
     title: Text<'a>,
     /// What the caller's search names as the source. It may be a URL.
     source: Text<'a>,
-    source_content: Option<Vec<Object<Piece<'a>>>>,
+    source_content: Option<Vec<Object<CitedText<'a>>>>,
     location: Option<Object<Location<'a>>>,
 }
 

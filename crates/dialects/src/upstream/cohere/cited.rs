@@ -22,7 +22,7 @@ struct SpanCitation<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Source<'a> {
+struct CitedSource<'a> {
     #[serde(borrow)]
     id: Text<'a>,
     document: Option<&'a RawValue>,
@@ -51,7 +51,7 @@ pub(super) fn emit_unknown(emit: Emit<'_>) {
 
 impl SpanCitation<'_> {
     fn emit(&self, emit: Emit<'_>) {
-        let sources: Vec<Source<'_>> = list(self.sources);
+        let sources: Vec<CitedSource<'_>> = list(self.sources);
         // No format can cite for thinking or for a plan.
         let is_of_text = matches!(self.kind.as_str(), "" | "TEXT_CONTENT");
         if !is_of_text || sources.is_empty() {
@@ -69,7 +69,7 @@ impl SpanCitation<'_> {
     }
 }
 
-impl Source<'_> {
+impl CitedSource<'_> {
     fn emit(&self, place: CitedPlace, emit: Emit<'_>) {
         let members = self
             .document
