@@ -40,6 +40,9 @@ fn the_verdict_ends_with_the_outage_and_says_when_nothing_was_asked_since() {
             for _ in 0..2 {
                 assert_eq!(gateway.post(&chat("m")).await.status, 200);
             }
+            // An answer that is settled after the failure would be one since.
+            let are_settled = || (gateway.status()["exchanges"] == 0).then_some(());
+            eventually("the answers before are settled", are_settled).await;
             mock.push(Script::error(500, "not now"));
             gateway
                 .post(&chat("m"))
