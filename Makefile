@@ -85,7 +85,7 @@ test: cmake
 # servers and the fuzz targets.
 test-all: cmake
 	TEST_ALL=1 $(MAKE) test
-	TEST_ALL=1 cargo test --locked $(FEATURES) --test integration -- --ignored ::all_
+	ulimit -n "$$(ulimit -Hn)"; TEST_ALL=1 cargo test --locked $(FEATURES) --test integration -- --ignored ::all_
 	$(MAKE) test-packages test-real fuzz
 
 # With the build of `make test`: another would have other features of its dependencies, and build all of them anew.
@@ -97,7 +97,7 @@ test-real: cmake
 	tests/real/setup.sh
 	cargo test --locked $(FEATURES) --test integration -- --ignored --nocapture real_
 
-# `make test` runs the same test for one minute. SOAK_RATE and SOAK_SEED change it further.
+# `make test` runs the same test for 15 seconds. SOAK_RATE and SOAK_SEED change it further.
 soak: cmake
 	export SOAK_SECONDS=$$(( $(if $(HOURS),$(HOURS) * 3600,600) )) SOAK_RATE=$${SOAK_RATE:-200}; ulimit -n "$$(ulimit -Hn)"; \
 	cargo test --locked $(FEATURES) --test integration -- --exact --nocapture soak::l07_a_soak_of_every_fault_leaves_nothing_behind

@@ -11,6 +11,12 @@ use crate::store::Lookup;
 use bytes::Bytes;
 use dialects::front::{Asked, Envelope, Fault};
 use dialects::wire::splice::Edits;
+use std::collections::{BTreeSet, HashMap};
+
+/// The most different items that a request may refer to: far more than a conversation has.
+const MOST_ITEMS: usize = 1_024;
+/// The number of items that are looked up at once.
+const AT_ONCE: usize = 16;
 
 impl Desk {
     /// Returns a body with the items that it refers to, read again.
@@ -22,12 +28,19 @@ impl Desk {
         key: &Key,
     ) -> Result<(Bytes, Envelope), Refusal> {
         let references = &envelope.places.references;
-        let ids: Vec<&str> = references.iter().map(|reference| &*reference.id).collect();
-        let found = self.backends.find_items(&key.id, &ids).await;
+        let limit = self.settings.limits.request_body;
+        let ids: BTreeSet<&str> = references.iter().map(|reference| &*reference.id).collect();
+        if ids.len() > MOST_ITEMS {
+            return Err(unreadable(too_many_items(ids.len())));
+        }
+        let room = limit.saturating_sub(body.len());
+        let Some(found) = self.find_items(key, &Vec::from_iter(ids), room).await else {
+            return Err(super::intake::too_large(limit));
+        };
         let mut edits = Edits::new(&body);
         let (mut more, mut unasked) = (0, None);
-        for (reference, item) in references.iter().zip(&found) {
-            match item {
+        for reference in references {
+            match found.get(&*reference.id).unwrap_or(&Lookup::Unasked) {
                 Lookup::There(item) => {
                     more += item.len();
                     edits.replace(reference.span.clone(), &item[..]);
@@ -46,7 +59,6 @@ impl Desk {
         if let Some(index) = unasked {
             return Err(unasked_store(index));
         }
-        let limit = self.settings.limits.request_body;
         if body.len().saturating_add(more) > limit {
             return Err(super::intake::too_large(limit));
         }
@@ -59,6 +71,44 @@ impl Desk {
             .front
             .request(whole, Asked::default())
             .map_err(unreadable)
+    }
+
+    /// Looks up items, a few after the other. After one of which nobody knows, no more are looked
+    /// up. Returns `None` if those that are there have more than `room` bytes.
+    async fn find_items<'i>(
+        &self,
+        key: &Key,
+        ids: &[&'i str],
+        room: usize,
+    ) -> Option<HashMap<&'i str, Lookup<Bytes>>> {
+        let mut found = HashMap::with_capacity(ids.len());
+        let mut left = room;
+        for some in ids.chunks(AT_ONCE) {
+            let items = self.backends.find_items(&key.id, some).await;
+            let lengths = items.iter().map(|item| match item {
+                Lookup::There(item) => item.len(),
+                Lookup::Absent | Lookup::Unasked => 0,
+            });
+            left = left.checked_sub(lengths.sum())?;
+            let is_asked = !items.contains(&Lookup::Unasked);
+            found.extend(some.iter().copied().zip(items));
+            if !is_asked {
+                break;
+            }
+        }
+        Some(found)
+    }
+}
+
+/// Returns the fault of a request that refers to too many items.
+fn too_many_items(number: usize) -> Fault {
+    Fault {
+        message: format!(
+            "`input` refers to {number} different items, and at most {MOST_ITEMS} are allowed: \
+             send the items themselves"
+        ),
+        param: Some("input".into()),
+        code: Some("invalid_value"),
     }
 }
 

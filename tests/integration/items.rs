@@ -134,6 +134,11 @@ fn what_is_not_kept_is_refused_with_its_reason_and_nothing_is_asked() {
             refused.is_error(400, "invalid_value");
             assert!(refused.text().contains(reason), "{}", refused.text());
         }
+        let many: Vec<String> = (0..1_025).map(|number| format!("msg_{number}")).collect();
+        let refused = ask(&gateway, KEY, &second_turn(&many)).await;
+        refused.is_error(400, "invalid_value");
+        let what = "`input` refers to 1025 different items, and at most 1024 are allowed";
+        assert!(refused.text().contains(what), "{}", refused.text());
         let stored = json!({"model": "m", "input": "x", "previous_response_id": "resp_1"});
         ask(&gateway, KEY, &stored)
             .await

@@ -343,8 +343,11 @@ impl Opening<'_> {
             options: manner,
         };
         if let Err(failure) = received {
-            // What broke off may have its counts already.
-            self.progress.lock().usage = self.estimated(dialect.reported_usage(model, &to, &body));
+            // What broke off may have its counts already. Without memory they are not looked for.
+            if !matches!(failure, Failure::NoRoom) {
+                let usage = dialect.reported_usage(model, &to, &body);
+                self.progress.lock().usage = self.estimated(usage);
+            }
             return Err(failure);
         }
         let mut read = if stream {

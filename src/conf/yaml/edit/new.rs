@@ -167,7 +167,8 @@ pub(super) fn scalar(text: &str, flow: bool) -> String {
     }
 }
 
-/// Returns whether readers of YAML 1.1 take a plain text for a boolean, a number, a time or a date.
+/// Returns whether readers of YAML 1.1 take a plain text for a boolean, a number, a time of day
+/// or a date.
 fn is_special_in_yaml_1_1(text: &str) -> bool {
     const BOOLEANS: [&str; 4] = ["yes", "no", "on", "off"];
     let is_numeric = |byte: u8| byte.is_ascii_digit() || b"_:-.".contains(&byte);
