@@ -107,6 +107,10 @@ pub(crate) fn compare(sent: &[u8], sizes: &[usize], ends: bool) {
                 || head.count("transfer-encoding") > 1
                 || !has_body);
         let is_odd = is_odd || !has_body && head.says("content-length");
+        // An old server that says `keep-alive`, and then something else, too: ours closes, which is
+        // always right.
+        let is_old = head.0.starts_with(b"http/1.0");
+        let is_odd = is_odd || is_old && head.count("\r\nconnection:") > 1;
         // A folded line, or a blank before a colon.
         let is_odd = is_odd
             || ["\n ", "\n\t", " :", "\t:"]
