@@ -13,12 +13,18 @@ use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::pin::pin;
 use std::time::Duration;
 
 /// The longest wait for a service manager that does not read.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// The time between two looks at what is told.
 const TICK: Duration = Duration::from_secs(1);
+/// The time between two messages while a start takes long.
+const START_TICK: Duration = Duration::from_secs(5);
+/// What is told then: the start is not given up, however long a listener waits for its certificate.
+const STARTING: &str =
+    "EXTEND_TIMEOUT_USEC=30000000\nSTATUS=starting: the log says what is awaited";
 /// The least such time, however impatient the watchdog is.
 const LEAST: Duration = Duration::from_millis(10);
 /// The time that a process needs after its drain, to write what waits.
@@ -61,7 +67,13 @@ impl Supervisor {
         if self.socket.is_none() {
             return;
         }
-        drain.reached(Phase::Serving).await;
+        let mut serving = pin!(drain.reached(Phase::Serving));
+        while tokio::time::timeout(START_TICK, &mut serving)
+            .await
+            .is_err()
+        {
+            self.tell(STARTING);
+        }
         let tick = self
             .watchdog
             .map_or(TICK, |time| (time / 2).clamp(LEAST, TICK));

@@ -82,8 +82,9 @@ pub enum Unanswered {
 pub enum SlowRead {
     /// Sums of days, and rows of a part of the first or the last day.
     Usual,
-    /// Rows of whole days before this one: their sums have lost the account and the outcome.
-    OldRows(u64),
+    /// Rows of whole days, whose sums have lost the account and the outcome. The day from which on
+    /// sums have them, if the answer reaches it.
+    OldRows(Option<u64>),
     /// Rows of whole days, since only rows have the door.
     Doors,
 }
@@ -117,7 +118,11 @@ impl Display for SlowRead {
             SlowRead::Usual => {
                 f.write_str("ask for whole days (since=2026-11-01) or a shorter time")
             }
-            SlowRead::OldRows(detailed_days) => {
+            SlowRead::OldRows(None) => f.write_str(
+                "by account, upstream_model or outcome, single rows are read for days so long ago: ask for a shorter \
+                 time, or without these groups",
+            ),
+            SlowRead::OldRows(Some(detailed_days)) => {
                 let day = date(*detailed_days);
                 write!(
                     f,
@@ -274,7 +279,8 @@ impl Summing<'_> {
             {
                 // Rows have what the sums of old days have lost.
                 let detailed = detailed_days.clamp(kept, until_day);
-                self.reading = SlowRead::OldRows(detailed_days);
+                self.reading =
+                    SlowRead::OldRows(Some(detailed_days).filter(|day| *day < until_day));
                 self.rows(view, start_of(kept), start_of(detailed))?;
                 self.reading = SlowRead::Usual;
                 self.days(view, detailed, until_day)?;

@@ -17,26 +17,19 @@ pub(super) struct Unreadable {
 }
 
 impl Unreadable {
-    /// Notes that a scope's counts could not be read, and logs it.
+    /// Notes that a scope's counts could not be read.
     pub(super) fn note(&mut self, scope: &Arc<Scope>) {
-        let level = match scope.level {
-            Level::Caller => "caller",
-            Level::Key | Level::KeyModel => "key",
-        };
-        let whose = format!("{level} {}", scope.name);
-        log::warn!(
-            "the store had counts of a caller that could not be read ({whose}): they were removed, and each gateway sends \
-             its own again. Does another program write under `store.prefix`?"
-        );
         self.number += 1;
-        self.last = Some(whose);
+        self.last = Some(shown_scope(scope));
+        // It may be found again before it is sent, and others may be gone from the catalog.
+        self.sent(scope);
         self.waiting.push(Arc::downgrade(scope));
     }
 
     /// Notes that the store has this gateway's counts of a scope.
     pub(super) fn sent(&mut self, scope: &Arc<Scope>) {
         self.waiting
-            .retain(|other| other.as_ptr() != Arc::as_ptr(scope));
+            .retain(|other| other.strong_count() > 0 && other.as_ptr() != Arc::as_ptr(scope));
     }
 
     /// Returns what `/status` shows.
@@ -53,4 +46,22 @@ impl Unreadable {
             waiting,
         }
     }
+}
+
+/// Logs that a scope's counts could not be read.
+pub(super) fn log_unreadable(scope: &Scope) {
+    log::warn!(
+        "the store had counts of {} that could not be read: they were removed, and each gateway sends its own again. \
+         Does another program write under `store.prefix`?",
+        shown_scope(scope)
+    );
+}
+
+/// Returns whose counts a scope has: `caller acme`, `key acme/prod`.
+fn shown_scope(scope: &Scope) -> String {
+    let level = match scope.level {
+        Level::Caller => "caller",
+        Level::Key | Level::KeyModel => "key",
+    };
+    format!("{level} {}", scope.name)
 }

@@ -283,7 +283,7 @@ fn sighup_reads_the_certificate_again_and_keeps_the_old_one_if_it_must() {
 }
 
 /// Puts a pipe that nobody writes to in the place of a file: to open it would wait for ever.
-fn put_pipe(path: &Path) {
+pub fn put_pipe(path: &Path) {
     let aside = path.with_extension("pipe");
     assert!(
         Command::new("mkfifo")

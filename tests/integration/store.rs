@@ -980,7 +980,7 @@ fn garbage_in_one_callers_counts_is_replaced_and_stops_nobody() {
         assert_eq!(post().await, 200);
         counted(4).await;
         gateway
-            .logged("counts of a caller that could not be read")
+            .logged("that could not be read: they were removed")
             .await;
     });
 }

@@ -2,11 +2,15 @@
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::operation::put_pipe;
 use crate::support::folder::Folder;
-use crate::support::gateway::{free_port, ready};
+use crate::support::gateway::{BINARY, free_port, ready};
+use crate::support::process::Process;
 use crate::support::script::finish;
+use crate::support::tls::Ca;
 use crate::support::{
     Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat_stream, eventually, run,
 };
@@ -51,6 +55,36 @@ fn socket(is_abstract: bool) -> (UnixDatagram, String) {
         UnixDatagram::bind(&path).unwrap(),
         path.to_str().unwrap().to_owned(),
     )
+}
+
+#[test]
+fn a_start_that_waits_for_a_certificate_is_not_given_up() {
+    let (socket, name) = socket(false);
+    let (ca, folder, [address, admin]) = (Ca::new(), Folder::new(&[]), [free_port(), free_port()]);
+    let leaf = ca.leaf();
+    let listen =
+        format!("listen: [{{ address: '{address}', tls: {{ cert: cert.pem, key: key.pem }} }}]");
+    folder.write(
+        "server.yaml",
+        format!("{listen}\nadmin: {{ address: '{admin}' }}\nledger: {{ enabled: false }}\n"),
+    );
+    folder.write("catalog.yaml", "accounts: {}\nmodels: {}\ncallers: {}\n");
+    folder.write("cert.pem", &leaf.cert);
+    let key = folder.path().join("key.pem");
+    put_pipe(&key);
+    let mut process = Process::spawn(
+        Command::new(BINARY)
+            .args(["serve", "--conf", "."])
+            .current_dir(folder.path())
+            .env("NOTIFY_SOCKET", &name),
+    );
+    let starting = "EXTEND_TIMEOUT_USEC=30000000\nSTATUS=starting: the log says what is awaited";
+    assert_eq!([said(&socket), said(&socket)], [starting; 2]);
+    std::fs::remove_file(&key).unwrap();
+    std::fs::write(&key, &leaf.key).unwrap();
+    ready(&mut process, admin).unwrap();
+    let ready = std::iter::repeat_with(|| said(&socket)).find(|message| message != starting);
+    assert!(ready.unwrap().starts_with("READY=1\n"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::limits::Scope;
 use crate::status::StoreState;
 use crate::store::link::error_of;
 use crate::store::protocol::{self, AdmissionAnswer, BeatAnswer};
+use crate::store::unreadable::log_unreadable;
 use redis::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -44,8 +45,12 @@ impl Session<'_> {
                     if let Some(error) = error_of(&answer) {
                         return Err(error);
                     }
+                    let was_unreadable = protocol::was_unreadable(&answer);
+                    if was_unreadable {
+                        log_unreadable(&scope);
+                    }
                     let unreadable = &mut self.core.inbox.lock().unreadable;
-                    if protocol::was_unreadable(&answer) {
+                    if was_unreadable {
                         unreadable.note(&scope);
                     }
                     unreadable.sent(&scope);
@@ -66,6 +71,7 @@ impl Session<'_> {
                         } => {
                             // Only this scope is lost, and only its part is sent again.
                             if let Some(scope) = request.scopes().nth(place) {
+                                log_unreadable(scope);
                                 self.core.inbox.lock().unreadable.note(scope);
                                 scope.tell(UNTOLD);
                             }
