@@ -1049,6 +1049,43 @@ fn a_question_ends_in_time_whatever_it_finds() {
 }
 
 #[test]
+fn a_question_about_old_days_that_takes_too_long_says_how_to_ask_for_less() {
+    let folder = Folder::new();
+    let ledger = folder.open();
+    (0..5_000).for_each(|n| ledger.write(row(NOW + n)));
+    drop(ledger);
+    // From the day after tomorrow on, sums have the account.
+    let detailed_from = i64::try_from(day_of(NOW) + 2).unwrap();
+    Connection::open(folder.file())
+        .unwrap()
+        .execute(
+            "INSERT OR REPLACE INTO meta VALUES ('detailed_from', ?1)",
+            [detailed_from],
+        )
+        .unwrap();
+    let check = |until: Option<&str>, expected: &str| {
+        let asked = Asked {
+            by: Some("account"),
+            since: Some("2026-11-21"),
+            until,
+            ..Asked::default()
+        };
+        let query = Query::new(&asked, NOW + 5 * DAY).unwrap();
+        let bounds = AnswerBounds {
+            deadline: Instant::now(),
+            lines: 10,
+        };
+        let refused = answer(&folder.file(), &query, Some(bounds)).unwrap_err();
+        assert!(refused.to_string().contains(expected), "{refused}");
+    };
+    check(None, "ask for since=2026-11-23, or without these groups");
+    check(
+        Some("2026-11-22"),
+        "ask for a shorter time, or without these groups",
+    );
+}
+
+#[test]
 fn opening_it_once_more_leaves_the_locks_of_whoever_has_it() {
     let folder = Folder::new();
     let (first, _) = book::Book::open(&folder.file(), "x").unwrap();
