@@ -5,7 +5,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release package test test-all test-packages test-real soak fuzz bench bench-instructions check licences doc book pictures cmake valgrind
+.PHONY: help run release package test test-all test-packages test-real soak fuzz bench bench-instructions check house licences doc book pictures cmake valgrind
 
 # An absolute path, since scripts run in other folders.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -31,6 +31,7 @@ help:
 	@echo 'make package    build the program to deploy, and all packages of it: target/package'
 	@echo 'make test-packages  build, install and run each package (as root)'
 	@echo 'make check      check formatting and lints'
+	@echo 'make house      print how functions are named, what reads from the middle, and the bytes of code'
 	@echo 'make licences   check the licences and sources of all crates'
 	@echo 'make doc        build the documentation of the library'
 	@echo 'make book       build the manual, into target/book (installs mdBook once, in some minutes)'
@@ -119,6 +120,9 @@ check: cmake
 	cargo clippy --locked --workspace $(FEATURES) --all-targets -- -D warnings
 
 # It has a test of its own, which must see a crate with another licence.
+house:
+	tests/house.py
+
 licences:
 	tests/licences/test_check.py
 	tests/licences/check.py
