@@ -14,7 +14,7 @@ use crate::base::calendar::time;
 use crate::base::lock::{self, Lock};
 use crate::conf::config::{Access, Format};
 use crate::error::Blame;
-use crate::settled::{Settled, Tried, micros, millis};
+use crate::settled::{Settled, micros, millis};
 use line::json;
 pub use recent::{Recent, RecentLine};
 use sha2::{Digest, Sha256};
@@ -336,20 +336,15 @@ fn text(settled: &Settled) -> Vec<u8> {
     fn or_dash(value: Option<&str>) -> &str {
         value.filter(|value| !value.is_empty()).unwrap_or("-")
     }
-    let detail = |tried: &Tried| {
-        tried
-            .detail
-            .as_ref()
-            .map(|detail| format!(":{detail:?}"))
-            .unwrap_or_default()
-    };
-    let tries = attempts.trail.iter().map(|t| {
+    let tries = attempts.trail.iter().map(|tried| {
+        let detail = tried.detail.as_ref().map(|detail| format!(":{detail:?}"));
         format!(
-            "{}:{}:{}ms{}",
-            t.account,
-            t.outcome,
-            t.ms,
-            t.often(":") + &detail(t)
+            "{}:{}:{}ms{}{}",
+            tried.account,
+            tried.outcome,
+            tried.ms,
+            tried.often(":"),
+            detail.unwrap_or_default()
         )
     });
     let (usage, address) = (

@@ -43,15 +43,25 @@ struct Ring {
 }
 
 impl Ring {
-    fn push(&mut self, line: RecentLine, (lines, bytes): (usize, usize)) {
+    /// Adds a line. The oldest lines go until this many lines and bytes are left.
+    fn push(&mut self, line: RecentLine, max_lines: usize, max_bytes: usize) {
         self.bytes += line.json.len();
         self.lines.push_back(line);
-        while self.lines.len() > lines || self.bytes > bytes {
+        while self.lines.len() > max_lines || self.bytes > max_bytes {
             let Some(old) = self.lines.pop_front() else {
                 return;
             };
             self.bytes -= old.json.len();
         }
+    }
+    /// Returns the lines after one number and before another, the newest first.
+    fn between(&self, after: u64, before: u64) -> impl Iterator<Item = RecentLine> {
+        let lines = self
+            .lines
+            .iter()
+            .rev()
+            .skip_while(move |line| line.seq >= before);
+        lines.take_while(move |line| line.seq > after).cloned()
     }
 }
 
@@ -70,15 +80,16 @@ impl Recent {
                 seq: rings.seq,
                 json: json.into(),
             };
-            const HALF: (usize, usize) = (FAILURES / 2, BYTES / 8);
+            const HALF_LINES: usize = FAILURES / 2;
+            const HALF_BYTES: usize = BYTES / 8;
             match blame {
-                Some(Blame::Caller) => rings.by_callers.push(line.clone(), HALF),
+                Some(Blame::Caller) => rings.by_callers.push(line.clone(), HALF_LINES, HALF_BYTES),
                 Some(Blame::Upstream | Blame::Ours | Blame::GivenUp) => {
-                    rings.by_others.push(line.clone(), HALF)
+                    rings.by_others.push(line.clone(), HALF_LINES, HALF_BYTES)
                 }
                 None => {}
             }
-            rings.all.push(line, (LINES, BYTES));
+            rings.all.push(line, LINES, BYTES);
         }
     }
 
@@ -91,22 +102,12 @@ impl Recent {
     /// the log waits meanwhile, and no request.
     pub fn lines(&self, after: u64, before: u64, failures: bool) -> Vec<RecentLine> {
         let rings = self.0.lock();
-        let of = |ring: &Ring| -> Vec<RecentLine> {
-            let newest = ring
-                .lines
-                .iter()
-                .rev()
-                .skip_while(|line| line.seq >= before);
-            newest
-                .take_while(|line| line.seq > after)
-                .cloned()
-                .collect()
-        };
         if !failures {
-            return of(&rings.all);
+            return rings.all.between(after, before).collect();
         }
-        let mut lines = of(&rings.by_callers);
-        lines.extend(of(&rings.by_others));
+        let by_callers = rings.by_callers.between(after, before);
+        let by_others = rings.by_others.between(after, before);
+        let mut lines: Vec<_> = by_callers.chain(by_others).collect();
         drop(rings);
         lines.sort_unstable_by_key(|line| std::cmp::Reverse(line.seq));
         lines

@@ -110,12 +110,11 @@ impl Demand {
     /// answers. After some short answers, a long one is still likely.
     pub fn longest_output(&self, now: Instant) -> u64 {
         let p99 = self.memory.lock().lengths.quantile(0.99, now);
-        let twice = |p99: Duration| {
+        p99.map_or(UNKNOWN_LONGEST, |p99| {
             u64::try_from(2 * p99.as_millis())
                 .unwrap_or(u64::MAX)
                 .max(UNKNOWN_OUTPUT)
-        };
-        p99.map_or(UNKNOWN_LONGEST, twice)
+        })
     }
 
     /// Notes the number of tokens of an answer.

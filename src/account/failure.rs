@@ -119,6 +119,24 @@ pub struct Facts<'f> {
     pub maybe_billed: bool,
     reason: Reason<'f>,
 }
+impl<'f> Facts<'f> {
+    /// Makes the row of a failure that the caller reads of in our words.
+    fn ours(
+        name: &'static str,
+        class: Class,
+        status: Option<u16>,
+        maybe_billed: bool,
+        refusal: Refusal,
+    ) -> Facts<'f> {
+        Facts {
+            name,
+            class,
+            status,
+            maybe_billed,
+            reason: Reason::Ours(refusal),
+        }
+    }
+}
 
 /// The source of what the caller is told.
 enum Reason<'f> {
@@ -145,13 +163,7 @@ impl Failure {
             BadUpstreamResponse as Bad, UpstreamTimeout as Late, UpstreamTruncated,
             UpstreamUnavailable,
         };
-        let row = |name, class, status, maybe_billed, refusal: Refusal| Facts {
-            name,
-            class,
-            status,
-            maybe_billed,
-            reason: Reason::Ours(refusal),
-        };
+        let row = Facts::ours;
         // If a connection is refused or not routed, no server was there. Only a server that took
         // the request can be too slow with it.
         let nobody = || Refusal::new(UpstreamUnavailable, NOBODY).retry_after(UNREACHABLE);
@@ -351,14 +363,9 @@ impl Failure {
         );
         let words = [("type", kind), ("code", code), ("param", param)];
         // Only single words are logged, since some servers put sentences there.
-        let is_word = |w: &&str| {
-            w.len() <= 64
-                && w.bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b"_.-[]".contains(&b))
-        };
         let said: Vec<String> = words
             .iter()
-            .filter_map(|(name, word)| Some(format!("{name}={}", word.filter(is_word)?)))
+            .filter_map(|(name, word)| Some(format!("{name}={}", word.filter(|w| is_word(w))?)))
             .collect();
         (!said.is_empty()).then(|| said.join(" ").into())
     }
@@ -397,6 +404,14 @@ impl Failure {
     pub fn lasts(&self) -> bool {
         self.class() == Class::Rate && self.retry_after().is_some_and(|wait| wait > MAX_COOL)
     }
+}
+
+/// Returns whether a text is a single word, such as the name of an error.
+fn is_word(text: &str) -> bool {
+    text.len() <= 64
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_.-[]".contains(&b))
 }
 
 // The messages for the caller.

@@ -412,12 +412,12 @@ fn adopt<'i, T>(
     ids: impl Iterator<Item = &'i Arc<str>>,
     make: impl Fn(Arc<str>) -> T,
 ) -> Vec<Arc<T>> {
-    let one = |id: &Arc<str>| {
-        held.get(id)
-            .and_then(Weak::upgrade)
-            .unwrap_or_else(|| Arc::new(make(id.clone())))
-    };
-    let adopted: Vec<_> = ids.map(|id| (id.clone(), one(id))).collect();
+    let mut adopted = Vec::new();
+    for id in ids {
+        let known = held.get(id).and_then(Weak::upgrade);
+        let one = known.unwrap_or_else(|| Arc::new(make(id.clone())));
+        adopted.push((id.clone(), one));
+    }
     held.retain(|_, one| one.strong_count() > 0);
     held.extend(
         adopted

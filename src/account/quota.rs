@@ -109,31 +109,33 @@ pub fn retry_after<'h>(
     now: SystemTime,
 ) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(3600);
-    let milliseconds = || {
-        lookup("retry-after-ms")
-            .and_then(number)
-            .map(|ms| seconds(ms / 1000.0))
-    };
-    let plainly = || lookup("retry-after").and_then(|value| wait(value, now));
-    // If quotas are used up, the last of their resets counts. If none seems used up, the request
-    // asked for more than what is left, and the first reset may help.
-    let of_quota = || {
-        let resets = QUOTAS.iter().filter_map(|&(remaining, _, reset, _)| {
-            let used_up = lookup(remaining)
-                .and_then(number)
-                .is_some_and(|remaining| remaining <= 0.0);
-            Some((used_up, wait(lookup(reset)?, now)?))
-        });
-        resets.reduce(|one, other| match (one, other) {
-            ((true, a), (true, b)) => (true, a.max(b)),
-            ((false, a), (false, b)) => (false, a.min(b)),
-            ((true, a), (false, _)) | ((false, _), (true, a)) => (true, a),
-        })
-    };
-    milliseconds()
-        .or_else(plainly)
-        .or_else(|| of_quota().map(|(_, wait)| wait))
+    let milliseconds = lookup("retry-after-ms").and_then(number);
+    milliseconds
+        .map(|ms| seconds(ms / 1000.0))
+        .or_else(|| wait(lookup("retry-after")?, now))
+        .or_else(|| reset_of_quotas(lookup, now))
         .map(|wait| wait.min(LONGEST))
+}
+
+/// Returns the wait until quotas are renewed. If quotas are used up, the last of their resets
+/// counts. If none seems used up, the request asked for more than what is left, and the first
+/// reset may help.
+fn reset_of_quotas<'h>(
+    lookup: impl Fn(&str) -> Option<&'h str>,
+    now: SystemTime,
+) -> Option<Duration> {
+    let resets = QUOTAS.iter().filter_map(|&(remaining, _, reset, _)| {
+        let used_up = lookup(remaining)
+            .and_then(number)
+            .is_some_and(|remaining| remaining <= 0.0);
+        Some((used_up, wait(lookup(reset)?, now)?))
+    });
+    let first_or_last = resets.reduce(|one, other| match (one, other) {
+        ((true, a), (true, b)) => (true, a.max(b)),
+        ((false, a), (false, b)) => (false, a.min(b)),
+        ((true, a), (false, _)) | ((false, _), (true, a)) => (true, a),
+    });
+    first_or_last.map(|(_, wait)| wait)
 }
 
 /// Returns the share of a limit that remains. A limit of 0 or -1 means that there is none, and -1
@@ -150,47 +152,39 @@ fn share(remaining: &str, limit: Option<&str>, usual: f64) -> Option<f64> {
 /// Reads the IETF's newer drafts: `limit=100, remaining=50, reset=5`, and `"default";r=50;t=30`
 /// with the quota in `ratelimit-policy: "default";q=100;w=60`.
 fn structured(value: &str, policies: Option<&str>) -> Option<(f64, Option<Duration>)> {
-    let parameter = |item: &str, names: [&str; 2]| {
-        let mut parameters = item
-            .split([';', ','])
-            .filter_map(|part| part.split_once('='));
-        parameters
-            .find(|(name, _)| {
-                names
-                    .iter()
-                    .any(|wanted| name.trim().eq_ignore_ascii_case(wanted))
-            })
-            .and_then(|(_, n)| number(n))
-    };
-    let one = |item: &str, limit: Option<f64>| {
-        let remaining = parameter(item, ["r", "remaining"])?;
-        let limit = limit.filter(|limit| *limit > 0.0)?;
-        Some((
-            remaining / limit,
-            parameter(item, ["t", "reset"]).map(seconds),
-        ))
-    };
-    if let Some(limit) = parameter(value, ["limit", "limit"]) {
-        return one(value, Some(limit));
+    if let Some(limit) = parameter(value, &["limit"]) {
+        return share_and_reset(value, limit);
     }
-    let name = |item: &str| {
-        item.split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .trim_matches('"')
-            .to_owned()
-    };
-    let quota = |item: &str| {
-        policies?
-            .split(',')
-            .find(|policy| name(policy) == name(item))
-            .and_then(|policy| parameter(policy, ["q", "q"]))
-    };
-    value
-        .split(',')
-        .filter_map(|item| one(item, quota(item)))
-        .min_by(|a, b| a.0.total_cmp(&b.0))
+    let shares = value.split(',').filter_map(|item| {
+        let mut policies = policies?.split(',');
+        let policy = policies.find(|policy| quota_name(policy) == quota_name(item))?;
+        share_and_reset(item, parameter(policy, &["q"])?)
+    });
+    shares.min_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// Reads what an item of the drafts has left of a limit, and when it is renewed.
+fn share_and_reset(item: &str, limit: f64) -> Option<(f64, Option<Duration>)> {
+    let remaining = parameter(item, &["r", "remaining"])?;
+    let reset = parameter(item, &["t", "reset"]).map(seconds);
+    (limit > 0.0).then_some((remaining / limit, reset))
+}
+
+/// Reads the first parameter of an item that has one of these names.
+fn parameter(item: &str, names: &[&str]) -> Option<f64> {
+    let mut parameters = item
+        .split([';', ','])
+        .filter_map(|part| part.split_once('='));
+    let is_named = |name: &str| names.iter().any(|n| name.trim().eq_ignore_ascii_case(n));
+    parameters
+        .find(|(name, _)| is_named(name))
+        .and_then(|(_, value)| number(value))
+}
+
+/// Returns the name of a quota or of a policy, which stands before the parameters.
+fn quota_name(item: &str) -> &str {
+    let name = item.split(';').next().unwrap_or_default();
+    name.trim().trim_matches('"')
 }
 
 /// Reads a time as a wait from now: a number of seconds, a duration as Go writes it, a time since

@@ -166,18 +166,11 @@ impl Addresses {
 
     async fn resolve(&self, hop: Hop<'_>) -> Result<Vec<SocketAddr>, String> {
         let host = hop.host;
-        let failed = |why: &str| {
-            Some(Arc::new(Failed {
-                host: host.clone(),
-                why: why.to_owned(),
-                at: Instant::now(),
-            }))
-        };
         // The request that asks may give up first. The failure is noted then too, so that the next
         // request does not start over.
         let mut unless_it_ends = OnDrop(Some(|| {
-            self.failed
-                .store(failed(&format!("{host} was not resolved in time")))
+            let why = format!("{host} was not resolved in time");
+            self.note_failure(host, &why)
         }));
         let found = tokio::time::timeout(PATIENCE, look_up(hop)).await;
         unless_it_ends.0 = None;
@@ -200,10 +193,17 @@ impl Addresses {
                 Ok(addresses)
             }
             Err(why) => {
-                self.failed.store(failed(&why));
+                self.note_failure(host, &why);
                 Err(why)
             }
         }
+    }
+    fn note_failure(&self, host: &Arc<str>, why: &str) {
+        self.failed.store(Some(Arc::new(Failed {
+            host: host.clone(),
+            why: why.to_owned(),
+            at: Instant::now(),
+        })));
     }
 
     fn known(&self, hop: Hop<'_>) -> Option<Vec<SocketAddr>> {

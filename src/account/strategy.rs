@@ -174,31 +174,32 @@ impl Speed {
 /// Returns the faster of the first two. This evens the load out almost as well as the fastest of
 /// all would, and does not send all requests to the same target.
 fn faster(equals: &[Placed<'_>]) -> usize {
-    let cost = |view: &View| {
-        view.latency.map_or(1.0, |latency| latency.as_secs_f64()) * (view.in_flight as f64 + 1.0)
-    };
     match equals {
         [(_, a), (_, b), ..] if Speed::of(a) == Speed::of(b) && Speed::of(a) != Speed::Unknown => {
-            usize::from(cost(b) < cost(a))
+            usize::from(expected_wait(b) < expected_wait(a))
         }
         _ => 0,
     }
+}
+/// Returns how long a request is expected to wait for a target: longer if others are on the way.
+fn expected_wait(view: &View) -> f64 {
+    view.latency.map_or(1.0, |latency| latency.as_secs_f64()) * (view.in_flight as f64 + 1.0)
 }
 
 /// Returns the place of the target to which a conversation belongs. This is rendezvous hashing:
 /// each target draws a number for the conversation, by weight, and the highest wins. So a target
 /// that comes or goes moves only its own conversations.
 fn home<'o>(conversation: u64, fit: impl Iterator<Item = (usize, &'o Placed<'o>)>) -> usize {
-    let score = |view: &View| {
-        let uniform = ((mix(conversation ^ view.identity.rotate_left(32)) >> 11) as f64 + 0.5)
-            / (1u64 << 53) as f64;
-        -f64::from(view.weight.max(1)) / uniform.ln()
-    };
-    let higher =
-        |a: &(usize, f64, u64), b: &(usize, f64, u64)| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2));
-    fit.map(|(at, (_, view))| (at, score(view), view.identity))
-        .max_by(higher)
-        .map_or(0, |(at, ..)| at)
+    let scores = fit.map(|(index, (_, view))| (index, draw(conversation, view), view.identity));
+    let highest = scores.max_by(|a, b| a.1.total_cmp(&b.1).then(a.2.cmp(&b.2)));
+    highest.map_or(0, |(index, ..)| index)
+}
+
+/// Draws the number of a target for a conversation, which is always the same.
+fn draw(conversation: u64, view: &View) -> f64 {
+    let uniform = ((mix(conversation ^ view.identity.rotate_left(32)) >> 11) as f64 + 0.5)
+        / (1u64 << 53) as f64;
+    -f64::from(view.weight.max(1)) / uniform.ln()
 }
 
 /// Returns a number that identifies a target. It is the same in every process and version, so that
@@ -261,13 +262,10 @@ impl Smooth {
                 continue;
             };
             *earned += f64::from(view.weight.max(1)) / total;
-            let richer =
-                |(most, first, ..): (f64, usize, usize, usize)| match earned.total_cmp(&most) {
-                    Ordering::Greater => true,
-                    Ordering::Equal => *place < first,
-                    Ordering::Less => false,
-                };
-            if turn.is_none_or(richer) {
+            let is_richer = turn.is_none_or(|(most, first, ..)| {
+                earned.total_cmp(&most).then(first.cmp(place)) == Ordering::Greater
+            });
+            if is_richer {
                 turn = Some((*earned, *place, at, here));
             }
         }

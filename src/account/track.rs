@@ -435,13 +435,8 @@ impl TargetHealth {
         self.awaited.store(status.awaited, Ordering::Relaxed);
         let mut memory = self.memory.lock();
         memory.breaker.recall(status.breaker, now);
-        let until = |why| {
-            status
-                .rest
-                .filter(|rest| rest.why == why)
-                .map(|rest| rest.until)
-        };
-        (memory.limited, memory.refused) = (until(Why::Rate), until(Why::Refused));
+        let rest = |why| Some(status.rest.filter(|rest| rest.why == why)?.until);
+        (memory.limited, memory.refused) = (rest(Why::Rate), rest(Why::Refused));
         memory.peaks = status.expected.map(|expected| {
             let mut peak = Peak::default();
             if let Some(time) = expected {

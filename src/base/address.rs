@@ -91,14 +91,12 @@ impl FromStr for Cidr {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            "must be an IP address or a range of addresses, such as 10.0.0.0/8, 192.0.2.7 or fd00::/8".to_owned()
-        };
+        const WRONG: &str = "must be an IP address or a range of addresses, such as 10.0.0.0/8, 192.0.2.7 or fd00::/8";
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
         };
-        let written: IpAddr = address.parse().map_err(|_| wrong())?;
+        let written: IpAddr = address.parse().map_err(|_| WRONG)?;
         let most: u8 = if written.is_ipv4() { 32 } else { 128 };
         let bits = match bits {
             None => most,
@@ -107,7 +105,7 @@ impl FromStr for Cidr {
                 .ok()
                 .filter(|bits| *bits <= most)
                 .ok_or_else(|| format!("must have a number from 0 to {most} after the /"))?,
-            Some(_) => return Err(wrong()),
+            Some(_) => return Err(WRONG.to_owned()),
         };
         // `::ffff:10.0.0.0/104` is `10.0.0.0/8`. A shorter prefix of a mapped address covers more
         // than IPv4.

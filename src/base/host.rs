@@ -37,20 +37,11 @@ impl Host {
             return Ok(Self::Address(v4.into()));
         }
         let name = host.to_ascii_lowercase();
-        let label = |label: &str| {
-            (1..=63).contains(&label.len())
-                && label
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-                && !label.starts_with('-')
-        };
         // Resolvers take `2852039166` and `0xa9.0xfe.43518` for addresses. Such an address must be
         // written as an address.
-        let number =
-            |label: &str| label.bytes().all(|b| b.is_ascii_digit()) || label.starts_with("0x");
         if name.len() > 253
-            || !name.split('.').all(label)
-            || name.rsplit('.').next().is_none_or(number)
+            || !name.split('.').all(is_label)
+            || name.rsplit('.').next().is_none_or(is_number)
         {
             return Err(WRONG.to_owned());
         }
@@ -90,6 +81,18 @@ impl Host {
             Self::Address(ip) => ip.to_string(),
         }
     }
+}
+
+fn is_label(label: &str) -> bool {
+    (1..=63).contains(&label.len())
+        && label
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+        && !label.starts_with('-')
+}
+
+fn is_number(label: &str) -> bool {
+    label.bytes().all(|b| b.is_ascii_digit()) || label.starts_with("0x")
 }
 
 /// Writes the host as it stands in a URL.

@@ -91,28 +91,12 @@ impl Held {
         } else {
             self.bytes
         };
-        // Two requests that ask at once may both find room where there is room for one. They still
-        // take nothing that nobody may have, and no request is refused without a reason.
-        let fits = |own: usize| {
-            let all = if is_small {
-                own
-            } else {
-                own.saturating_add(purse.small.load(Ordering::Acquire))
-            }
-            .saturating_add(more);
-            let others = left
-                .load(Ordering::Acquire)
-                .checked_sub(more)
-                .and_then(|left| left.checked_sub(kept));
-            let alone = || purse.requests.load(Ordering::Acquire) <= 1;
-            (others.is_some_and(|others| all <= others) || alone())
-                .then_some(own.saturating_add(more + moved))
-        };
         let own = purse.of(bytes);
-        if own
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, fits)
-            .is_err()
-        {
+        let grown = own.fetch_update(Ordering::AcqRel, Ordering::Acquire, |own| {
+            let may_grow = self.fits(own, more, is_small, kept);
+            may_grow.then_some(own.saturating_add(more + moved))
+        });
+        if grown.is_err() {
             return false;
         }
         let take = |left: usize| left.checked_sub(more).filter(|left| *left >= kept);
@@ -128,6 +112,21 @@ impl Held {
         }
         self.bytes = bytes;
         true
+    }
+    /// Returns whether a caller who holds `own` bytes of large bodies, or of small ones, may have
+    /// `more`. Two requests that ask at once may both find room where there is room for one. They
+    /// still take nothing that is kept back, and no request is refused without a reason.
+    fn fits(&self, own: usize, more: usize, is_small: bool, kept: usize) -> bool {
+        let small = match is_small {
+            true => 0,
+            false => self.purse.small.load(Ordering::Acquire),
+        };
+        let left = self.budget.left.load(Ordering::Acquire);
+        let others = left
+            .checked_sub(more)
+            .and_then(|left| left.checked_sub(kept));
+        others.is_some_and(|others| own.saturating_add(small).saturating_add(more) <= others)
+            || self.purse.requests.load(Ordering::Acquire) <= 1
     }
 
     /// Holds exactly `bytes` from now on, if they are left.

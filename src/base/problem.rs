@@ -123,17 +123,17 @@ pub fn unless_secret(name: &str) -> &str {
 /// `AZURE_API_BASE`. A secret in the wrong place has no such words.
 pub fn is_variable_name(text: &str) -> bool {
     const LONGEST: usize = 64;
-    const MOST_DIGITS: usize = 3;
-    let is_word = |word: &str| {
-        let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
-        let are_letters =
-            !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_uppercase());
-        are_letters && word.len() - letters.len() <= MOST_DIGITS
-    };
     text.len() <= LONGEST
         && text.contains('_')
-        && text.split('_').all(is_word)
+        && text.split('_').all(is_word_of_variable)
         && !looks_secret(text)
+}
+/// Returns whether a text has capital letters, and a few digits behind them.
+fn is_word_of_variable(word: &str) -> bool {
+    const MOST_DIGITS: usize = 3;
+    let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    let are_letters = !letters.is_empty() && letters.bytes().all(|byte| byte.is_ascii_uppercase());
+    are_letters && word.len() - letters.len() <= MOST_DIGITS
 }
 
 /// Returns whether a text has a word like `sk-…`, a run of 20 letters and digits mixed, an AWS
@@ -146,15 +146,12 @@ fn looks_secret(text: &str) -> bool {
     let mut words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_".contains(c)));
     let mut runs = text.split(|c: char| !c.is_ascii_alphanumeric());
     let mut tokens = text.split(|c: char| !(c.is_ascii_alphanumeric() || "/+".contains(c)));
-    let mixed = |token: &str| {
-        [
-            u8::is_ascii_uppercase,
-            u8::is_ascii_lowercase,
-            u8::is_ascii_digit,
-        ]
-        .iter()
-        .all(|is| token.bytes().any(|b| is(&b)))
-    };
+    let classes = [
+        u8::is_ascii_uppercase,
+        u8::is_ascii_lowercase,
+        u8::is_ascii_digit,
+    ];
+    let mixed = |token: &str| classes.iter().all(|is_in| token.bytes().any(|b| is_in(&b)));
     words.any(|word| MARKS.iter().any(|mark| word.strip_prefix(mark).is_some_and(|rest| rest.len() >= 8)))
         || runs.any(|run| run.len() >= 20 && run.bytes().any(|b| b.is_ascii_digit()) && run.bytes().any(|b| b.is_ascii_alphabetic()))
         // This is the form of an AWS secret access key.
@@ -178,11 +175,7 @@ pub fn nearest<'n>(wrong: &str, allowed: impl IntoIterator<Item = &'n str>) -> O
 /// Returns Levenshtein's distance. Two neighbours in the wrong order count once, and case does not
 /// count.
 fn distance(a: &str, b: &str) -> usize {
-    let lower = |text: &str| {
-        text.chars()
-            .map(|c| c.to_ascii_lowercase())
-            .collect::<Vec<_>>()
-    };
+    let lower = |text: &str| Vec::from_iter(text.chars().map(|c| c.to_ascii_lowercase()));
     let (a, b) = (lower(a), lower(b));
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();
@@ -191,13 +184,11 @@ fn distance(a: &str, b: &str) -> usize {
         let mut row = vec![i + 1];
         let mut left = None;
         for (j, y) in b.iter().enumerate() {
-            let at =
-                |row: &[usize], column: usize| row.get(column).copied().unwrap_or(usize::MAX / 2);
-            let mut best = (at(&above, j) + usize::from(x != y))
-                .min(at(&above, j + 1) + 1)
-                .min(at(&row, j) + 1);
+            let mut best = (cell(&above, j) + usize::from(x != y))
+                .min(cell(&above, j + 1) + 1)
+                .min(cell(&row, j) + 1);
             if last == Some(y) && left == Some(x) && j > 0 {
-                best = best.min(at(&before, j - 1) + 1);
+                best = best.min(cell(&before, j - 1) + 1);
             }
             row.push(best);
             left = Some(y);
@@ -206,6 +197,10 @@ fn distance(a: &str, b: &str) -> usize {
         last = Some(x);
     }
     above.last().copied().unwrap_or(0)
+}
+/// Returns the distance in a column of a row, or one that is never the best.
+fn cell(row: &[usize], column: usize) -> usize {
+    row.get(column).copied().unwrap_or(usize::MAX / 2)
 }
 
 /// Says that there is nothing of this name, and which name may be meant, or else `advice`. The name

@@ -92,15 +92,12 @@ impl Spooling {
         };
         let (folder, file, at) = (folder.clone(), self.file.clone(), self.written as u64);
         let piece = std::mem::take(&mut self.rest);
-        let write = move || {
+        let written = tokio::task::spawn_blocking(move || {
             let file = file.map_or_else(|| make(&folder).map(Arc::new), Ok)?;
             file.write_all_at(&piece, at)?;
             Ok((file, piece))
-        };
-        let (file, mut piece) = tokio::task::spawn_blocking(write)
-            .await
-            .map_err(io::Error::other)
-            .flatten()?;
+        });
+        let (file, mut piece) = written.await.map_err(io::Error::other).flatten()?;
         self.written += piece.len();
         self.file = Some(file);
         piece.clear();
@@ -151,15 +148,12 @@ impl Spooled {
             );
             return Ok(self.rest.slice(start.min(end)..end.min(self.rest.len())));
         };
-        let read = move || {
+        let bytes = tokio::task::spawn_blocking(move || {
             let mut bytes = vec![0; range.len()];
             file.read_exact_at(&mut bytes, range.start as u64)
                 .map(|()| Bytes::from(bytes))
-        };
-        tokio::task::spawn_blocking(read)
-            .await
-            .map_err(io::Error::other)
-            .flatten()
+        });
+        bytes.await.map_err(io::Error::other).flatten()
     }
 }
 

@@ -13,12 +13,11 @@ pub fn is_unseen(c: char) -> bool {
 /// place; the other cells, numbers, end at the same place.
 pub fn columns<R: AsRef<[String]>>(rows: impl IntoIterator<Item = R>, left: usize) -> String {
     let rows: Vec<R> = rows.into_iter().collect();
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.as_ref().get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
     let widths: Vec<usize> = (0..rows.first().map_or(0, |row| row.as_ref().len()))
-        .map(width)
+        .map(|column| {
+            let cells = rows.iter().filter_map(|row| row.as_ref().get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
         .collect();
     let mut text = String::new();
     for row in &rows {

@@ -80,20 +80,22 @@ fn parse(text: &[u8]) -> Option<(TraceId, SpanId, bool)> {
 
 /// Reads hexadecimal digits in lower case.
 fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
-    let digit = |byte: &u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
     let (pairs, odd) = text.as_chunks::<2>();
     if pairs.len() != N || !odd.is_empty() {
         return None;
     }
     let mut bytes = [0; N];
     for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = digit(high)? << 4 | digit(low)?;
+        *byte = digit_value(*high)? << 4 | digit_value(*low)?;
     }
     Some(bytes)
+}
+fn digit_value(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
 }
 
 /// Joins the lines of `tracestate`, if all of it is good.
@@ -144,14 +146,16 @@ pub fn digits_of(trace: &TraceId) -> [u8; 32] {
 
 #[inline]
 fn digits(byte: u8) -> [u8; 2] {
-    let digit = |half: u8| {
-        if half < 10 {
-            b'0' + half
-        } else {
-            b'a' - 10 + half
-        }
-    };
     [digit(byte >> 4), digit(byte & 15)]
+}
+
+#[inline]
+fn digit(half: u8) -> u8 {
+    if half < 10 {
+        b'0' + half
+    } else {
+        b'a' - 10 + half
+    }
 }
 
 #[cfg(test)]

@@ -190,7 +190,7 @@ impl FromStr for Decimal {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        scaled(text, (6, "six"), 1_000_000_000).map(Self)
+        scaled(text, 6, "six", 1_000_000_000).map(Self)
     }
 }
 
@@ -208,12 +208,12 @@ impl FromStr for Fine {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        scaled(text, (12, "twelve"), 1_000_000).map(Self)
+        scaled(text, 12, "twelve", 1_000_000).map(Self)
     }
 }
 
 /// Reads a number with at most so many decimals, as a whole number of the last of them.
-fn scaled(text: &str, (decimals_most, in_words): (u32, &str), largest: u64) -> Result<u64, String> {
+fn scaled(text: &str, decimals_most: u32, in_words: &str, largest: u64) -> Result<u64, String> {
     let most = largest.saturating_mul(10_u64.saturating_pow(decimals_most));
     let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));

@@ -303,11 +303,11 @@ impl Files {
         let Some(FileBefore { path, text, made }) = self.before.take() else {
             return Ok(());
         };
-        let undo = || match &text {
-            Some(text) => replace(&path, text, &fs::metadata(&path)?),
+        let undone = match text {
+            Some(text) => fs::metadata(&path).and_then(|like| replace(&path, &text, &like)),
             None => fs::remove_file(&path),
         };
-        undo().map_err(|why| cannot(&path, &why))?;
+        undone.map_err(|why| cannot(&path, &why))?;
         remove_folder(made.as_deref());
         Ok(())
     }
@@ -364,22 +364,23 @@ fn replace(path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
         Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
         Ok(()) | Err(_) => {}
     }
-    let put = || {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&aside)?;
-        file.write_all(text.as_bytes())?;
-        read_by_the_same(&file, like)?;
-        file.sync_all()?;
-        fs::rename(&aside, path)
-    };
-    put().inspect_err(|_| drop(fs::remove_file(&aside)))?;
+    put_into_place(&aside, path, text, like).inspect_err(|_| drop(fs::remove_file(&aside)))?;
     // The rename itself is on its way to the disk. If the folder cannot be synced, that changes
     // nothing about what everybody sees.
     drop(File::open(folder).and_then(|folder| folder.sync_all()));
     Ok(())
+}
+/// Writes a text into a new file, and gives that the name of the file it replaces.
+fn put_into_place(new: &Path, path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(new)?;
+    file.write_all(text.as_bytes())?;
+    read_by_the_same(&file, like)?;
+    file.sync_all()?;
+    fs::rename(new, path)
 }
 
 /// Gives a file the owner, the group and the mode of another, so that a gateway that runs as

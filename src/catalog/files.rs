@@ -61,19 +61,10 @@ pub(crate) fn list(conf: &Path) -> Result<FileList, Problem> {
 /// Reads a whole file, if it is a regular one and not too large. A pipe would wait for a writer,
 /// and a device would never end.
 pub(crate) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
-    let regular = |metadata: fs::Metadata| match metadata.is_file() {
-        true => Ok(metadata.len()),
-        false => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "it is not a regular file",
-        )),
-    };
-    regular(fs::metadata(path)?)?;
+    regular_size(&fs::metadata(path)?)?;
     let file = File::open(path)?;
-    let (size, most) = (
-        regular(file.metadata()?)?,
-        u64::try_from(limit).unwrap_or(u64::MAX),
-    );
+    let size = regular_size(&file.metadata()?)?;
+    let most = u64::try_from(limit).unwrap_or(u64::MAX);
     if size > most {
         return Err(too_large(limit));
     }
@@ -83,6 +74,16 @@ pub(crate) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         Err(too_large(limit))
     } else {
         Ok(bytes)
+    }
+}
+/// Returns the size of a file, which must be a regular one.
+fn regular_size(metadata: &fs::Metadata) -> io::Result<u64> {
+    match metadata.is_file() {
+        true => Ok(metadata.len()),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )),
     }
 }
 
@@ -105,15 +106,16 @@ pub(crate) fn read_whole(path: &Path, limit: usize) -> Option<Version> {
 /// Returns a file's fingerprint, or `None` if it cannot be had.
 pub(crate) fn stat(path: &Path) -> Option<Stat> {
     let metadata = fs::metadata(path).ok()?;
-    let time = |seconds: i64, nanoseconds: i64| {
-        i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
-    };
     Some(Stat {
         id: (metadata.dev(), metadata.ino()),
         size: metadata.len(),
-        modified: time(metadata.mtime(), metadata.mtime_nsec()),
-        changed: time(metadata.ctime(), metadata.ctime_nsec()),
+        modified: nanoseconds(metadata.mtime(), metadata.mtime_nsec()),
+        changed: nanoseconds(metadata.ctime(), metadata.ctime_nsec()),
     })
+}
+
+fn nanoseconds(seconds: i64, nanoseconds: i64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds)
 }
 
 /// Returns the error of a file of the configuration that cannot be read.
@@ -139,17 +141,11 @@ pub(crate) fn too_large_catalog(at: &Path, paths: &[PathBuf], limit: usize) -> P
     let mut files: Vec<(u64, &PathBuf)> = paths.iter().map(|path| (size(path), path)).collect();
     files.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
     let total = files.iter().map(|(size, _)| *size).sum();
-    let name = |path: &Path| {
-        path.file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned()
-    };
-    let mut listed: Vec<String> = files
-        .iter()
-        .take(SHOWN)
-        .map(|(size, path)| format!("{} has {}", name(path), shown_size(*size)))
-        .collect();
+    let largest = files.iter().take(SHOWN).map(|(size, path)| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        format!("{name} has {}", shown_size(*size))
+    });
+    let mut listed: Vec<String> = largest.collect();
     if files.len() > SHOWN {
         listed.push(format!("{} more are smaller", files.len() - SHOWN));
     }

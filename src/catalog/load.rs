@@ -10,13 +10,12 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::{fs, io};
 
 use super::files::{FileList, LARGEST_NAMED, contents, list, no_file, too_large_catalog};
 use super::resolve::{faults, resolve};
 use super::texts::{FileText, Texts, is_source};
-use super::{Account, Catalog, PUBLISHED_KEY};
+use super::{Catalog, PUBLISHED_KEY};
 use crate::base::problem::{self, Problem, Problems, in_column, unless_secret};
 use crate::conf::config::{self, Server};
 use crate::conf::yaml;
@@ -124,19 +123,12 @@ pub fn load(conf: &Path, secrets: Secrets) -> Result<Loaded, Problems> {
 
 /// Warns of limits that a restart empties.
 fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
-    let of_keys = || {
-        catalog.keys().flat_map(|key| {
-            key.model_limits
-                .iter()
-                .map(|(_, limits)| limits)
-                .chain([&key.limits])
-        })
-    };
-    let mut limits = catalog
-        .callers()
-        .iter()
-        .map(|caller| &caller.limits)
-        .chain(of_keys());
+    let of_callers = catalog.callers().iter().map(|caller| &caller.limits);
+    let of_keys = catalog.keys().flat_map(|key| {
+        let of_models = key.model_limits.iter().map(|(_, limits)| limits);
+        of_models.chain([&key.limits])
+    });
+    let mut limits = of_callers.chain(of_keys);
     let forgets = !server.ledger.enabled && server.store.is_none() && limits.any(Limits::by_date);
     let what =
         "is false, so the gateway counts daily and monthly limits from zero after each restart";
@@ -149,12 +141,9 @@ fn forgetful(server: &Server, catalog: &Catalog) -> Option<Problem> {
 /// Warns of accounts that are to be told traces which there are not.
 fn untraced(server: &Server, catalog: &Catalog) -> Option<Problem> {
     const SHOWN: usize = 8;
-    let is_to_be_told =
-        |account: &&Arc<Account>| account.enabled && account.added.trace && server.traces.is_none();
-    let mut names = catalog
-        .accounts()
-        .iter()
-        .filter(is_to_be_told)
+    let accounts = catalog.accounts().iter();
+    let mut names = accounts
+        .filter(|account| account.enabled && account.added.trace && server.traces.is_none())
         .map(|account| problem::shown(&account.id));
     let mut shown: Vec<String> = names.by_ref().take(SHOWN).collect();
     let more = names.count();
@@ -369,13 +358,11 @@ fn assemble(
         ),
     };
     let count = listed.paths.len();
-    let not_read = |path: &PathBuf| {
-        Problem::of_file(
-            name(conf, path),
-            "is ignored: only files whose names end in .yaml are read",
-        )
-    };
-    let mut warnings: Vec<_> = listed.passed_over.iter().map(not_read).collect();
+    let not_read = "is ignored: only files whose names end in .yaml are read";
+    let passed_over = listed.passed_over.iter();
+    let mut warnings: Vec<_> = passed_over
+        .map(|path| Problem::of_file(name(conf, path), not_read))
+        .collect();
     let (sources, unreadable) = read_all(conf, listed.paths, size, |path, limit| {
         references.read(path, limit)
     });
@@ -537,11 +524,11 @@ fn open_to_all(
     private: &BTreeSet<PathBuf>,
     what: &'static str,
 ) -> impl Iterator<Item = Problem> {
-    let warning = move |path: &PathBuf| Problem::of_file(name(conf, path), what);
-    let is_open = |path: &&PathBuf| {
-        fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0)
-    };
-    private.iter().filter(is_open).map(warning)
+    let can_be_read = |file: fs::Metadata| file.permissions().mode() & 0o004 != 0;
+    let open = private
+        .iter()
+        .filter(move |path| fs::metadata(path).is_ok_and(can_be_read));
+    open.map(move |path| Problem::of_file(name(conf, path), what))
 }
 
 /// Returns a file's name in the folder, such as `catalog.d/10-acme.yaml`. The name of a file

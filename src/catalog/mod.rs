@@ -341,10 +341,9 @@ impl Permissions {
     /// Returns whether these permissions surely include all models of a pattern that the others
     /// include.
     pub fn covers(&self, others: &Permissions, pattern: &str) -> bool {
-        let is_in = |wide: &Globs| {
+        [&self.of_caller, &self.of_key].iter().all(|wide| {
             wide.covers(&others.of_caller, pattern) || wide.covers(&others.of_key, pattern)
-        };
-        is_in(&self.of_caller) && is_in(&self.of_key)
+        })
     }
 
     /// Returns whether the models are listed, for the caller or for the key.

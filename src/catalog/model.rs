@@ -92,18 +92,12 @@ impl Model {
             .iter()
             .filter_map(|target| target.named(star))
             .collect();
-        let others = |list: &[Arc<str>]| {
-            list.iter()
-                .filter(|other| ***other != *id)
-                .cloned()
-                .collect()
-        };
         (!targets.is_empty()).then(|| Model {
             id: id.into(),
             targets,
-            fallbacks: others(&self.fallbacks),
-            on_context: others(&self.on_context),
-            on_refusal: others(&self.on_refusal),
+            fallbacks: without(&self.fallbacks, id),
+            on_context: without(&self.on_context, id),
+            on_refusal: without(&self.on_refusal, id),
             ..self.clone()
         })
     }
@@ -119,6 +113,12 @@ impl Model {
     pub fn served(&self) -> bool {
         self.targets.iter().any(|target| target.account.enabled)
     }
+}
+
+/// Returns the models of a list but for this one.
+fn without(list: &[Arc<str>], id: &str) -> Vec<Arc<str>> {
+    let others = list.iter().filter(|other| ***other != *id);
+    others.cloned().collect()
 }
 
 /// The order in which targets are tried. Targets that are out, full or resting come last, whatever

@@ -178,12 +178,18 @@ impl JsonSchema for Dialect {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let about = |protocol: &Protocol| match protocol.base_url {
-            BaseUrl::At(url) => format!("{} Base URL: `{url}`.", protocol.about),
-            BaseUrl::Nowhere | BaseUrl::Own | BaseUrl::OfPlace { .. } => protocol.about.to_owned(),
-        };
-        let one = |protocol: &&Protocol| json!({ "type": "string", "const": protocol.name, "description": about(protocol) });
-        let all: Vec<Value> = upstream::ALL.iter().map(one).collect();
+        let all: Vec<Value> = upstream::ALL
+            .iter()
+            .map(|protocol| {
+                let about = match protocol.base_url {
+                    BaseUrl::At(url) => format!("{} Base URL: `{url}`.", protocol.about),
+                    BaseUrl::Nowhere | BaseUrl::Own | BaseUrl::OfPlace { .. } => {
+                        protocol.about.to_owned()
+                    }
+                };
+                json!({ "type": "string", "const": protocol.name, "description": about })
+            })
+            .collect();
         json_schema!({ "description": "A wire format.", "oneOf": all })
     }
 }
@@ -378,31 +384,28 @@ impl FromStr for Digest {
     /// Reads a digest. The message never repeats the text: a key in clear text is the likeliest
     /// mistake here.
     fn from_str(text: &str) -> Result<Self, String> {
-        let hex = |text: &str| -> Option<[u8; 32]> {
-            let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
-                return None;
-            };
-            let digit = |b: u8| {
-                char::from(b)
-                    .to_digit(16)
-                    .and_then(|d| u8::try_from(d).ok())
-            };
-            let bytes = pairs
-                .iter()
-                .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
-                .collect::<Option<Vec<u8>>>()?;
-            bytes.try_into().ok()
-        };
         match text.strip_prefix("sha256:") {
             Some(rest) => {
-                hex(rest).map(Self).ok_or_else(|| "must have exactly 64 hex digits after `sha256:`".to_owned())
+                read_hex(rest).map(Self).ok_or_else(|| "must have exactly 64 hex digits after `sha256:`".to_owned())
             }
-            None if hex(text).is_some() => Err("must begin with `sha256:`".to_owned()),
+            None if read_hex(text).is_some() => Err("must begin with `sha256:`".to_owned()),
             None => Err("must be `sha256:` and 64 hex digits. Never write a key in clear text here: give the \
                          key to `portcullis key hash`, and write the hash that it prints"
                 .to_owned()),
         }
     }
+}
+
+fn read_hex(text: &str) -> Option<[u8; 32]> {
+    let (pairs, []) = text.as_bytes().as_chunks::<2>() else {
+        return None;
+    };
+    let digit = |b: u8| u8::try_from(char::from(b).to_digit(16)?).ok();
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+        .collect::<Option<Vec<u8>>>()?;
+    bytes.try_into().ok()
 }
 
 impl fmt::Display for Digest {

@@ -129,16 +129,16 @@ pub struct WaitingChange {
 impl Settling {
     /// Begins to follow the files whose texts are live.
     pub fn new(live: impl IntoIterator<Item = (PathBuf, Version)>, now: Instant) -> Self {
-        let file = |version| TrackedFile {
-            live_at: Some(now),
-            live: true,
-            ..TrackedFile::new(Some(version), now)
-        };
+        let files = live.into_iter().map(|(path, version)| {
+            let file = TrackedFile {
+                live_at: Some(now),
+                live: true,
+                ..TrackedFile::new(Some(version), now)
+            };
+            (path, file)
+        });
         Self {
-            files: live
-                .into_iter()
-                .map(|(path, version)| (path, file(version)))
-                .collect(),
+            files: files.collect(),
             asked: None,
         }
     }
@@ -164,11 +164,12 @@ impl Settling {
 
     /// Follows one more file of the catalog's folder, which was not there before.
     pub fn appeared(&mut self, path: &Path, now: Instant) {
-        let missing = || TrackedFile {
-            live: true,
-            ..TrackedFile::new(Some(Version::missing()), now)
-        };
-        self.files.entry(path.to_owned()).or_insert_with(missing);
+        self.files
+            .entry(path.to_owned())
+            .or_insert_with(|| TrackedFile {
+                live: true,
+                ..TrackedFile::new(Some(Version::missing()), now)
+            });
     }
 
     /// Follows a file that the catalog names, and that was read while the catalog was made. If the
@@ -274,12 +275,10 @@ impl Settling {
 
     /// Returns the closed texts of the files that are written without a pause since [`ENDLESS`].
     pub fn closed(&self, now: Instant) -> WholeTexts {
-        let is_endless = |file: &TrackedFile| {
-            file.fresh
-                .as_ref()
-                .is_some_and(|fresh| now.saturating_duration_since(fresh.since) >= ENDLESS)
-        };
-        let endless = self.files.iter().filter(|(_, file)| is_endless(file));
+        let endless = self.files.iter().filter(|(_, file)| {
+            let since = file.fresh.as_ref().map(|fresh| fresh.since);
+            since.is_some_and(|since| now.saturating_duration_since(since) >= ENDLESS)
+        });
         endless
             .filter_map(|(path, file)| Some((path.clone(), file.closed.clone()?)))
             .collect()
@@ -434,9 +433,10 @@ impl TrackedFile {
     /// Notes how long the text is that was found.
     fn note_length(&mut self, version: &Version, now: Instant) {
         let length = version.length();
-        let is_longer =
-            |(longest, at): (usize, Instant)| longest > length && now.duration_since(at) < CUT;
-        if !self.longest.is_some_and(is_longer) {
+        let was_longer = self
+            .longest
+            .is_some_and(|(longest, at)| longest > length && now.duration_since(at) < CUT);
+        if !was_longer {
             self.longest = Some((length, now));
         }
     }

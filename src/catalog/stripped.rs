@@ -21,29 +21,12 @@ impl Catalog {
             .iter()
             .map(|account| Arc::new(account.without_secrets()))
             .collect();
-        let target = |target: &Target| {
-            let account = accounts.get(target.account.index)?.clone();
-            Some(Target {
-                account,
-                ..target.clone()
-            })
-        };
-        let bare = |model: &Model| Model {
-            targets: model.targets.iter().filter_map(target).collect(),
-            ..model.clone()
-        };
         let models: Vec<Arc<Model>> = self
             .models
             .iter()
-            .map(|model| Arc::new(bare(model)))
+            .map(|model| Arc::new(with_accounts(model, &accounts)))
             .collect();
-        // What is found by a name or a glob is one of the models, or a model of a pattern.
-        let same = |model: &Arc<Model>| {
-            let one = models
-                .get(model.index)
-                .filter(|one| one.id == model.id && one.pattern == model.pattern);
-            one.cloned().unwrap_or_else(|| Arc::new(bare(model)))
-        };
+        let stripped = |model| stripped_model(model, &models, &accounts);
         let secrets = self.keys.values().zip(0_u64..).map(|(secret, number)| {
             let mut digest = [0; 32];
             digest
@@ -69,12 +52,12 @@ impl Catalog {
             names: self
                 .names
                 .iter()
-                .map(|(name, model)| (name.clone(), same(model)))
+                .map(|(name, model)| (name.clone(), stripped(model)))
                 .collect::<HashMap<_, _>>(),
             globs: self
                 .globs
                 .iter()
-                .map(|(glob, model)| (glob.clone(), same(model)))
+                .map(|(glob, model)| (glob.clone(), stripped(model)))
                 .collect(),
             models: models.clone(),
             accounts: accounts.clone(),
@@ -83,6 +66,32 @@ impl Catalog {
             key_total: self.key_total,
             ..Catalog::default()
         }
+    }
+}
+
+/// Returns what is found by a name or a glob: one of these models, or a model of a pattern.
+fn stripped_model(
+    model: &Arc<Model>,
+    models: &[Arc<Model>],
+    accounts: &[Arc<Account>],
+) -> Arc<Model> {
+    match models.get(model.index) {
+        Some(one) if one.id == model.id && one.pattern == model.pattern => one.clone(),
+        Some(_) | None => Arc::new(with_accounts(model, accounts)),
+    }
+}
+
+/// Returns a model whose targets are at these accounts.
+fn with_accounts(model: &Model, accounts: &[Arc<Account>]) -> Model {
+    let targets = model.targets.iter().filter_map(|target| {
+        Some(Target {
+            account: accounts.get(target.account.index)?.clone(),
+            ..target.clone()
+        })
+    });
+    Model {
+        targets: targets.collect(),
+        ..model.clone()
     }
 }
 

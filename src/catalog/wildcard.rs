@@ -17,11 +17,9 @@ impl Catalog {
     /// Returns whether requests for a model may go to one of its targets: the account is enabled,
     /// and if the model comes from a pattern, the account's list has the name.
     pub fn serves(&self, model: &Model, target: &Target) -> bool {
-        let is_listed = || {
-            self.listing(target)
-                .is_some_and(|listing| listing.has(&target.model))
-        };
-        target.account.enabled && (model.pattern.is_none() || is_listed())
+        let listing = || self.listing(target);
+        target.account.enabled
+            && (model.pattern.is_none() || listing().is_some_and(|list| list.has(&target.model)))
     }
 
     /// Returns whether a model has a target to which requests may go.
@@ -51,12 +49,13 @@ impl Catalog {
             .or_else(|| self.kept.lock().get(id).cloned().filter(is_its));
         // Limits of keys name the model, whichever pattern it comes from.
         let index = written.map_or(pattern.index, |written| written.index);
-        let named = || {
-            pattern
-                .named(id)
-                .map(|model| Arc::new(Model { index, ..model }))
+        let model = match &known {
+            Some(known) => known.clone(),
+            None => Arc::new(Model {
+                index,
+                ..pattern.named(id)?
+            }),
         };
-        let model = known.clone().or_else(named)?;
         if self.is_served(&model) {
             if known.is_none() {
                 let mut kept = self.kept.lock();
@@ -67,15 +66,11 @@ impl Catalog {
             }
             return Some(model);
         }
-        let may_have = |target: &Target| {
-            self.listing(target)
-                .is_none_or(|listing| listing.may_have(&target.model))
-        };
-        model
-            .targets
-            .iter()
-            .any(|target| target.account.enabled && may_have(target))
-            .then_some(model)
+        let may_serve = model.targets.iter().any(|target| {
+            let listing = self.listing(target);
+            target.account.enabled && listing.is_none_or(|list| list.may_have(&target.model))
+        });
+        may_serve.then_some(model)
     }
 
     /// Returns the models that are served under these permissions. Those of patterns are among
@@ -103,12 +98,10 @@ impl Catalog {
                 );
             }
         }
-        let is_written = |id: &str| {
-            self.names
-                .get(id)
-                .is_some_and(|model| model.pattern.is_none())
-        };
-        let unwritten = ids.iter().filter(|id| !is_written(id));
+        let unwritten = ids.iter().filter(|id| {
+            let written = self.names.get(id.as_str());
+            written.is_none_or(|model| model.pattern.is_some())
+        });
         listed.extend(
             unwritten
                 .filter_map(|id| self.visible_to(permissions, id))

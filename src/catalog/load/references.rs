@@ -63,14 +63,10 @@ impl<'c> ReferenceReader<'c> {
             Secrets::Resolve => self.find(reference),
             Secrets::Assume => Ok(stand_in.to_owned()),
             Secrets::IfThere => {
-                let is_absent = |text: &str| {
-                    matches!(reference, Reference::Env(_) | Reference::File(_))
-                        && text.trim().is_empty()
-                };
-                Ok(self
-                    .find(reference)
-                    .ok()
-                    .filter(|text| !is_absent(text))
+                let may_be_empty = !matches!(reference, Reference::Env(_) | Reference::File(_));
+                let found = self.find(reference).ok();
+                Ok(found
+                    .filter(|text| may_be_empty || !text.trim().is_empty())
                     .unwrap_or_else(|| stand_in.to_owned()))
             }
         }

@@ -237,32 +237,36 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         let Some(written) = &self.raw.traits else {
             return Server::OWN;
         };
-        let section = self.at.key("traits");
-        let reads = |field: &str, written: Option<bool>, of: [&str; 2]| {
-            if written.is_some() && speaks.is_some_and(|protocol| !of.contains(&protocol.name)) {
-                let what = format!(
-                    "only applies to the dialects {}: remove it",
-                    of.join(" and ")
-                );
-                section.key(field).problem(&what);
-            }
-            written.unwrap_or(true)
-        };
-        let of_claude = ["anthropic", "bedrock"];
-        let of_gemini = ["gemini", "vertex"];
+        let claude = ["anthropic", "bedrock"];
+        let gemini = ["gemini", "vertex"];
+        let has = |field, written, dialects| self.has_trait(field, written, dialects, speaks);
         Server {
-            output_config: reads("output_config", written.output_config, of_claude),
-            response_json_schema: reads(
-                "response_json_schema",
-                written.response_json_schema,
-                of_gemini,
-            ),
-            parameters_json_schema: reads(
+            output_config: has("output_config", written.output_config, claude),
+            response_json_schema: has("response_json_schema", written.response_json_schema, gemini),
+            parameters_json_schema: has(
                 "parameters_json_schema",
                 written.parameters_json_schema,
-                of_gemini,
+                gemini,
             ),
         }
+    }
+    /// Returns a trait that only servers of these dialects have.
+    fn has_trait(
+        &self,
+        field: &str,
+        written: Option<bool>,
+        dialects: [&str; 2],
+        speaks: Option<&'static Protocol>,
+    ) -> bool {
+        let is_of_another = speaks.is_some_and(|protocol| !dialects.contains(&protocol.name));
+        if written.is_some() && is_of_another {
+            let problem = format!(
+                "only applies to the dialects {}: remove it",
+                dialects.join(" and ")
+            );
+            self.at.key("traits").key(field).problem(&problem);
+        }
+        written.unwrap_or(true)
     }
 
     /// Returns the fields that only one dialect has: the field's name, whether it is written, and
@@ -460,9 +464,8 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
     /// Returns the references that callers of the account may write.
     fn leave(&self, protocol: &Protocol, base: &Base) -> AllowedReferences {
         use raw::CallerReference as R;
-        let may = |reference: R| {
-            items(self.raw.caller_references.as_ref()).any(|(_, written)| *written == reference)
-        };
+        let written = || items(self.raw.caller_references.as_ref()).map(|(_, written)| *written);
+        let may = |reference: R| written().any(|written| written == reference);
         let urls = match self.raw.media_urls.unwrap_or(raw::MediaUrls::Public) {
             raw::MediaUrls::Pass => Urls::Any,
             raw::MediaUrls::Refuse => Urls::None,

@@ -359,17 +359,12 @@ fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
     let Some(raw) = written else {
         return Limits::default();
     };
-    let at_least_one = |field: &str, written: Option<u64>| {
-        let what = "must be at least 1; to forbid all requests write `enabled: false`";
-        at.key(field).problem_if(written == Some(0), what);
-        written
-    };
     let limits = Limits {
-        requests_per_minute: at_least_one("requests_per_minute", raw.requests_per_minute),
-        requests_per_day: at_least_one("requests_per_day", raw.requests_per_day),
-        tokens_per_minute: at_least_one("tokens_per_minute", raw.tokens_per_minute),
-        tokens_per_day: at_least_one("tokens_per_day", raw.tokens_per_day),
-        concurrency: at_least_one("concurrency", raw.concurrency),
+        requests_per_minute: at_least_one("requests_per_minute", raw.requests_per_minute, at),
+        requests_per_day: at_least_one("requests_per_day", raw.requests_per_day, at),
+        tokens_per_minute: at_least_one("tokens_per_minute", raw.tokens_per_minute, at),
+        tokens_per_day: at_least_one("tokens_per_day", raw.tokens_per_day, at),
+        concurrency: at_least_one("concurrency", raw.concurrency, at),
         usd_per_day: usd("usd_per_day", raw.usd_per_day, at),
         usd_per_month: usd("usd_per_month", raw.usd_per_month, at),
         reserve: match raw.reserve {
@@ -383,6 +378,11 @@ fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
         "has no effect here: write a limit of tokens or money beside it",
     );
     limits
+}
+fn at_least_one(field: &str, written: Option<u64>, limits: &Scribe<'_, '_>) -> Option<u64> {
+    let problem = "must be at least 1; to forbid all requests write `enabled: false`";
+    limits.key(field).problem_if(written == Some(0), problem);
+    written
 }
 
 fn usd(field: &str, written: Option<Decimal>, at: &Scribe<'_, '_>) -> Option<Usd> {

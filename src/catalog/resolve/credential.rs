@@ -48,25 +48,19 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
                 let what = "is missing: write `{ access_key_id: …, secret_access_key: … }`; or write a Bedrock API key as `key`";
                 at.missing_if(needs_one && raw.aws.is_none(), what);
                 let written = raw.aws.as_ref()?;
-                let secret =
-                    |field: &str, usual: &str, written: Option<&SecretRef>, required: bool| {
-                        let at = at.key(field);
-                        at.missing_if(written.is_none() && required, "is missing");
-                        self.secret(written?, Some(usual), &at)
-                    };
-                let access_key_id = secret(
+                let access_key_id = self.aws_secret(
                     "access_key_id",
                     "AWS_ACCESS_KEY_ID",
                     written.access_key_id.as_ref(),
                     true,
                 );
-                let secret_access_key = secret(
+                let secret_access_key = self.aws_secret(
                     "secret_access_key",
                     "AWS_SECRET_ACCESS_KEY",
                     written.secret_access_key.as_ref(),
                     true,
                 );
-                let session_token = secret(
+                let session_token = self.aws_secret(
                     "session_token",
                     "AWS_SESSION_TOKEN",
                     written.session_token.as_ref(),
@@ -90,6 +84,19 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             SignsWith::Nothing => None,
         }
     }
+    /// Finds one of the values of `aws`.
+    fn aws_secret(
+        &self,
+        field: &str,
+        usual_variable: &str,
+        written: Option<&SecretRef>,
+        required: bool,
+    ) -> Option<Secret> {
+        let aws = self.at.key("aws");
+        let scribe = aws.key(field);
+        scribe.missing_if(written.is_none() && required, "is missing");
+        self.secret(written?, Some(usual_variable), &scribe)
+    }
 
     /// Finds a secret that a header can carry.
     pub(super) fn secret(
@@ -103,14 +110,13 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
 
     /// Finds a secret that may have several lines.
     fn text(&self, written: &SecretRef, at: &Scribe<'_, '_>) -> Option<Secret> {
-        let read = |text: &str| {
+        self.resolved(written, Some("GOOGLE_CREDENTIALS"), at, |text| {
             if text.trim().is_empty() {
                 Err("is empty".to_owned())
             } else {
                 Ok(Secret::new(text))
             }
-        };
-        self.resolved(written, Some("GOOGLE_CREDENTIALS"), at, read)
+        })
     }
 
     fn resolved(
@@ -121,26 +127,18 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
         read: impl Fn(&str) -> Result<Secret, String>,
     ) -> Option<Secret> {
         let field = at.field().unwrap_or("key");
-        let read = |text: &str| match Placeholder::of(text) {
-            Some(Placeholder::Quoted) => Err(
-                "has quotes around its value, and they would be sent as part of it: remove them"
-                    .to_owned(),
-            ),
-            Some(_) => Err("holds a template or a placeholder, not a secret".to_owned()),
-            None => read(text),
-        };
         if let SecretRef::Literal(secret) = written
             && let Some(placeholder) = Placeholder::of(secret.expose()).or_else(|| {
-                let holds = |name: &str| {
+                Placeholder::of_name(secret.expose(), |name| {
                     at.look_up(Reference::Env(name))
                         .is_ok_and(|text| !text.is_empty() && text != ASSUMED)
-                };
-                Placeholder::of_name(secret.expose(), holds)
+                })
             })
         {
             at.withheld(&placeholder.wrong(field, usual));
             return None;
         }
+        let read = |text: &str| refuse_placeholder(text).and_then(|()| read(text));
         let (field, wrong) = match written {
             SecretRef::Env(variable) if !is_variable(variable) => (
                 "env",
@@ -222,6 +220,18 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             "the file holds no certificate: it must be PEM, with `-----BEGIN CERTIFICATE-----`";
         at.problem_if(!pem.contains("-----BEGIN CERTIFICATE-----"), what);
         Some(pem)
+    }
+}
+
+/// Refuses a text that was not filled in, or that has quotes around it.
+fn refuse_placeholder(text: &str) -> Result<(), String> {
+    match Placeholder::of(text) {
+        Some(Placeholder::Quoted) => Err(
+            "has quotes around its value, and they would be sent as part of it: remove them"
+                .to_owned(),
+        ),
+        Some(_) => Err("holds a template or a placeholder, not a secret".to_owned()),
+        None => Ok(()),
     }
 }
 

@@ -77,10 +77,9 @@ fn of_patterns<'r>(
         ]
     });
     let others = lists.flat_map(|list| items(list).map(|(_, id)| id.as_str()));
-    let is_new = |id: &&str| {
+    let unwritten = others.chain(limited).filter(|id| {
         !written.contains_key(id) && !aliases.contains_key(id) && name::of_model(id).is_ok()
-    };
-    let unwritten = others.chain(limited).filter(is_new);
+    });
     unwritten
         .filter_map(|id| Some((id, pattern_of(written.keys().copied(), id)?)))
         .collect()
@@ -162,13 +161,12 @@ fn same_beginning<'r>(
     if !name::is_glob(alias) {
         return None;
     }
-    let same = |glob: &str| {
-        name::is_glob(glob) && name::literal_prefix(glob) == name::literal_prefix(alias)
-    };
+    let prefix = name::literal_prefix(alias);
     let globs = aliases.iter().map(|(glob, other)| (*other, *glob));
-    globs
+    let mut others = globs
         .chain(written.keys().map(|id| (*id, *id)))
-        .find(|(other, glob)| *other != id && same(glob))
+        .filter(|(other, glob)| *other != id && name::is_glob(glob));
+    others.find(|(_, glob)| name::literal_prefix(glob) == prefix)
 }
 
 impl WrittenEntry<'_, '_, '_, raw::Model> {
@@ -239,15 +237,12 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
             refuse_broken_calls: matches!(raw.on_broken_call, Some(raw::OnBrokenCall::Error)),
             show_reasoning: !matches!(raw.reasoning, Some(raw::Reasoning::Hide)),
         };
-        let has_vectors = |target: &Target| {
-            target.traits.input_type.is_some() || purpose::gives_vectors(&target.model)
-        };
         let stand_ins = [
             ("fallbacks", &model.fallbacks),
             ("fallbacks_on", &model.on_context),
             ("fallbacks_on", &model.on_refusal),
         ];
-        if model.targets.iter().any(has_vectors)
+        if model.targets.iter().any(gives_vectors)
             && let Some((key, _)) = stand_ins.into_iter().find(|(_, list)| !list.is_empty())
         {
             let what = "cannot be written for a model of vectors: those of different models cannot be compared";
@@ -348,11 +343,11 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
     /// Checks that either all targets have a tier or none has, and that the strategy uses tiers.
     fn tiers(&self) {
         let list = self.at.key("targets");
-        let tier = |some: bool| {
-            items(self.raw.targets.as_ref()).find(|(_, target)| target.tier.is_some() == some)
+        let targets = || items(self.raw.targets.as_ref());
+        let Some((with, _)) = targets().find(|(_, target)| target.tier.is_some()) else {
+            return;
         };
-        let Some((with, _)) = tier(true) else { return };
-        if let Some((without, _)) = tier(false) {
+        if let Some((without, _)) = targets().find(|(_, target)| target.tier.is_none()) {
             let what = "is missing, but other targets of this model have it: write it at all targets or at none";
             list.index(without).key("tier").missing(what);
         }
@@ -430,6 +425,10 @@ impl WrittenEntry<'_, '_, '_, raw::Model> {
         }
         items(list).map(|(_, id)| id.as_str().into()).collect()
     }
+}
+
+fn gives_vectors(target: &Target) -> bool {
+    target.traits.input_type.is_some() || purpose::gives_vectors(&target.model)
 }
 
 /// Returns the traits of a model: the known ones, replaced by those that are written.

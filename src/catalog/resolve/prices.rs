@@ -183,12 +183,11 @@ impl<'m> Unpriced<'m> {
                 .map(|id| &**id)
                 .collect();
             let allowed = self.allowed(&key.permissions).to_vec();
-            let is_of_model = |place: &usize| {
-                self.list
-                    .get(*place)
-                    .is_some_and(|(model, _)| of_model.contains(&*model.id))
-            };
-            let found = allowed.into_iter().filter(is_of_model).collect();
+            let is_of_model = |(model, _): &(&Model, &Target)| of_model.contains(&*model.id);
+            let found = allowed
+                .into_iter()
+                .filter(|place| self.list.get(*place).is_some_and(is_of_model))
+                .collect();
             self.refuse(limits, found, &section.key(&model.id));
         }
     }
@@ -196,10 +195,11 @@ impl<'m> Unpriced<'m> {
     fn allowed(&mut self, permissions: &Permissions) -> &[usize] {
         let list = &self.list;
         self.allowed.entry(permissions.index).or_insert_with(|| {
-            let allows = |(place, (model, _)): (usize, &(&Model, &Target))| {
-                permissions.allow(&model.id).then_some(place)
-            };
-            list.iter().enumerate().filter_map(allows).collect()
+            let unpriced = list.iter().enumerate();
+            unpriced
+                .filter(|(_, (model, _))| permissions.allow(&model.id))
+                .map(|(place, _)| place)
+                .collect()
         })
     }
 
@@ -236,35 +236,12 @@ impl<'m> Unpriced<'m> {
             return;
         };
         let bills = |target: &Target| target.account.base.tls;
-        let is_priced = |target: &Target| {
-            target.account.enabled && !matches!(target.price_from, None | Some(Origin::Demo))
-        };
-        let is_about_money = || {
-            let of_key = |key: &Key| {
-                key.limits.limits_money()
-                    || key
-                        .model_limits
-                        .iter()
-                        .any(|(_, limits)| limits.limits_money())
-            };
-            served
-                .callers
-                .iter()
-                .any(|caller| caller.expose_cost || caller.limits.limits_money())
-                || served.keys.values().any(|secret| of_key(&secret.key))
-                || self
-                    .models
-                    .iter()
-                    .flatten()
-                    .flat_map(|model| &model.targets)
-                    .any(is_priced)
-        };
         if self.list.iter().any(|(model, _)| {
             model
                 .targets
                 .iter()
                 .any(|target| lacks(target) && bills(target))
-        }) || is_about_money()
+        }) || self.is_about_money(served)
         {
             let file = written
                 .get(&*first.id)
@@ -280,6 +257,29 @@ impl<'m> Unpriced<'m> {
                 .warn(&what);
         }
     }
+    /// Returns whether anything else in the catalog is about money: a limit, a price, or a cost
+    /// that callers read.
+    fn is_about_money(&self, served: &ServedCallers) -> bool {
+        let targets = self
+            .models
+            .iter()
+            .flatten()
+            .flat_map(|model| &model.targets);
+        let is_priced = |from| !matches!(from, None | Some(Origin::Demo));
+        served
+            .callers
+            .iter()
+            .any(|caller| caller.expose_cost || caller.limits.limits_money())
+            || served.keys.values().any(|secret| limits_money(&secret.key))
+            || targets
+                .into_iter()
+                .any(|target| target.account.enabled && is_priced(target.price_from))
+    }
+}
+
+fn limits_money(key: &Key) -> bool {
+    let of_models = key.model_limits.iter().map(|(_, limits)| limits);
+    of_models.chain([&key.limits]).any(Limits::limits_money)
 }
 
 const WRITE: &str = "write `price: { input: …, output: … }` at the model or its target, in \
@@ -293,21 +293,19 @@ fn lacks(target: &Target) -> bool {
 /// Names the first few models, each with the account that serves it.
 fn named(list: &[(&Model, &Target)]) -> String {
     const SHOWN: usize = 3;
-    let one = |(model, target): &(&Model, &Target)| match *model.id == *target.model {
-        true => format!(
-            "{} at account {}",
-            shown(&model.id),
-            shown(&target.account.id)
-        ),
-        // The account's own name for the model is not shown: it is no id of the catalog, and may be
-        // anything.
-        false => format!(
-            "{} at account {} under another name",
-            shown(&model.id),
-            shown(&target.account.id)
-        ),
-    };
-    let first: Vec<_> = list.iter().take(SHOWN).map(one).collect();
+    let first: Vec<_> = list
+        .iter()
+        .take(SHOWN)
+        .map(|(model, target)| {
+            let (id, account) = (shown(&model.id), shown(&target.account.id));
+            match *model.id == *target.model {
+                true => format!("{id} at account {account}"),
+                // The account's own name for the model is not shown: it is no id of the catalog,
+                // and may be anything.
+                false => format!("{id} at account {account} under another name"),
+            }
+        })
+        .collect();
     match list.len().saturating_sub(SHOWN) {
         0 => first.join(", "),
         more => format!("{} and {more} more", first.join(", ")),
