@@ -5,7 +5,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run release package test test-all test-packages test-real soak fuzz bench bench-instructions check house licences doc book pictures cmake valgrind
+.PHONY: help run release package test test-all test-packages test-release test-real soak fuzz bench bench-instructions check house licences doc book pictures cmake valgrind
 
 # An absolute path, since scripts run in other folders.
 override CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -15,8 +15,8 @@ export PATH := $(PATH):$(TOOLS)/bin
 
 # Tests mostly wait, so more tests than cores run at the same time.
 export RUST_TEST_THREADS ?= 8
-# The header `x-test-panic` works in test builds only.
-FEATURES := --features test-panics
+# The header `x-test-panic` and the commands to the test clock work in test builds only.
+FEATURES := --features test-clock
 # Runs tests, each of which prints its seconds.
 TIMED = cargo test --config "target.'cfg(all())'.runner=['tests/timed.sh']" --locked $(FEATURES)
 
@@ -24,6 +24,7 @@ help:
 	@echo 'make run        build, and serve conf/ with its demo account on 127.0.0.1:8080; PORT=8081 for another port'
 	@echo 'make test       run the tests that a change needs, with the official clients and the libraries of agents'
 	@echo 'make test-all   run every test that there is, in an hour and more (as root)'
+	@echo 'make test-release  show that the program of make release has no commands of tests'
 	@echo 'make test-real  run tests against llama.cpp, LiteLLM and Phoenix (sets them up once, in some minutes)'
 	@echo 'make soak       run ten minutes of every fault at random; HOURS=1 for an hour'
 	@echo 'make fuzz       run each fuzz target for a minute'
@@ -83,16 +84,21 @@ test: cmake
 	cargo test --locked --workspace $(FEATURES) --doc
 
 # Everything: more runs of the command-line clients, 100,000 requests that must add up, a minute of the soak, the packages, real
-# servers and the fuzz targets.
+# servers and the fuzz targets; and the integration tests once more without the test clock, in real time.
 test-all: cmake
 	TEST_ALL=1 $(MAKE) test
 	ulimit -n "$$(ulimit -Hn)"; TEST_ALL=1 cargo test --locked $(FEATURES) --test integration -- --ignored ::all_
+	ulimit -n "$$(ulimit -Hn)"; cargo test --locked --features test-panics --test integration
 	$(MAKE) test-packages test-real fuzz
 
 # With the build of `make test`: another would have other features of its dependencies, and build all of them anew.
 test-packages: cmake
 	cargo test --locked $(FEATURES) --test integration --no-run
 	tests/packaging/run.sh $(CARGO_TARGET_DIR)/debug/portcullis
+
+# Shows that the program of `make release` has no commands of tests, and that the test would see them.
+test-release:
+	tests/packaging/commands.py $(CARGO_TARGET_DIR)/release/portcullis $(CARGO_TARGET_DIR)/debug/portcullis
 
 test-real: cmake
 	tests/real/setup.sh

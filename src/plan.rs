@@ -8,6 +8,7 @@
 use crate::account::demand::Demand;
 use crate::account::strategy::{self, View};
 use crate::account::track::TargetHealth;
+use crate::base::clock::Clock;
 use crate::catalog::{Catalog, Key, Model, Target, Timeouts};
 use crate::conf::price::{Price, Usd};
 use crate::error::Refusal;
@@ -76,12 +77,12 @@ impl Candidate {
     pub fn is_open(&self) -> bool {
         self.instead_of
             .as_ref()
-            .is_none_or(|usual| usual.refuses(Instant::now()))
+            .is_none_or(|usual| usual.refuses(Clock::now()))
     }
 
     /// Returns whether neither the account nor the target rests, and no breaker is open.
     pub fn is_fit(&self, stream: bool) -> bool {
-        let (now, Place { account, state, .. }) = (Instant::now(), &*self.place);
+        let (now, Place { account, state, .. }) = (Clock::now(), &*self.place);
         state.health.rest(now).is_none()
             && self
                 .track
@@ -228,7 +229,7 @@ pub fn most_inputs(candidates: &[Candidate]) -> usize {
 pub fn most(envelope: &Envelope, plan: &Plan, reserve: Reserve) -> Ask {
     let prompt = envelope.most_prompt;
     let usual = match reserve {
-        Reserve::Usual => plan.demand.longest_output(Instant::now()),
+        Reserve::Usual => plan.demand.longest_output(Clock::now()),
         Reserve::Asked => u64::MAX,
     };
     let mut most = Ask {
@@ -348,7 +349,7 @@ impl Planner<'_> {
         usable: Vec<Usable<'t>>,
         candidate: impl Fn(Usable<'t>) -> Option<Candidate>,
     ) {
-        let (now, clock) = (Instant::now(), SystemTime::now());
+        let (now, clock) = (Clock::now(), SystemTime::now());
         let views: Vec<View> = usable
             .iter()
             .map(|(target, track)| self.view(target, track, now, clock))

@@ -3,6 +3,7 @@
 
 mod times;
 
+use crate::base::clock::Clock;
 use crate::base::lock::Lock;
 use crate::error::Blame;
 use std::collections::VecDeque;
@@ -25,7 +26,7 @@ pub struct Step {
 }
 
 /// The beginning of the first step.
-static FIRST: LazyLock<Instant> = LazyLock::new(Instant::now);
+static FIRST: LazyLock<Instant> = LazyLock::new(Clock::now);
 
 impl Step {
     /// Returns the step of a moment.

@@ -6,6 +6,7 @@
 mod shutdown;
 
 use crate::base::address::reachable;
+use crate::base::clock::{Clock, Round};
 use crate::base::descriptors;
 use crate::base::lock::Lock;
 use crate::catalog::load::Loaded;
@@ -37,10 +38,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
 
+/// The time between two searches for host names that must be looked up again.
+const NAMES: Duration = Duration::from_secs(1);
 /// The time between two searches for idle upstream connections.
 const SWEEP: Duration = Duration::from_secs(2);
 /// The time between two readings of a certificate that is awaited.
@@ -335,7 +338,7 @@ impl Background {
                 some(),
                 some()
             );
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            Clock::pause(Round::Names, NAMES).await;
         }
     }
 
@@ -344,17 +347,18 @@ impl Background {
             descriptors, live, ..
         } = &*self.process.books;
         loop {
-            if tokio::time::timeout(SWEEP, descriptors.lack())
-                .await
-                .is_ok()
-            {
+            let is_lacking = tokio::select! {
+                () = descriptors.lack() => true,
+                () = Clock::pause(Round::Connections, SWEEP) => false,
+            };
+            if is_lacking {
                 // Many lacks are answered together.
                 live.accounts.close_idle();
                 tokio::time::sleep(SWEEP_SOON).await;
             }
             descriptors.look();
             let snapshot = self.process.books.live.load_full();
-            let now = Instant::now();
+            let now = Clock::now();
             self.process.backends.vault.sweep(now);
             self.process.backends.items.sweep(now);
             self.process
@@ -380,7 +384,7 @@ impl Background {
         loop {
             let hints = store.hints().await;
             let snapshot = self.process.books.live.load_full();
-            let now = Instant::now();
+            let now = Clock::now();
             for (account, tracks) in snapshot.catalog.accounts().iter().zip(snapshot.targets()) {
                 for (model, track) in tracks {
                     track.hint(

@@ -6,6 +6,7 @@
 //! costs one push. A sweep, every two seconds, closes connections that the upstream has closed or
 //! that were idle for too long.
 
+use crate::base::clock::Clock;
 use crate::base::lock::Lock;
 use pingora::protocols::Stream;
 use std::future::poll_fn;
@@ -55,7 +56,7 @@ impl Http1Pool {
         if idle.len() < MOST {
             idle.push(Idle {
                 stream,
-                since: Instant::now(),
+                since: Clock::now(),
                 fingerprint,
             });
         }

@@ -9,6 +9,7 @@
 //! or have old settings. The requests on a removed connection keep it open until they are done.
 
 use super::http1_pool::IDLE;
+use crate::base::clock::Clock;
 use crate::base::lock::Lock;
 use pingora::connectors::http::v2::ConnectionRef;
 use pingora::protocols::http::v2::client::Http2Session;
@@ -64,7 +65,7 @@ impl Http2Pool {
         let (o, session) = room
             .filter_map(|o| stream(&o.connection).map(|session| (o, session)))
             .next()?;
-        o.used = Instant::now();
+        o.used = Clock::now();
         Some(session)
     }
 
@@ -74,7 +75,7 @@ impl Http2Pool {
     pub fn put(&self, connection: &ConnectionRef, address: SocketAddr, fingerprint: u64) {
         let mut open = self.open.lock();
         if !open.iter().any(|o| o.has_room(address, fingerprint, SPARE)) {
-            let now = Instant::now();
+            let now = Clock::now();
             open.push(Open {
                 connection: connection.clone(),
                 address,

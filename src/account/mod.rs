@@ -24,6 +24,7 @@ pub mod token;
 pub mod track;
 pub mod window;
 
+use crate::base::clock::Clock;
 use crate::base::lock::Lock;
 use crate::catalog::listing::{self, Listing};
 use crate::catalog::{Account, Catalog};
@@ -392,7 +393,7 @@ impl Registry {
             .collect();
         states
             .iter()
-            .for_each(|state| state.http1.sweep(None, Instant::now()));
+            .for_each(|state| state.http1.sweep(None, Clock::now()));
     }
 
     /// Returns the number of accounts whose state is held.

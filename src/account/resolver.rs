@@ -6,6 +6,7 @@
 //! `connect` deadline. There is one such look-up at a time for each account, since each takes a
 //! thread of its own for as long as the system's resolver needs.
 
+use crate::base::clock::Clock;
 use crate::catalog::{Account, Base};
 use crate::conf::proxy::Proxy;
 use arc_swap::ArcSwapOption;
@@ -94,6 +95,10 @@ struct Failed {
     at: Instant,
 }
 
+fn age(since: Instant) -> Duration {
+    Clock::now().saturating_duration_since(since)
+}
+
 impl Addresses {
     /// Returns the addresses to try, the last good one first. Looks the name up only if nothing is
     /// known of this host yet.
@@ -156,7 +161,7 @@ impl Addresses {
             .known
             .load()
             .as_ref()
-            .is_none_or(|k| !k.is_of(hop) || k.at.elapsed() >= REFRESH);
+            .is_none_or(|k| !k.is_of(hop) || age(k.at) >= REFRESH);
         if !due || self.failed_within(hop, REFRESH).is_some() {
             return Ok(());
         }
@@ -185,7 +190,7 @@ impl Addresses {
                     host: host.clone(),
                     port: hop.port,
                     addresses,
-                    at: Instant::now(),
+                    at: Clock::now(),
                 };
                 let addresses = self.good_first(&known.addresses);
                 self.known.store(Some(Arc::new(known)));
@@ -202,7 +207,7 @@ impl Addresses {
         self.failed.store(Some(Arc::new(Failed {
             host: host.clone(),
             why: why.to_owned(),
-            at: Instant::now(),
+            at: Clock::now(),
         })));
     }
 
@@ -217,7 +222,7 @@ impl Addresses {
     fn failed_within(&self, hop: Hop<'_>, time: Duration) -> Option<Arc<Failed>> {
         self.failed
             .load_full()
-            .filter(|failed| failed.host == *hop.host && failed.at.elapsed() < time)
+            .filter(|failed| failed.host == *hop.host && age(failed.at) < time)
     }
 
     fn good_first(&self, addresses: &[SocketAddr]) -> Vec<SocketAddr> {

@@ -1,6 +1,7 @@
 //! [`Tokens`] keeps the token of an account that signs for one. A token is kept while it is good.
 //! One exchange at a time fetches a new one before the old one ends.
 
+use crate::base::clock::Clock;
 use arc_swap::ArcSwapOption;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -78,7 +79,7 @@ impl Tokens {
     pub fn put(&self, token: Secret, good_for: Duration, fingerprint: u64) {
         self.present.store(Some(Arc::new(Present {
             token,
-            until: Instant::now() + good_for,
+            until: Clock::now() + good_for,
             fingerprint,
         })));
     }
@@ -93,7 +94,7 @@ impl Tokens {
         };
         self.failed.store(Some(Arc::new(Failed {
             cause,
-            at: Instant::now(),
+            at: Clock::now(),
             fingerprint,
         })));
     }
@@ -107,9 +108,10 @@ impl Tokens {
     }
 
     fn failed_within(&self, fingerprint: u64, time: Duration) -> Option<Arc<Failed>> {
-        self.failed
-            .load_full()
-            .filter(|failed| failed.fingerprint == fingerprint && failed.at.elapsed() < time)
+        self.failed.load_full().filter(|failed| {
+            failed.fingerprint == fingerprint
+                && Clock::now().saturating_duration_since(failed.at) < time
+        })
     }
 
     /// Forgets the token, since the upstream does not accept it any more.
@@ -122,7 +124,7 @@ impl Tokens {
         let present = present
             .as_ref()
             .filter(|present| present.fingerprint == fingerprint)?;
-        let left = present.until.saturating_duration_since(Instant::now());
+        let left = present.until.saturating_duration_since(Clock::now());
         (left > LATE).then(|| (present.token.clone(), left))
     }
 }

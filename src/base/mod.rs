@@ -3,6 +3,7 @@
 pub mod address;
 pub mod alarm;
 pub mod calendar;
+pub mod clock;
 pub mod descriptors;
 pub mod hash;
 pub mod host;

@@ -10,6 +10,7 @@ use super::unpriced::Unpriced;
 use crate::access_log::AccessLog;
 use crate::account::demand::Demand;
 use crate::base::calendar;
+use crate::base::clock::Clock;
 use crate::base::descriptors::Descriptors;
 use crate::conf::price::Usd;
 use crate::drain::Drain;
@@ -226,7 +227,7 @@ impl Record {
         let (sums, first, step) = (
             settled.sums(),
             settled.first_token(),
-            Step::of(self.began + settled.total),
+            Step::of(Clock::time_at(self.began + settled.total)),
         );
         let Figures { whole, callers } = &self.books.figures;
         whole.add(&sums, first, step);

@@ -13,6 +13,7 @@ use super::producer::CALLER_LEFT;
 use crate::account::Permit;
 use crate::account::failure::{Class, Failure};
 use crate::base::alarm::Alarm;
+use crate::base::clock::Clock;
 use crate::base::memory::Held;
 use crate::base::trace_context::SpanId;
 use crate::catalog::Key;
@@ -135,7 +136,7 @@ impl TokenCount<'_> {
             candidate
                 .track
                 .series
-                .add(&sums, None, Step::of(std::time::Instant::now()));
+                .add(&sums, None, Step::of(Clock::now()));
             running.end(counted.as_ref().err(), &secrets);
             let failure = match counted {
                 Ok(answer) => {
@@ -181,7 +182,7 @@ impl TokenCount<'_> {
         let kept = |call: &str| {
             self.shared
                 .vault
-                .find(&self.key.id, family?, call, std::time::Instant::now())
+                .find(&self.key.id, family?, call, Clock::now())
         };
         let seal = family.map(|family| {
             AccountSeal::new(&self.shared.seals, &self.key.caller.id, family, account)

@@ -2,6 +2,7 @@
 //! store that gateways share, where they are sealed.
 
 use super::backends::Backends;
+use crate::base::clock::Clock;
 use crate::conf::config::ItemCacheMode;
 use crate::store::Lookup;
 use bytes::Bytes;
@@ -14,7 +15,7 @@ impl Backends {
         if self.items.mode() == ItemCacheMode::Off {
             return;
         }
-        self.items.put(key, id, item, Instant::now());
+        self.items.put(key, id, item, Clock::now());
         if let (ItemCacheMode::Store, Some(store)) = (self.items.mode(), &self.store)
             && let Some(sealed) = self.seals.close(&owner(key, id), item)
         {
@@ -25,7 +26,7 @@ impl Backends {
     /// Looks up the items of these ids. What the store returns stays in memory, so that another try
     /// after a late answer asks for the rest only.
     pub async fn find_items(&self, key: &Arc<str>, ids: &[&str]) -> Vec<Lookup<Bytes>> {
-        let now = Instant::now();
+        let now = Clock::now();
         let kept = ids.iter().map(|id| {
             self.items
                 .find(key, id, now)

@@ -10,6 +10,7 @@ use super::outgoing::{Outgoing, own_id};
 use super::upstream::Upstream;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
+use crate::base::clock::{Clock, Round};
 use crate::catalog::Account;
 use crate::catalog::listing::{ListedNames, MOST, source};
 use crate::catalog::resolve::digest;
@@ -64,7 +65,7 @@ pub async fn keep(live: &Live, backends: &Arc<Backends>, metrics: &Metrics) {
             recall(&backends.server, &snapshot);
             recalled = snapshot.generation;
         }
-        let now = std::time::Instant::now();
+        let now = Clock::now();
         for (source, places) in sources(&snapshot) {
             let is_due = places.iter().any(|place| place.state.listing.is_due(now));
             if is_due && !busy.values().any(|other| *other == source) {
@@ -74,7 +75,7 @@ pub async fn keep(live: &Live, backends: &Arc<Backends>, metrics: &Metrics) {
             }
         }
         drop(snapshot);
-        tokio::time::sleep(EVERY).await;
+        Clock::pause(Round::Lists, EVERY).await;
     }
 }
 
@@ -114,7 +115,7 @@ async fn refresh(backends: &Backends, places: &[Arc<Place>]) {
         .collect();
     let Some(first) = places.first() else { return };
     let (now, clock, refresh) = (
-        std::time::Instant::now(),
+        Clock::now(),
         SystemTime::now(),
         backends.server.list_refresh,
     );

@@ -30,6 +30,7 @@ use super::upload::Upload;
 use crate::account::demand::Demand;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
+use crate::base::clock::Clock;
 use crate::base::memory::Held;
 use crate::base::trace_context::TraceContext;
 use crate::catalog::{Model, Permissions};
@@ -390,9 +391,7 @@ impl<'x> Producer<'x> {
             .is_some_and(|candidate| candidate.track.endpoint.writes());
         if writes && self.usage.source != Source::None {
             let each = self.usage.completion / self.request.envelope.choices.written.max(1);
-            self.request
-                .demand
-                .answered(each, std::time::Instant::now());
+            self.request.demand.answered(each, Clock::now());
         }
     }
 
@@ -460,7 +459,7 @@ impl<'x> Producer<'x> {
             .flaws(flaws)
             .for_each(|name| self.served.losses.add(name));
         self.measure();
-        attempt.guard.whole(std::time::Instant::now());
+        attempt.guard.whole(Clock::now());
         self.keep(kept);
         self.keep_items(&piece);
         self.note(&attempt, "ok", Some(200), None);

@@ -15,9 +15,10 @@ mod report;
 mod shown;
 mod text;
 
+use crate::base::clock::Clock;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -142,7 +143,7 @@ pub fn headers<'h>(
 
 /// Finds out what would become of the request, in the gateway's own steps.
 pub fn explain(key: &str, input: &Input) -> Report {
-    let (now, clock) = (Instant::now(), SystemTime::now());
+    let (now, clock) = (Clock::now(), SystemTime::now());
     let Input {
         settings,
         snapshot,

@@ -4,6 +4,7 @@
 use super::Snapshot;
 use crate::account::Registry;
 use crate::base::calendar;
+use crate::base::clock::Clock;
 use crate::base::lock::Lock;
 use crate::catalog::settle::{Settling, WaitingChange};
 use crate::catalog::texts::Texts;
@@ -155,7 +156,7 @@ impl Publisher {
         drop(live.snapshot.swap(snapshot.clone()));
         let new = &snapshot.catalog;
         let is_live = |label: &str, name: &str| catalog::has(new, label, name);
-        metrics.reloaded(left, catalog::names(new).count(), &is_live, Instant::now());
+        metrics.reloaded(left, catalog::names(new).count(), &is_live, Clock::now());
         metrics.catalog.taken(snapshot.generation);
         old
     }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::folders::{Event, Folders};
 use super::good::GoodTexts;
 use super::{Live, POLL, Publisher, Snapshot};
+use crate::base::clock::{Clock, Round};
 use crate::catalog::files::{LARGEST_NAMED, list, read_whole, stat};
 use crate::catalog::load::Loaded;
 use crate::catalog::settle::Sign;
@@ -111,7 +112,7 @@ struct Watch {
     good: GoodTexts,
     /// The decision that waits, and will be taken again.
     tried: Option<PendingDecision>,
-    /// The time since which the whole texts take away too much.
+    /// The time on the [`Clock`] since which the whole texts take away too much.
     held: Option<Instant>,
     /// The files that were reported because they are written without an end.
     endless: Vec<PathBuf>,
@@ -127,11 +128,28 @@ struct Watch {
 }
 
 /// A decision that waits. The texts are considered again when they change, when all of them are
-/// whole, or at the time `until`.
+/// whole, or when the wait is over.
 struct PendingDecision {
     texts: Texts,
     all: bool,
-    until: Instant,
+    wait: Wait,
+}
+
+/// How long a decision waits.
+enum Wait {
+    /// Until this time.
+    Until(Instant),
+    /// Until this time on the [`Clock`].
+    UntilClock(Instant),
+}
+
+impl Wait {
+    fn is_over(&self, now: Instant) -> bool {
+        match self {
+            Wait::Until(time) => now >= *time,
+            Wait::UntilClock(time) => Clock::now() >= *time,
+        }
+    }
 }
 
 impl Watch {
@@ -143,11 +161,13 @@ impl Watch {
             if !self.watch_folders() && !self.wait() {
                 return;
             }
+            Clock::begin(Round::Files);
             self.hear();
             self.past.retain(|past| Arc::strong_count(past) > 1);
             self.look();
             self.decide();
             self.tell();
+            Clock::end(Round::Files);
             if self.is_quiet() {
                 // In a busy folder there is always something to look at.
                 std::thread::park_timeout(LOOK);

@@ -17,6 +17,7 @@ mod rows;
 mod shot;
 
 use crate::base::calendar;
+use crate::base::clock::Clock;
 use crate::base::lock::Lock;
 use crate::desk::record::Books;
 use crate::exchange::backends::Backends;
@@ -171,7 +172,7 @@ impl LivePage {
     /// Returns what all viewers see now.
     fn shot(&self) -> Arc<Shot> {
         let mut last = self.last.lock();
-        let now = Instant::now();
+        let now = Clock::now();
         if let Some(shot) = last
             .as_ref()
             .filter(|shot| now.saturating_duration_since(shot.at.now) < FRESH)

@@ -11,6 +11,7 @@ use super::watch::Watch;
 use crate::account::failure::Failure;
 use crate::base::alarm::Alarm;
 use crate::base::calendar;
+use crate::base::clock::{Clock, Round};
 use crate::conf::config::{LeastSeverity, Notify, Webhook};
 use crate::exchange::attempt::Attempt;
 use crate::exchange::backends::Backends;
@@ -51,7 +52,7 @@ pub async fn keep(settings: &Notify, watch: &Watch, backends: &Backends, instanc
             }
             failed = pending.is_failing();
         }
-        tokio::time::sleep(EVERY).await;
+        Clock::pause(Round::Notices, EVERY).await;
     }
 }
 

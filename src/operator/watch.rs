@@ -8,6 +8,7 @@ mod gather;
 use super::problems::facts::{Facts, RisesFacts};
 use super::problems::verdict::{Verdict, verdict};
 use super::problems::{FailureMemory, Finding, Lasting, Noticed, Problems, find};
+use crate::base::clock::{Clock, Round};
 use crate::base::lock::Lock;
 use crate::conf::config::Server;
 use crate::desk::record::Books;
@@ -70,7 +71,7 @@ impl Watch {
 
     /// Returns what the watch sees now. The sight is half a second old at most.
     pub fn look(&self) -> Arc<Sight> {
-        let now = Instant::now();
+        let now = Clock::now();
         let mut last = self.last.lock();
         if let Some((at, sight)) = &last.sight
             && now.saturating_duration_since(*at) < AT_LEAST
@@ -103,8 +104,8 @@ impl Watch {
                 .sum();
             self.books
                 .figures
-                .sample(self.books.drain.exchanges(), waiting, Instant::now());
-            tokio::time::sleep(EVERY).await;
+                .sample(self.books.drain.exchanges(), waiting, Clock::now());
+            Clock::pause(Round::Problems, EVERY).await;
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::canary::KEY;
+use crate::support::clock::CONNECTIONS;
 use crate::support::script;
 use crate::support::tls::Ca;
 use crate::support::{
@@ -63,8 +64,8 @@ fn an_http2_connection_whose_key_is_no_longer_in_any_catalog_goes_with_its_last_
             || (other.open() == 0).then_some(()),
         )
         .await;
-        // By now the idle ones have been looked at: the one that is in use is still there.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        // When the idle ones have been looked at, the one that is in use is still there.
+        gateway.round(CONNECTIONS).await;
         assert_eq!(mock.open(), 2);
         gate.open();
         while connection.piece(&mut head).await.is_some() {}

@@ -5,11 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
+use crate::problems::Clock;
 use crate::store::{set_clock, shifted_clock};
 use crate::support::canary::hash;
 use crate::support::client::{self, Response};
 use crate::support::script::{PROMPT_TOKENS, chunk, finish, usage};
-use crate::support::{Catalog, Gate, Gateway, Mock, Script, eventually, join_all, run_within};
+use crate::support::{Catalog, Gate, Gateway, Mock, Script, eventually, join_all, run, run_within};
 
 const KEY: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnopq";
 /// Every mock's whole answer has so many.
@@ -726,10 +727,10 @@ fn a_body_that_comes_in_has_a_place_already() {
 /// By the minute, `retry-after` is a minute at most, and what it says is true.
 #[test]
 fn who_is_told_to_come_back_in_a_minute_is_let_in_then() {
-    run_within(Duration::from_secs(150), async {
-        let mock = Mock::start().await;
-        let gateway =
-            Gateway::start(tight(&mock, "", "limits: { requests_per_minute: 1 }", "")).await;
+    run(async {
+        let (mock, clock) = (Mock::start().await, Clock::new());
+        let catalog = tight(&mock, "", "limits: { requests_per_minute: 1 }", "");
+        let gateway = clock.give(Gateway::with(catalog)).start().await;
         assert_eq!(send(&gateway, &ask(8)).await.status, 200);
         let refused = send(&gateway, &ask(8)).await;
         let message = refused.is_error(429, "rate_limit_exceeded").to_string();
@@ -748,8 +749,7 @@ fn who_is_told_to_come_back_in_a_minute_is_let_in_then() {
             message.contains(&format!("Try again in {told}.")),
             "{message}"
         );
-        // The only thing to be observed is that the time is over.
-        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        clock.set(i64::try_from(seconds).expect("seconds"));
         assert_eq!(
             send(&gateway, &ask(8)).await.status,
             200,

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::explain::explain;
 use crate::support::canary::MARK;
+use crate::support::clock::NAMES;
 use crate::support::documented::PROXY;
 use crate::support::proxy::Does;
 use crate::support::tls::Ca;
@@ -103,7 +104,8 @@ fn requests_go_through_the_proxy_and_only_it_knows_the_name() {
             );
         }
         // Names are looked up again and again in the background: not this one.
-        tokio::time::sleep(Duration::from_secs(3)).await;
+        gateway.advance(Duration::from_secs(15)).await;
+        gateway.round(NAMES).await;
         assert!(!gateway.log().contains("resolve"), "{}", gateway.log());
         let (_, said) = explain(&gateway, &chat("one"), &[]);
         assert!(

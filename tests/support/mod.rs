@@ -8,6 +8,7 @@
 pub mod canary;
 pub mod catalog;
 pub mod client;
+pub mod clock;
 pub mod documented;
 pub mod folder;
 pub mod frames;

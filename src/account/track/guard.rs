@@ -6,6 +6,7 @@ use crate::account::breaker::{BreakerPass, BreakerState, Outcome};
 use crate::account::failure::{Class, REFUSED_COOL, Setback, overloaded_for, rate_cool};
 use crate::account::given_up::{Around, GIVEN_UP, Leave};
 use crate::account::health::Rest;
+use crate::base::clock::Clock;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -222,12 +223,11 @@ impl Drop for AttemptGuard {
     fn drop(&mut self) {
         self.came();
         if self.stage == Stage::Open {
-            self.track.memory.lock().breaker.settle(
-                self.pass,
-                Outcome::Neutral,
-                Instant::now(),
-                0.0,
-            );
+            self.track
+                .memory
+                .lock()
+                .breaker
+                .settle(self.pass, Outcome::Neutral, Clock::now(), 0.0);
         }
     }
 }

@@ -5,15 +5,14 @@ use super::{CALLER_LEFT, Producer};
 use crate::account::breaker::BreakerState;
 use crate::account::given_up::{BEHIND, GIVEN_UP};
 use crate::account::track::Left;
+use crate::base::clock::Clock;
 
 impl Producer<'_> {
     /// Tells the target of an attempt that the caller left. Returns the trail's word for the
     /// attempt.
     pub(super) fn leave(&self, attempt: &mut Try<'_>) -> &'static str {
         let (waited, stream) = (attempt.began.elapsed(), self.request.envelope.stream);
-        let left = attempt
-            .guard
-            .left(stream, waited, std::time::Instant::now());
+        let left = attempt.guard.left(stream, waited, Clock::now());
         self.log_leave(attempt, left);
         if !left.is_given_up {
             return CALLER_LEFT;
@@ -37,10 +36,7 @@ impl Producer<'_> {
         let Some(BreakerState::Open(until)) = left.breaker else {
             return;
         };
-        let (model, wait) = (
-            model(),
-            until.saturating_duration_since(std::time::Instant::now()),
-        );
+        let (model, wait) = (model(), until.saturating_duration_since(Clock::now()));
         self.shared
             .store
             .iter()

@@ -9,6 +9,7 @@ use crate::account::Permit;
 use crate::account::health::{Rest, Why};
 use crate::account::strategy;
 use crate::account::track::AttemptGuard;
+use crate::base::clock::Clock;
 use crate::base::memory::Held;
 use crate::catalog::Queue;
 use crate::error::Refusal;
@@ -59,7 +60,7 @@ impl<'x> Producer<'x> {
     async fn begin(&mut self) -> Result<bool, Refusal> {
         let demand = &self.request.demand;
         if self.search.tries == 0 {
-            demand.request(std::time::Instant::now());
+            demand.request(Clock::now());
             Box::pin(self.recall()).await;
         }
         self.judge();
@@ -206,7 +207,7 @@ impl<'x> Producer<'x> {
                 }
                 continue;
             }
-            let now = std::time::Instant::now();
+            let now = Clock::now();
             let counts = is_retry && !candidate.track.is_sound(now);
             // The budget has refused already: no other breaker's probe is taken in vain.
             if counts && is_budget_spent {
@@ -295,10 +296,7 @@ impl<'x> Producer<'x> {
             held,
         } = chosen;
         if self.search.tries == 0 && self.request.model.queue.is_some() {
-            self.request
-                .demand
-                .queue
-                .admitted(std::time::Instant::now());
+            self.request.demand.queue.admitted(Clock::now());
         }
         self.search.tries += 1;
         self.asked.get_or_insert(candidate);
@@ -357,14 +355,14 @@ impl<'x> Producer<'x> {
             .saturating_duration_since(Instant::now());
         let expected = candidate
             .track
-            .expected(self.request.envelope.stream, std::time::Instant::now());
+            .expected(self.request.envelope.stream, Clock::now());
         left > expected.unwrap_or_default()
     }
 
     /// Returns the time until the first candidate is back. Returns `None` unless all that serve the
     /// model rest for a rate limit.
     pub(super) fn limited_for(&self) -> Option<Duration> {
-        let now = std::time::Instant::now();
+        let now = Clock::now();
         let mut soonest: Option<Duration> = None;
         for rest in self.search.open(None).map(|candidate| rest(candidate, now)) {
             if rest.is_some_and(|rest| rest.why == Why::Refused) {
@@ -380,7 +378,7 @@ impl<'x> Producer<'x> {
     /// Returns whether nothing changes by itself: each candidate that was tried has refused our
     /// credential, and each that could be tried rests for a reason that only the operator can end.
     pub(super) fn is_for_the_operator(&self) -> bool {
-        let now = std::time::Instant::now();
+        let now = Clock::now();
         let mut left = self.search.open(None);
         !self.failures.hope
             && left.all(|candidate| {
@@ -392,11 +390,7 @@ impl<'x> Producer<'x> {
     fn kept_for(&self, candidate: &Candidate) -> impl Fn(&str) -> Option<Kept> + use<'x> {
         let (shared, request) = (self.shared, self.request);
         let family = candidate.family();
-        move |call: &str| {
-            shared
-                .vault
-                .find(&request.key, family?, call, std::time::Instant::now())
-        }
+        move |call: &str| shared.vault.find(&request.key, family?, call, Clock::now())
     }
 }
 

@@ -8,6 +8,7 @@ use super::progress::Progress;
 use crate::account::demand::Demand;
 use crate::account::failure::{Class, Failure, Setback};
 use crate::account::track::{AttemptGuard, TargetHealth};
+use crate::base::clock::{Clock, Round};
 use crate::base::memory::{Budget, Held};
 use crate::catalog::{Model, Target};
 use crate::exchange::advice;
@@ -39,7 +40,7 @@ pub async fn probe(live: &Live, backends: &Arc<Backends>, memory: &Arc<Budget>, 
     let mut running = JoinSet::new();
     let mut busy: HashMap<Id, Arc<str>> = HashMap::new();
     loop {
-        tokio::time::sleep(EVERY).await;
+        Clock::pause(Round::Probes, EVERY).await;
         while let Some(ended) = running.try_join_next_with_id() {
             let id = match ended {
                 Ok((id, ())) => id,
@@ -83,7 +84,7 @@ fn due(
     target: &Target,
     track: &Arc<TargetHealth>,
 ) -> Option<(Request, AttemptGuard)> {
-    let now = std::time::Instant::now();
+    let now = Clock::now();
     let candidate = Candidate::of(snapshot, model, target, track.clone(), Reach::Any)?;
     if candidate.place.state.health.rest(now).is_some() {
         return None;
@@ -145,7 +146,7 @@ async fn ask(backends: &Backends, request: &Request, mut trial: AttemptGuard, he
         .await
         .err()
         .map(|failed| failed.failure);
-    let now = std::time::Instant::now();
+    let now = Clock::now();
     match failure {
         None => trial.is_back(now),
         // A target that finds fault with the request works again.

@@ -6,6 +6,7 @@ use super::state::{Declined, Running};
 use super::{Piece, Producer};
 use crate::account::failure::{Failure, NextStep};
 use crate::account::track::Failed;
+use crate::base::clock::Clock;
 use crate::catalog::Hedge;
 use crate::error::Refusal;
 use crate::plan::Reach;
@@ -38,11 +39,10 @@ impl<'x> Producer<'x> {
     fn hedge_due(&self) -> Option<Instant> {
         let Hedge { after, .. } = self.request.model.hedge?;
         let first = self.state.alone().filter(|_| self.may_hedge)?;
-        let pace = self.request.demand.pace(
-            self.request.envelope.stream,
-            after,
-            std::time::Instant::now(),
-        )?;
+        let pace = self
+            .request
+            .demand
+            .pace(self.request.envelope.stream, after, Clock::now())?;
         Some(first.attempt.began + pace)
     }
 
@@ -58,10 +58,7 @@ impl<'x> Producer<'x> {
         // A free place is for the requests that wait.
         if self.request.demand.waiting() == 0
             && self.is_anybody_left(beside)
-            && self
-                .request
-                .demand
-                .hedge(at_most, std::time::Instant::now())
+            && self.request.demand.hedge(at_most, Clock::now())
             && let Ok(Some(chosen)) = self.pick(beside)
         {
             self.attempts.hedge_won = Some(false);
@@ -76,7 +73,7 @@ impl<'x> Producer<'x> {
         mut opened: Opened,
     ) -> Result<Option<Piece>, Refusal> {
         let stream = self.request.envelope.stream;
-        let (now, took) = (std::time::Instant::now(), running.attempt.began.elapsed());
+        let (now, took) = (Clock::now(), running.attempt.began.elapsed());
         running.attempt.progress.lock().begun = Some(took);
         // If a stream has ended already, it must be whole before other attempts end.
         if let Gained::Stream {

@@ -7,6 +7,7 @@ use crate::account::breaker::BreakerState;
 use crate::account::failure::{self, Class, Facts, Failure, Setback};
 use crate::account::health::Why;
 use crate::account::track::{Failed, Trouble};
+use crate::base::clock::Clock;
 use crate::error::{Refusal, What, scrub, seconds_of};
 use crate::exchange::advice;
 use crate::exchange::choose::Nobody;
@@ -107,11 +108,7 @@ impl<'x> Producer<'x> {
                 What::NoCapacity
             };
             let seconds = limited.map_or(seconds, |wait| wait.as_secs() + 1);
-            let wait = self
-                .request
-                .demand
-                .queue
-                .retry_after(std::time::Instant::now());
+            let wait = self.request.demand.queue.retry_after(Clock::now());
             let message = if self.attempts.shed {
                 "All upstream accounts of this model are busy, and the queue is full. Try again later."
             } else {
@@ -181,7 +178,7 @@ impl<'x> Producer<'x> {
         let candidate = attempt.candidate;
         let (facts, retry_after) = (failure.facts(), failure.retry_after());
         let (account, state) = (&candidate.place.account, &candidate.place.state);
-        let (now, stream) = (std::time::Instant::now(), self.request.envelope.stream);
+        let (now, stream) = (Clock::now(), self.request.envelope.stream);
         // An attempt may have had less time than its account allows, since the caller has less or
         // other attempts took it. Then the total timeout is not the account's fault.
         let given = if stream {
@@ -292,11 +289,7 @@ impl<'x> Producer<'x> {
             .map_or_else(|| "-".to_owned(), |s| s.to_string());
         let why = why.map(|why| format!(": {why}")).unwrap_or_default();
         if let Some(rest) = news.rest {
-            let seconds = rest
-                .until
-                .saturating_duration_since(std::time::Instant::now())
-                .as_secs()
-                + 1;
+            let seconds = rest.until.saturating_duration_since(Clock::now()).as_secs() + 1;
             log::warn!(
                 "account {account} rests: it gets no request for {seconds} s ({}) after {after} (HTTP {status}) for {model}{why}",
                 rest.why.name()
@@ -310,7 +303,7 @@ impl<'x> Producer<'x> {
         };
         match news.breaker {
             Some(BreakerState::Open(until)) => {
-                let wait = until.saturating_duration_since(std::time::Instant::now());
+                let wait = until.saturating_duration_since(Clock::now());
                 hint(wait);
                 let seconds = wait.as_secs() + 1;
                 log::warn!(
@@ -338,7 +331,7 @@ impl<'x> Producer<'x> {
     ) {
         let candidate = attempt.candidate;
         if let Some(name) = unused.unwrap_or(self.usage).doubted
-            && candidate.place.state.doubted(std::time::Instant::now())
+            && candidate.place.state.doubted(Clock::now())
         {
             let (account, model) = (&candidate.place.account.id, &candidate.upstream_model);
             log::warn!(
@@ -403,7 +396,7 @@ impl<'x> Producer<'x> {
         attempt.candidate.track.series.add(
             &sums,
             first,
-            Step::of((attempt.began + took).into_std()),
+            Step::of(Clock::time_at((attempt.began + took).into_std())),
         );
     }
 }

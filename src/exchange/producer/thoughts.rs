@@ -3,6 +3,7 @@
 //! before the first attempt, if they arrive in time.
 
 use super::{Producer, Request};
+use crate::base::clock::Clock;
 use crate::exchange::admission::{self, EarlierThoughts};
 use crate::plan::Candidate;
 use crate::seal::{AccountSeal, Seals};
@@ -11,7 +12,6 @@ use dialects::neutral::answer::Kept;
 use dialects::neutral::seal::Sealed;
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::time::Instant;
 
 impl Request {
     /// Returns the seal of the thoughts that the caller carries for a candidate.
@@ -38,7 +38,7 @@ impl Producer<'_> {
             }
             self.shared
                 .vault
-                .put(&self.request.key, (family, &call), thoughts, Instant::now());
+                .put(&self.request.key, (family, &call), thoughts, Clock::now());
         }
     }
 
@@ -71,7 +71,7 @@ impl Producer<'_> {
             if let Some(call) = calls.get(place) {
                 self.shared
                     .vault
-                    .put(&self.request.key, *call, thoughts, Instant::now());
+                    .put(&self.request.key, *call, thoughts, Clock::now());
             }
         }
     }
@@ -88,7 +88,7 @@ impl Producer<'_> {
                 let found = self
                     .shared
                     .vault
-                    .find(&self.request.key, family, call, Instant::now());
+                    .find(&self.request.key, family, call, Clock::now());
                 if found.is_none() {
                     missing.borrow_mut().push((family, call.to_owned()));
                 }

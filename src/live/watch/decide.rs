@@ -1,6 +1,7 @@
 //! A decision says what becomes of the files' content: it is taken, refused, or waited for.
 
-use super::{LOOK, PendingDecision, Watch, was_changed_within};
+use super::{LOOK, PendingDecision, Wait, Watch, was_changed_within};
+use crate::base::clock::Clock;
 use crate::base::problem::{Problem, Problems};
 use crate::catalog::load::{self, ReadCatalog};
 use crate::catalog::settle::{ENDLESS, QUIET, Ready, WholeTexts};
@@ -44,14 +45,14 @@ impl Watch {
             .map(|(path, (version, _))| (path.clone(), version.clone()))
             .collect();
         let is_tried = |tried: &PendingDecision| {
-            tried.texts == texts && (tried.all || !all) && now < tried.until
+            tried.texts == texts && (tried.all || !all) && !tried.wait.is_over(now)
         };
         if self.tried.as_ref().is_some_and(is_tried) {
             return;
         }
         let read = self.made_of(&texts);
         let undecided = self.consider(read, &whole, since, all);
-        self.tried = undecided.map(|until| PendingDecision { texts, all, until });
+        self.tried = undecided.map(|wait| PendingDecision { texts, all, wait });
         let ended = Instant::now();
         // The pause between two catalogs is as long as the making of one, but no more than half a
         // second.
@@ -144,14 +145,14 @@ impl Watch {
     }
 
     /// Takes or refuses the catalog that was made of the texts. If it is too early for either,
-    /// returns the time until which the decision waits.
+    /// returns how long the decision waits.
     fn consider(
         &mut self,
         read: ReadCatalog,
         whole: &WholeTexts,
         since: Instant,
         all: bool,
-    ) -> Option<Instant> {
+    ) -> Option<Wait> {
         let ReadCatalog {
             catalog,
             texts: used,
@@ -159,7 +160,7 @@ impl Watch {
         } = read;
         let now = Instant::now();
         if self.names_what_is_young(&used, now) && now.duration_since(since) < ENDLESS {
-            return Some(now);
+            return Some(Wait::Until(now));
         }
         let live = self.live.load_full();
         let catalog = match self.is_allowed(catalog) {
@@ -168,20 +169,20 @@ impl Watch {
             Err((problems, reasons)) => {
                 let (bad, before) = self.good.blamed(whole, &problems, now);
                 if !before && !all && now.duration_since(since) < TOGETHER {
-                    return Some(since + TOGETHER);
+                    return Some(Wait::Until(since + TOGETHER));
                 }
                 self.refuse(reasons, bad.clone());
                 return self.consider_without(bad, before, used, whole);
             }
         };
-        let until = self.hold(&live, &catalog, now);
-        if until.is_none() {
+        let wait = self.hold(&live, &catalog);
+        if wait.is_none() {
             self.take(&live, catalog);
             self.note_recovery();
             self.good.live = used.clone();
             self.is_over(&used, whole, true);
         }
-        until
+        wait
     }
 
     /// Takes the changes of the other files, with the last good content of the wrong ones. Changes
@@ -192,16 +193,16 @@ impl Watch {
         before: bool,
         used: Texts,
         whole: &WholeTexts,
-    ) -> Option<Instant> {
+    ) -> Option<Wait> {
         let live = self.live.load_full();
         while before && self.good.has_more(whole, &bad) {
             let ReadCatalog { catalog, texts, .. } =
                 self.made_of(&self.good.instead_of(whole, &bad));
             match self.is_allowed(catalog) {
                 Ok(catalog) => {
-                    let until = self.hold(&live, &catalog, Instant::now());
-                    if until.is_some() {
-                        return until;
+                    let wait = self.hold(&live, &catalog);
+                    if wait.is_some() {
+                        return wait;
                     }
                     self.take_without(&live, catalog, &bad);
                     self.good.live = texts.clone();
@@ -224,8 +225,9 @@ impl Watch {
         None
     }
 
-    /// Returns the time until which a change waits, if it takes away too much.
-    fn hold(&mut self, live: &Snapshot, catalog: &Catalog, now: Instant) -> Option<Instant> {
+    /// Returns how long a change waits, if it takes away too much.
+    fn hold(&mut self, live: &Snapshot, catalog: &Catalog) -> Option<Wait> {
+        let now = Clock::now();
         if let Some(loss) = shrinks(&live.catalog, catalog) {
             let until = *self.held.get_or_insert_with(|| {
                 log::warn!(
@@ -236,7 +238,7 @@ impl Watch {
             }) + SUSPICIOUS;
             if now < until {
                 self.live.reloads.status.lock().held = Some(loss);
-                return Some(until);
+                return Some(Wait::UntilClock(until));
             }
             log::warn!(
                 "the new catalog {loss}, and the files stayed so for {} s: the gateway takes it",

@@ -2,13 +2,14 @@
 
 use crate::account::condition::{AccountState, Reason, TargetState};
 use crate::base::calendar;
+use crate::base::clock::Clock;
 use crate::desk::record::Books;
 use crate::limits::{Kind, Level};
 use crate::status::{LedgerState, StoreState};
 use crate::store::Store;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 
 /// The most limits of callers that `/metrics` shows: the most used ones.
 const SHARES: usize = 1_000;
@@ -40,7 +41,7 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
             .inc_by(uses);
     }
     read_limits(books);
-    let now = Instant::now();
+    let now = Clock::now();
     let waits = books
         .live
         .reloads
@@ -79,7 +80,7 @@ pub fn metrics(books: &Books, store: Option<&Store>) -> String {
 /// Sets the gauges of the accounts.
 fn read_accounts(books: &Books) {
     let (metrics, snapshot) = (&books.metrics.accounts, books.live.load());
-    let (now, clock) = (Instant::now(), SystemTime::now());
+    let (now, clock) = (Clock::now(), SystemTime::now());
     metrics.in_flight.clear();
     metrics.states.clear();
     metrics.reasons.clear();

@@ -1,5 +1,6 @@
 //! Fills in a [`Status`] from the state of the process.
 
+use crate::base::clock::Clock;
 use std::cmp::Reverse;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -31,7 +32,7 @@ const FILES: usize = 1_000;
 /// Returns the page with the present state.
 pub(super) fn of(pages: &Pages) -> Status {
     let snapshot = pages.books.live.load();
-    let (now, clock) = (Instant::now(), SystemTime::now());
+    let (now, clock) = (Clock::now(), SystemTime::now());
     let models = snapshot.catalog.models().iter().zip(&snapshot.routes).map(
         |(model, Route { demand, .. })| {
             let id = model.id.to_string();

@@ -1,6 +1,8 @@
 //! The states of targets and accounts: `/status`, `/live` and `/metrics` say the same of them, and
 //! it is true while they fail, are tested, recover and rest.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{live, row};
@@ -186,6 +188,7 @@ fn a_target_is_probing_only_while_a_request_tests_it() {
             assert_eq!(said, json!(["half_open", "breaker", is_probing]));
             assert_eq!(of_account(&gateway, "a"), json!(["out", "breaker"]));
         };
+        gateway.advance(Duration::from_secs(6)).await;
         half(false).await;
         mock.always(Script::new().wait(&gate).then_answer("back"));
         let mut caller = gateway.connect().await;

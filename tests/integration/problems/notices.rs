@@ -6,11 +6,12 @@ use serde_json::Value;
 
 use super::{Clock, comes, goes};
 use crate::support::canary::MARK;
+use crate::support::clock::NOTICES;
 use crate::support::gateway::Setup;
 use crate::support::tls::Ca;
 use crate::support::{Catalog, Gateway, Mock, Proxy, Script, chat, run_within};
 
-/// The gateway looks for news every five seconds, and a test has several of them.
+/// The gateway looks for news every five seconds, and a test may have to wait for it several times.
 const LONG: Duration = Duration::from_secs(120);
 
 /// The path of the webhook. At the end of each test all outputs are searched for it.
@@ -25,13 +26,9 @@ fn telling(setup: Setup, receiver: &Mock) -> Setup {
         .upstream(receiver.address().port())
 }
 
-/// Waits for the notice of this number. It may take longer than other things that happen at once.
-async fn notice(receiver: &Mock, number: usize) -> Value {
-    let start = Instant::now();
-    while receiver.count() <= number {
-        assert!(start.elapsed() < LONG / 3, "no notice {number}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+/// Waits for the notice of this number, which is due.
+async fn notice(gateway: &Gateway, receiver: &Mock, number: usize) -> Value {
+    gateway.round(NOTICES).await;
     let request = receiver.request(number).await;
     assert_eq!(
         (&*request.method, request.field("content-type")),
@@ -80,7 +77,7 @@ fn a_problem_that_comes_and_goes_is_told_once_each() {
             .start()
             .await;
         fail(&gateway, &mock).await;
-        let first = notice(&receiver, 0).await;
+        let first = notice(&gateway, &receiver, 0).await;
         assert_eq!(
             (rules(&first["began"]), rules(&first["ended"])),
             (vec!["model_unfit"], vec![])
@@ -105,10 +102,10 @@ fn a_problem_that_comes_and_goes_is_told_once_each() {
         mend(&gateway, &mock).await;
         fail(&gateway, &mock).await;
         mend(&gateway, &mock).await;
-        tokio::time::sleep(Duration::from_secs(6)).await;
+        gateway.round(NOTICES).await;
         assert_eq!(receiver.count(), 1);
         clock.set(61);
-        let second = notice(&receiver, 1).await;
+        let second = notice(&gateway, &receiver, 1).await;
         assert_eq!(
             (rules(&second["began"]), rules(&second["ended"])),
             (vec![], vec!["model_unfit"])
@@ -127,6 +124,7 @@ fn a_receiver_that_fails_gets_it_later_and_redirects_are_not_followed() {
             Mock::start().await,
             Mock::start().await,
         );
+        let clock = Clock::new();
         receiver.push(Script::error(500, "not now"));
         receiver.push(
             Script::new()
@@ -137,13 +135,15 @@ fn a_receiver_that_fails_gets_it_later_and_redirects_are_not_followed() {
                 .end(),
         );
         receiver.always(Script::json(200, &Value::Null));
-        let gateway = telling(Gateway::with(Catalog::over(&mock)), &receiver)
+        let gateway = clock
+            .give(telling(Gateway::with(Catalog::over(&mock)), &receiver))
             .start()
             .await;
         fail(&gateway, &mock).await;
-        for number in 0..3 {
+        for (number, seconds) in [0, 5, 15].into_iter().enumerate() {
+            clock.set(seconds);
             assert_eq!(
-                rules(&notice(&receiver, number).await["began"]),
+                rules(&notice(&gateway, &receiver, number).await["began"]),
                 ["model_unfit"],
                 "{number}"
             );
@@ -170,7 +170,7 @@ fn a_receiver_that_does_not_answer_holds_up_nothing() {
             .start()
             .await;
         fail(&gateway, &mock).await;
-        notice(&receiver, 0).await;
+        receiver.request(0).await;
         let start = Instant::now();
         mend(&gateway, &mock).await;
         // The receiver has ten seconds.
@@ -193,6 +193,7 @@ fn a_receiver_that_nobody_vouches_for_gets_nothing() {
             .start()
             .await;
         fail(&gateway, &mock).await;
+        gateway.round(NOTICES).await;
         gateway.logged("could not be sent (tls)").await;
         assert_eq!(receiver.count(), 0);
         // With the authority among the system's it gets it.
@@ -204,7 +205,10 @@ fn a_receiver_that_nobody_vouches_for_gets_nothing() {
             .start()
             .await;
         fail(&trusting, &mock).await;
-        assert_eq!(rules(&notice(&receiver, 0).await["began"]), ["model_unfit"]);
+        assert_eq!(
+            rules(&notice(&trusting, &receiver, 0).await["began"]),
+            ["model_unfit"]
+        );
     });
 }
 
@@ -252,7 +256,7 @@ fn a_notice_goes_through_the_proxy_of_the_environment() {
             .upstream(proxy.port());
         let gateway = setup.start().await;
         fail(&gateway, &mock).await;
-        let told = notice(&receiver, 0).await;
+        let told = notice(&gateway, &receiver, 0).await;
         assert_eq!(rules(&told["began"]), ["model_unfit"]);
         assert_eq!(proxy.asked(), ["CONNECT hook.invalid:443 HTTP/1.1"]);
         gateway.access_lines(6).await;

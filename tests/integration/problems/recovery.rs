@@ -1,6 +1,8 @@
 //! The verdict and the problems while an outage ends, while nobody asks, and while nothing is
 //! served: what is said is what is known.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{comes, problems, told};
@@ -56,6 +58,7 @@ fn the_verdict_ends_with_the_outage_and_says_when_nothing_was_asked_since() {
         )
         .await;
         // Nobody asks: nothing has recovered.
+        gateway.advance(Duration::from_secs(30)).await;
         says(&gateway, "failing", "nothing asked since").await;
         let problem = problems(&gateway, "failures").pop().expect("it stands");
         assert_eq!(
@@ -65,6 +68,7 @@ fn the_verdict_ends_with_the_outage_and_says_when_nothing_was_asked_since() {
         for _ in 0..3 {
             assert_eq!(gateway.post(&chat("m")).await.status, 200);
         }
+        gateway.advance(Duration::from_secs(1)).await;
         // More than a twentieth of the last five minutes has failed, and it is over.
         says(&gateway, "ok", "nothing is wrong").await;
         assert_eq!(problems(&gateway, "failures"), Vec::<Value>::new());

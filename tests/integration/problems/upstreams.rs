@@ -1,6 +1,6 @@
 //! Problems of the catalog, of models and accounts, and of callers.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use portcullis::base::calendar::rfc3339;
 use serde_json::json;
@@ -53,6 +53,7 @@ fn change_held() {
         let (_, what) = told(&comes(&gateway, "change_held").await);
         assert!(what.contains("removes 2 of 3 models"), "{what}");
         // It stays so, and is taken.
+        gateway.advance(Duration::from_secs(5)).await;
         goes(&gateway, "change_held").await;
         assert_eq!(gateway.generation(), 2);
     });
@@ -209,7 +210,7 @@ fn limit_near() {
         gateway.swap(with("requests_per_minute: 1")).await;
         assert_eq!(gateway.post(&chat("m")).await.status, 200);
         // The gateway looks twice a second at most.
-        tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+        gateway.advance(Duration::from_millis(500)).await;
         assert!(problems(&gateway, "limit_near").is_empty());
         clock.set(31);
         let (_, what) = told(&comes(&gateway, "limit_near").await);
@@ -221,7 +222,7 @@ fn limit_near() {
 
 /// Writes a time that is so many hours from now.
 fn in_hours(hours: u64) -> String {
-    rfc3339(SystemTime::now() + std::time::Duration::from_secs(hours * 3_600))
+    rfc3339(SystemTime::now() + Duration::from_secs(hours * 3_600))
 }
 
 #[test]
@@ -458,7 +459,7 @@ fn queue_that_turned_somebody_away_and_answers_without_a_price() {
             .swap(catalog("price: { input: 0, output: 0 }"))
             .await;
         // Steps of five seconds are counted.
-        tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+        gateway.advance(Duration::from_secs(5)).await;
         goes(&gateway, "unpriced").await;
     });
 }

@@ -6,15 +6,17 @@ use serde_json::{Value, json};
 
 use super::{account, admin, breaker, join_all, target};
 use crate::failover::trail;
-use crate::support::{
-    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, run,
-};
+use crate::support::{Catalog, Gate, Gateway, Mock, Script, chat, chat_stream, eventually, run};
 
-/// Model `m` on `a`, whose breaker is open, and `b`.
+/// The longest first cool-down of a breaker.
+const COOL_DOWN: Duration = Duration::from_secs(6);
+
+/// Model `m` on `a`, whose breaker is open and stays so while the clock is held, and `b`.
 async fn broken(a: &Mock, b: &Mock) -> Gateway {
     a.always(Script::error(500, "out of order"));
     b.always(Script::answer("b"));
     let gateway = Gateway::start(Catalog::chain(&[a, b]).model("other", &["a"])).await;
+    gateway.hold_clock();
     for _ in 0..5 {
         assert_eq!(gateway.post(&chat("m")).await.content(), "b");
     }
@@ -123,6 +125,7 @@ fn after_the_cool_down_one_request_finds_out_and_an_answer_closes_it() {
         let (a, b, gate) = (Mock::start().await, Mock::start().await, Gate::new());
         let gateway = broken(&a, &b).await;
         a.always(Script::new().wait(&gate).then_answer("a"));
+        gateway.advance(COOL_DOWN).await;
         breaker(&gateway, "a", "m", "half_open").await;
         assert_eq!(
             gateway.metrics().sum(
@@ -161,6 +164,7 @@ fn a_probe_that_fails_opens_it_for_longer_and_nobody_sees_it() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = broken(&a, &b).await;
+        gateway.advance(COOL_DOWN).await;
         breaker(&gateway, "a", "m", "half_open").await;
         let answer = gateway.post(&chat("m")).await;
         assert_eq!(answer.content(), "b");
@@ -183,6 +187,7 @@ fn a_caller_who_leaves_the_probe_leaves_it_to_the_next() {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = broken(&a, &b).await;
         a.always(Script::silent());
+        gateway.advance(COOL_DOWN).await;
         breaker(&gateway, "a", "m", "half_open").await;
         let mut caller = gateway.connect().await;
         caller.send(crate::support::client::post(&chat("m"))).await;
@@ -203,9 +208,6 @@ fn it_survives_a_reload_but_not_a_new_credential_of_its_account() {
     run(async {
         let (a, b) = (Mock::start().await, Mock::start().await);
         let gateway = broken(&a, &b).await;
-        // After a probe that fails it stays open for longer than a reload takes.
-        breaker(&gateway, "a", "m", "half_open").await;
-        assert_eq!(gateway.post(&chat("m")).await.content(), "b");
         gateway
             .swap(
                 Catalog::chain(&[&a, &b])
@@ -215,7 +217,7 @@ fn it_survives_a_reload_but_not_a_new_credential_of_its_account() {
             .await;
         assert_eq!(target(&gateway, "a", "m")["breaker"], "open");
         assert_eq!(gateway.post(&chat("m")).await.content(), "b");
-        assert_eq!(a.count(), 6);
+        assert_eq!(a.count(), 5);
         // Whoever gives an account another key need not wait.
         let mended = Catalog::new()
             .account_with("a", &a, "key: another-key-of-the-account")
@@ -229,7 +231,7 @@ fn it_survives_a_reload_but_not_a_new_credential_of_its_account() {
             )
             .await;
         assert_eq!(target(&gateway, "a", "m")["breaker"], "closed");
-        gateway.access_lines(7).await;
+        gateway.access_lines(6).await;
     });
 }
 
@@ -344,51 +346,35 @@ fn the_only_target_is_asked_once_a_second_while_it_is_out() {
         let a = Mock::start().await;
         a.always(Script::error(500, "out of order"));
         let gateway = Gateway::over(&a).await;
+        gateway.hold_clock();
         for _ in 0..5 {
             gateway
                 .post(&chat("m"))
                 .await
                 .is_error(502, "bad_upstream_response");
         }
-        let began = std::time::Instant::now();
-        let mut refused = 0;
-        let mut asked = 5;
-        while a.count() < 5 + 3 {
-            assert!(began.elapsed() < 2 * PATIENCE, "it is not asked");
-            let answer = gateway.post(&chat("m")).await;
-            asked += 1;
-            match answer.status {
-                503 => {
-                    answer.is_error(503, "no_capacity");
-                    assert!(
-                        (1..=2).contains(&super::retry_after(&answer)),
-                        "{:?}",
-                        answer.fields
-                    );
-                    refused += 1;
-                }
-                status => assert_eq!(status, 502),
+        for second in 1..=3 {
+            for _ in 0..2 {
+                let refused = gateway.post(&chat("m")).await;
+                refused.is_error(503, "no_capacity");
+                assert!(
+                    (1..=2).contains(&super::retry_after(&refused)),
+                    "{:?}",
+                    refused.fields
+                );
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            gateway.advance(Duration::from_secs(1)).await;
+            assert_eq!(gateway.post(&chat("m")).await.status, 502);
+            assert_eq!(a.count(), 5 + second, "nobody else asks it");
         }
-        // Three times in two seconds at the most, and nobody else asks it.
-        assert!(
-            began.elapsed() >= Duration::from_millis(1_900) && refused > 0,
-            "{refused} in {:?}",
-            began.elapsed()
-        );
         a.always(Script::answer("a"));
-        let back = std::time::Instant::now();
-        while gateway.post(&chat("m")).await.status != 200 {
-            asked += 1;
-            assert!(back.elapsed() < PATIENCE, "it is not found");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        gateway.advance(Duration::from_secs(1)).await;
+        assert_eq!(gateway.post(&chat("m")).await.status, 200);
         eventually("it is closed", || {
             (target(&gateway, "a", "m")["breaker"] == "closed").then_some(())
         })
         .await;
-        gateway.access_lines(asked + 1).await;
+        gateway.access_lines(5 + 3 * 3 + 1).await;
     });
 }
 
@@ -401,6 +387,7 @@ fn where_the_catalog_says_so_portcullis_itself_finds_out() {
             .account("b", &b)
             .model("m", &["a=up-m", "b"]);
         let gateway = Gateway::start(catalog).await;
+        gateway.hold_clock();
         a.always(Script::error(500, "out of order"));
         b.always(Script::answer("b"));
         for _ in 0..5 {
@@ -410,6 +397,7 @@ fn where_the_catalog_says_so_portcullis_itself_finds_out() {
         // Until its probe has found it back no caller's request goes there.
         let gate = Gate::new();
         a.always(Script::new().wait(&gate).then_answer("pong"));
+        gateway.advance(COOL_DOWN).await;
         let probe = a.request(5).await;
         assert_eq!(
             (probe.model(), &probe.json()["max_tokens"]),
