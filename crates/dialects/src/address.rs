@@ -58,12 +58,6 @@ pub fn is_public_host(host: &str) -> bool {
     if last.starts_with(|c: char| c.is_ascii_digit()) {
         return loose_v4(host).is_some_and(is_public_v4);
     }
-    let is_label = |label: &str| {
-        !label.is_empty()
-            && label
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-    };
     let host = host.to_ascii_lowercase();
     // A name without a dot is looked up in the domains of the local network.
     let is_own = !host.contains('.')
@@ -71,7 +65,12 @@ pub fn is_public_host(host: &str) -> bool {
             host.strip_suffix(own)
                 .is_some_and(|rest| rest.ends_with('.'))
         });
-    !is_own && host != "metadata.goog" && host.split('.').all(is_label)
+    !is_own && host != "metadata.goog" && host.split('.').all(is_host_label)
+}
+
+fn is_host_label(label: &str) -> bool {
+    let mut bytes = label.bytes();
+    !label.is_empty() && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
 }
 
 /// Domains outside the public name space. Their meaning differs from network to network.

@@ -115,7 +115,7 @@ impl Dialect {
         let Way { protocol, native } = self.way(job.envelope.front, job.model, job.hide_reasoning);
         let path = (protocol.path)(&self.settings, job.model, job.envelope.stream);
         if let Some(native) = native {
-            return self.pass_native(job, path, (protocol, native));
+            return self.pass_native(job, path, protocol, native);
         }
         match &protocol.translation {
             Some(translation) => match translation.vectors {
@@ -130,25 +130,21 @@ impl Dialect {
     /// Returns the way in which the callers of a front door ask for a model. What passes shows the
     /// thinking that is in it: where that is hidden, nothing passes.
     fn way(&self, front: &'static Front, model: &str, hides: bool) -> Way {
-        let usual = self.protocol.for_model(model);
-        let passes = |native: &&'static Native| {
-            let beside = (usual.endpoints.beside)(&self.settings, model);
-            let protocol = std::iter::once(usual)
-                .chain(beside)
-                .find(|protocol| protocol.format() == native.format);
-            protocol.map(|protocol| Way {
-                protocol,
-                native: Some(native),
-            })
-        };
+        let default = self.protocol.for_model(model);
         let native = front
             .native
             .as_ref()
             .filter(|_| !hides || front.only.is_some());
-        native.as_ref().and_then(passes).unwrap_or(Way {
-            protocol: usual,
-            native: None,
-        })
+        let passing = native.and_then(|native| {
+            let beside = (default.endpoints.beside)(&self.settings, model);
+            std::iter::once(default)
+                .chain(beside)
+                .find(|protocol| protocol.format() == native.format)
+        });
+        Way {
+            protocol: passing.unwrap_or(default),
+            native: passing.and(native),
+        }
     }
 
     /// Passes a request that is in the account's own format.
@@ -156,7 +152,8 @@ impl Dialect {
         &self,
         job: &Translate<'_>,
         path: Cow<'static, str>,
-        (protocol, native): (&Protocol, &Native),
+        protocol: &Protocol,
+        native: &Native,
     ) -> Result<Outbound, Refused> {
         let Translate {
             body,
@@ -295,12 +292,10 @@ impl Dialect {
     /// Returns whether a model of this name has no business in a path, where this dialect would
     /// write it: even percent-encoded, since what stands behind us may decode it.
     pub fn cannot_address(&self, model: &str) -> bool {
-        let leaves = || {
-            model.contains(['?', '#', '\\'])
+        (self.protocol.model_in_path)(&self.settings)
+            && (model.contains(['?', '#', '\\'])
                 || model.chars().any(char::is_control)
-                || model.split('/').any(|part| matches!(part, "" | "." | ".."))
-        };
-        (self.protocol.model_in_path)(&self.settings) && leaves()
+                || model.split('/').any(|part| matches!(part, "" | "." | "..")))
     }
 
     /// Reads a buffered answer of this model, for a caller who asked for one.
@@ -310,7 +305,7 @@ impl Dialect {
         to: &Recipient<'_>,
         body: &[u8],
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
-        self.buffered(model, to, body, (to.front.whole, openai::answer, true))
+        self.buffered(model, to, body, true)
     }
 
     /// Reads a buffered answer that came where a stream was asked for, and writes it as one. Its
@@ -321,21 +316,27 @@ impl Dialect {
         to: &Recipient<'_>,
         body: &[u8],
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
-        self.buffered(model, to, body, (to.front.stream, openai::converted, false))
+        self.buffered(model, to, body, false)
     }
 
+    /// Reads a buffered answer, and writes it as a whole answer or as a stream.
     fn buffered(
         &self,
         model: &str,
         to: &Recipient<'_>,
         body: &[u8],
-        (writer, pass, is_whole): (NewWriter, Pass, bool),
+        is_whole: bool,
     ) -> Result<(Answer, Vec<Kept>), AnswerFault> {
         let Recipient {
             front,
             header,
             options,
         } = to;
+        let (writer, pass): (NewWriter, Pass) = if is_whole {
+            (front.whole, openai::answer)
+        } else {
+            (front.stream, openai::converted)
+        };
         let Way { protocol, native } = self.way(front, model, options.hide_reasoning);
         let Some(translation) = &protocol.translation else {
             if !front.passes() {
@@ -450,10 +451,10 @@ impl Dialect {
                 let draft = Draft::new(header, options, writer);
                 let mut reader = (translation.reader)(model);
                 reader.asked(header.choices);
-                let translated = Translated::new((front, protocol.of_front()), reader, draft);
+                let translated = Translated::new(front, protocol.of_front(), reader, draft);
                 match native {
                     Some(native) => {
-                        Stream::native(protocol, (translated, native, passed), event_limit)
+                        Stream::native(protocol, translated, native, passed, event_limit)
                     }
                     None => Stream::translated(protocol.framing, translated, event_limit),
                 }
@@ -576,7 +577,8 @@ fn translate(
     } = written;
     let mut headers = fixed(headers);
     if let Some(cloud) = translation.cloud {
-        let (mut edits, mut fit) = (Edits::new(&body), Vec::new());
+        let mut edits = Edits::new(&body);
+        let mut fit = Vec::new();
         headers = cloud.fit(&mut edits, headers, &mut losses);
         edits.apply_into(&mut fit);
         body = fit;

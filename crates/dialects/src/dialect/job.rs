@@ -91,20 +91,19 @@ impl<'a> Translate<'a> {
         let (mut request, names) = (self.envelope.front.read)(self.body)?;
         let opened = OpenedThoughts::of(&mut request, self.sealed);
         let is_all_here = opened.lost.is_empty() && !matches!(self.sealed, Sealed::LeftOut);
-        let kept = |call: &str| {
-            // What is kept is of no account. If the caller's thoughts belong to another one, so do
-            // these.
-            opened
-                .find(call)
-                .or_else(|| if is_all_here { (self.kept)(call) } else { None })
-        };
         let target = Target {
             model: self.model,
             traits: self.traits,
             default_max_tokens: self.default_max_tokens,
             stream: self.envelope.stream,
             within: self.within.filter(|_| !self.envelope.stream),
-            kept: &kept,
+            // Kept thoughts name no account. If the caller's thoughts belong to another account,
+            // the kept ones do too.
+            kept: &|call| {
+                opened
+                    .find(call)
+                    .or_else(|| if is_all_here { (self.kept)(call) } else { None })
+            },
         };
         let written = write(&request, &target).map(|mut written| {
             opened

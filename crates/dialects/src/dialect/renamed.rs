@@ -29,21 +29,18 @@ impl Dialect {
             headers,
             ..
         } = job.envelope;
-        // A request whose tokens are counted may lack what one that is answered needs.
-        let to_count = |fault| match &front.counting {
-            Some(form) => (form.read)(
-                body.clone(),
-                &Asked {
+        let read = match ((front.envelope)(&body), &front.counting) {
+            // A request whose tokens are counted may lack fields that a conversation needs.
+            (Err(_), Some(form)) => {
+                let asked = Asked {
                     model: None,
                     stream: false,
-                },
-            )
-            .map(|(_, envelope)| envelope),
-            None => Err(fault),
+                };
+                (form.read)(body.clone(), &asked).map(|(_, envelope)| envelope)
+            }
+            (read, _) => read,
         };
-        let mut envelope = (front.envelope)(&body)
-            .or_else(to_count)
-            .map_err(|fault| Refused::invalid("", fault.message))?;
+        let mut envelope = read.map_err(|fault| Refused::invalid("", fault.message))?;
         (envelope.model, envelope.stream, envelope.headers) =
             (model.clone(), *stream, headers.clone());
         Ok(Some((body, envelope)))
@@ -70,10 +67,6 @@ impl Dialect {
     ) -> Result<bool, Refused> {
         let Translate { body, envelope, .. } = *job;
         let mut is_renamed = false;
-        let passes = || {
-            let way = self.way(envelope.front, job.model, job.hide_reasoning);
-            way.native.is_some() || (envelope.front.passes() && way.protocol.passes())
-        };
         for named in envelope.named.iter().filter(|named| named.is_model()) {
             let Some(name) = named.text(body) else {
                 continue;
@@ -89,7 +82,7 @@ impl Dialect {
                         is_renamed = true;
                     }
                 }
-                OtherModel::Elsewhere if !passes() => {}
+                OtherModel::Elsewhere if !self.passes_request(job) => {}
                 OtherModel::Here(_) | OtherModel::Elsewhere | OtherModel::Forbidden => {
                     let param = named.param.clone();
                     let message = format!(
@@ -101,5 +94,12 @@ impl Dialect {
             }
         }
         Ok(is_renamed)
+    }
+
+    /// Returns whether the request goes to the server in the format in which it came.
+    fn passes_request(&self, job: &Translate<'_>) -> bool {
+        let front = job.envelope.front;
+        let way = self.way(front, job.model, job.hide_reasoning);
+        way.native.is_some() || (front.passes() && way.protocol.passes())
     }
 }

@@ -62,21 +62,22 @@ struct Passing {
     last: Vec<u8>,
 }
 
-impl NativeStream {
-    /// Takes an event: reads it, and writes it if it can be read. Returns whether the answer is
-    /// told.
+impl Passing {
+    /// Takes an event: reads it, and writes it if it can be read. Returns whether the answer has
+    /// ended.
     fn event(
-        (translated, passing): (&mut Translated, &mut Passing),
+        &mut self,
+        translated: &mut Translated,
         event: &Event<'_>,
         out: &mut Vec<u8>,
     ) -> Result<bool, StreamFault> {
-        let inner = (passing.inner)(event.data);
+        let inner = (self.inner)(event.data);
         let event = inner
             .as_deref()
             .map_or(*event, |data| Event { name: b"", data });
         let is_told = translated.event(event.name, event.data)?;
-        passing.answer.has_signed = translated.has_signed();
-        // Proxies say it at the end of every stream.
+        self.answer.has_signed = translated.has_signed();
+        // Proxies send this at the end of every stream.
         if event.data.trim_ascii() == b"[DONE]" {
             return Ok(is_told);
         }
@@ -86,19 +87,33 @@ impl NativeStream {
             name: event.name,
             data: clean.as_deref().unwrap_or(event.data),
         };
-        if !passing.last.is_empty() {
-            out.append(&mut passing.last);
+        if !self.last.is_empty() {
+            out.append(&mut self.last);
         }
         let out = if translated.progress().finished() {
-            &mut passing.last
+            &mut self.last
         } else {
             out
         };
-        let [before, between, _] = passing.native.around;
-        out.extend_from_slice(if passing.events > 0 { between } else { before });
-        passing.events += 1;
-        (passing.native.event)(&event, &passing.answer, out);
+        let [before, between, _] = self.native.around;
+        out.extend_from_slice(if self.events > 0 { between } else { before });
+        self.events += 1;
+        (self.native.event)(&event, &self.answer, out);
         Ok(is_told)
+    }
+
+    /// Takes the last event as [`event`](Self::event) does, but refuses one that is cut.
+    fn last_event(
+        &mut self,
+        translated: &mut Translated,
+        event: &Event<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, StreamFault> {
+        if json::is_whole(event.data) || event.data.trim_ascii() == b"[DONE]" {
+            self.event(translated, event, out)
+        } else {
+            Err(StreamFault::Cut)
+        }
     }
 }
 
@@ -185,7 +200,9 @@ impl Stream {
     /// Returns a stream at its start that passes in another format than OpenAI's.
     pub(super) fn native(
         protocol: &Protocol,
-        (translated, native, answer): (Translated, &'static Native, PassedAnswer),
+        translated: Translated,
+        native: &'static Native,
+        answer: PassedAnswer,
         event_limit: usize,
     ) -> Self {
         let decoder = Decoder::new(protocol.framing, event_limit);
@@ -277,7 +294,7 @@ impl Stream {
                     passing,
                 } = &mut **passed;
                 let fed = decoder.feed(bytes, |name, data| {
-                    NativeStream::event((translated, passing), &Event { name, data }, out)
+                    passing.event(translated, &Event { name, data }, out)
                 });
                 self.has_failed = fed.is_err();
                 self.is_told = fed?;
@@ -369,17 +386,10 @@ impl Stream {
                     translated,
                     passing,
                 } = &mut **passed;
-                let ends = |name: &[u8], data: &[u8]| match json::is_whole(data)
-                    || data.trim_ascii() == b"[DONE]"
-                {
-                    true => NativeStream::event(
-                        (&mut *translated, &mut *passing),
-                        &Event { name, data },
-                        out,
-                    ),
-                    false => Err(StreamFault::Cut),
-                };
-                *is_told = *is_told || decoder.finish(ends)?;
+                *is_told = *is_told
+                    || decoder.finish(|name, data| {
+                        passing.last_event(translated, &Event { name, data }, out)
+                    })?;
                 *is_told = *is_told || translated.end_of_file()?;
                 let usage = translated.finish(trail)?;
                 out.append(&mut passing.last);

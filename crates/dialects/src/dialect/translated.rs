@@ -12,20 +12,21 @@ use crate::wire::json::{self, repaired};
 pub(super) struct Translated {
     front: &'static Front,
     /// The front door whose format the upstream speaks.
-    of: Option<&'static Front>,
+    upstream_front: Option<&'static Front>,
     reader: Box<dyn Reader>,
     draft: Draft,
 }
 
 impl Translated {
     pub(super) fn new(
-        (front, of): (&'static Front, Option<&'static Front>),
+        front: &'static Front,
+        upstream_front: Option<&'static Front>,
         reader: Box<dyn Reader>,
         draft: Draft,
     ) -> Self {
         Self {
             front,
-            of,
+            upstream_front,
             reader,
             draft,
         }
@@ -41,12 +42,7 @@ impl Translated {
 
     /// Takes an event; returns whether the answer is told.
     pub(super) fn event(&mut self, name: &[u8], data: &[u8]) -> Result<bool, StreamFault> {
-        let Self {
-            front,
-            of,
-            reader,
-            draft,
-        } = self;
+        let Self { reader, draft, .. } = self;
         let mut read = reader.event(name, data, &mut |event| draft.take(event));
         if let Err(StreamFault::Broken(_)) = read
             && let Some(repaired) = repaired(data)
@@ -55,9 +51,9 @@ impl Translated {
         }
         match read {
             Ok(()) => self.is_told(),
-            Err(StreamFault::Upstream(error)) => {
-                Err(StreamFault::Upstream(front.named(*of, error)))
-            }
+            Err(StreamFault::Upstream(error)) => Err(StreamFault::Upstream(
+                self.front.named(self.upstream_front, error),
+            )),
             Err(fault) => Err(fault),
         }
     }

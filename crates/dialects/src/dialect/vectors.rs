@@ -129,15 +129,15 @@ fn vectors<'t>(
         ));
     }
     let mut first = None;
-    let mut read = |vector| {
+    list.map(|vector| {
         let (text, length) = in_form(vector, asked.base64)?;
         let is_same = *first.get_or_insert(length) == length || asked.lengths_differ;
         is_same
             .then_some(text)
             .ok_or("the vectors of the answer have different lengths")
-    };
-    list.map(|vector| read(vector).map_err(AnswerFault::Nonsense))
-        .collect()
+    })
+    .collect::<Result<_, _>>()
+    .map_err(AnswerFault::Nonsense)
 }
 
 fn answer(body: Vec<u8>, usage: Usage) -> Answer {
@@ -183,7 +183,8 @@ impl Slices {
                        sent several times: send fewer, or make the other fields shorter.";
             return Err(Refused::unsupported(field, why));
         }
-        let (mut texts, mut part): (Vec<Span>, Span) = (Vec::new(), list.start + 1..list.start + 1);
+        let mut texts: Vec<Span> = Vec::new();
+        let mut part: Span = list.start + 1..list.start + 1;
         // The body was read before.
         let _read = Cursor::starting_at(body, list.start).array(|cursor, index| {
             let span = cursor.value()?;

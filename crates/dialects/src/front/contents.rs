@@ -68,7 +68,9 @@ impl Look<'_> {
     /// Reads an object. Its type may come last, so its own addresses are judged at its end.
     fn object(&mut self, cursor: &mut Cursor<'_>, place: &BodyPlace<'_>) -> Result<(), Broken> {
         let (text, is_message) = (cursor.text(), place.is_outside());
-        let (mut types, mut is_found, mut held) = (0, false, None);
+        let mut types = 0;
+        let mut is_found = false;
+        let mut held = None;
         cursor.object(|cursor, key| {
             let (name, kind) = (name_of(text, &key), cursor.kind()?);
             let is_text = kind == Kind::String;

@@ -46,7 +46,8 @@ pub(super) const MOST: usize = 2048;
 /// Reads what decides where a body goes.
 fn envelope(body: &[u8]) -> Result<Envelope, Fault> {
     let mut envelope = beside::read(body, &EMBEDDINGS, &["input"])?;
-    let (mut inputs, mut fault) = (Inputs::default(), None);
+    let mut inputs = Inputs::default();
+    let mut fault = None;
     // The body was read before.
     let _read = Cursor::new(body).object(|cursor, key| {
         match &*json::name_of(body, &key) {
@@ -90,7 +91,9 @@ fn input(cursor: &mut Cursor<'_>, inputs: &mut Inputs) -> Result<Option<Fault>, 
             ))
         });
     }
-    let (text, mut first, mut is_odd) = (cursor.text(), None, false);
+    let text = cursor.text();
+    let mut first = None;
+    let mut is_odd = false;
     let list = cursor.array(|cursor, _| {
         let kind = cursor.kind()?;
         let span = cursor.value()?;

@@ -262,8 +262,11 @@ impl Finder {
         let (text, start) = (cursor.text(), self.found.len());
         let is_tool = || Folded::of(place.name()).word() == "tools";
         // Each server reads a type in its own way, so all of them count.
-        let (mut is_typed, mut is_all_callers, mut is_all_known) = (false, true, true);
-        let (mut has_skipped, mut of_parameters) = (false, Vec::new());
+        let mut is_typed = false;
+        let mut is_all_callers = true;
+        let mut is_all_known = true;
+        let mut has_skipped = false;
+        let mut of_parameters = Vec::new();
         cursor.object(|cursor, key| {
             let name = name_of(text, &key);
             let (folded, inside) = (Folded::of(&name), place.member(&name));
@@ -347,7 +350,8 @@ fn says_something(text: &[u8], span: &Span) -> bool {
     if !value.starts_with(b"{") {
         return !matches!(value, b"null" | b"\"\"" | b"[]" | b"false");
     }
-    let (mut is_new, mut has_files) = (false, false);
+    let mut is_new = false;
+    let mut has_files = false;
     let _read = Cursor::new(value).members(|key, member| match &*name_of(value, &key) {
         b"type" => is_new = slice(value, &member) == br#""auto""#,
         b"file_ids" | b"skills" => has_files |= !matches!(slice(value, &member), b"null" | b"[]"),

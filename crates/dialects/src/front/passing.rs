@@ -96,7 +96,8 @@ pub(super) fn edited<'t>(
     body: &'t [u8],
     edit: impl FnOnce(&mut Cursor<'t>, &mut Edits<'t>) -> Result<Span, Broken>,
 ) -> Vec<u8> {
-    let (mut edits, mut out) = (Edits::new(body), Vec::new());
+    let mut edits = Edits::new(body);
+    let mut out = Vec::new();
     // The answer was read before.
     let _read = edit(&mut Cursor::new(body), &mut edits);
     edits.apply_into(&mut out);

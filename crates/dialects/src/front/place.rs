@@ -63,7 +63,8 @@ impl<'p> BodyPlace<'p> {
         let parts: Vec<Part<'_>> = std::iter::successors(Some(self), |place| place.above)
             .map(|place| place.part)
             .collect();
-        let (mut shown, mut names) = (String::new(), 0);
+        let mut shown = String::new();
+        let mut names = 0;
         for part in parts.into_iter().rev() {
             match part {
                 _ if names == SHOWN_NAMES => break,

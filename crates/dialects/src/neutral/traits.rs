@@ -196,7 +196,8 @@ impl Efforts {
 
     /// Returns the set of these words.
     pub const fn of(words: &[Effort]) -> Self {
-        let (mut set, mut rest) = (0, words);
+        let mut set = 0;
+        let mut rest = words;
         while let [first, after @ ..] = rest {
             set |= 1 << *first as u8;
             rest = after;

@@ -220,7 +220,8 @@ impl<'t> Vectors<'t> {
         vectors: &[VectorText<'_>],
         prompt: u64,
     ) -> Option<Vec<u8>> {
-        let (mut edits, mut out) = (Edits::new(self.text), Vec::new());
+        let mut edits = Edits::new(self.text);
+        let mut out = Vec::new();
         if let Some(span) = &self.model {
             edits.replace(span.clone(), quote(&header.model).into_bytes());
         }

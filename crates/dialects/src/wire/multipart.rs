@@ -392,7 +392,8 @@ enum PartFile {
 
 /// Reads the head of a part.
 fn part_name(head: &[u8]) -> Result<PartName<'_>, FormFault> {
-    let (mut found, mut has_odd_charset) = (None, false);
+    let mut found = None;
+    let mut has_odd_charset = false;
     let line_feeds = memchr::memchr_iter(b'\n', head).count();
     if memmem::find_iter(head, b"\r\n").count() != line_feeds {
         return Err(broken(ODD));

@@ -164,7 +164,9 @@ impl<'e> Edits<'e> {
         } else {
             0
         };
-        let (mut parts, mut short, mut copied) = (Vec::new(), Vec::with_capacity(room), 0);
+        let mut parts = Vec::new();
+        let mut short = Vec::with_capacity(room);
+        let mut copied = 0;
         self.apply(|part| {
             let bytes = match &part {
                 Part::Old(span) if span.len() > longest => {
@@ -185,7 +187,8 @@ impl<'e> Edits<'e> {
 
 /// Returns an object without the members of these names.
 pub fn without(object: &[u8], mut is_left_out: impl FnMut(&str) -> bool) -> Vec<u8> {
-    let (mut edits, mut rest) = (Edits::new(object), Vec::new());
+    let mut edits = Edits::new(object);
+    let mut rest = Vec::new();
     // What is no object stays as it is.
     let _read = Cursor::new(object).maybe_members(|key, value| {
         if is_left_out(&String::from_utf8_lossy(&name_of(object, &key))) {

@@ -193,11 +193,7 @@ fn stream_of(
     limit: usize,
 ) -> Stream {
     let draft = Draft::new(header, options, Box::new(Chunks::new(header)));
-    Stream::translated(
-        framing,
-        Translated::new((&CHAT, None), reader, draft),
-        limit,
-    )
+    Stream::translated(framing, Translated::new(&CHAT, None, reader, draft), limit)
 }
 
 fn run<'a>(

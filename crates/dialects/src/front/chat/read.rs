@@ -165,7 +165,8 @@ fn format<'a>(
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
 ) -> Result<Option<Format<'a>>, ReadFault> {
     let place = value.place;
-    let (mut kind, mut schema) = (None, None);
+    let mut kind = None;
+    let mut schema = None;
     let is_there = value.object(|name, value| {
         match &**name {
             "type" => kind = value.text()?,
@@ -196,7 +197,10 @@ fn json_schema<'a>(
     others: &mut Vec<(Name<'a>, Raw<'a>)>,
 ) -> Result<Option<Format<'a>>, ReadFault> {
     let place = value.place;
-    let (mut name, mut description, mut schema, mut strict) = (None, None, None, None);
+    let mut name = None;
+    let mut description = None;
+    let mut schema = None;
+    let mut strict = None;
     let is_there = value.object(|key, value| {
         match &**key {
             "name" => name = value.text()?,

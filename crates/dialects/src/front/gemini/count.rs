@@ -30,7 +30,8 @@ pub(super) fn read(body: Bytes, asked: &Asked) -> Result<ToCount, Fault> {
 
 /// Finds a request inside the body. Returns also whether anything stands beside it.
 fn inner(body: &[u8]) -> Option<(Span, bool)> {
-    let (mut inner, mut count) = (None, 0);
+    let mut inner = None;
+    let mut count = 0;
     // What is no JSON is told when the request is read.
     let _read = Cursor::new(body).maybe_object(|cursor, key| {
         count += 1;

@@ -96,13 +96,11 @@ fn read_envelope(
     needed: &'static str,
 ) -> Result<Envelope, Fault> {
     let is_batch = needed == "requests";
-    let (mut inputs, mut is_there) = (
-        Inputs {
-            count: 1,
-            ..Inputs::default()
-        },
-        false,
-    );
+    let mut inputs = Inputs {
+        count: 1,
+        ..Inputs::default()
+    };
+    let mut is_there = false;
     let mut scan = Scan::over(body, front, |scan, cursor, name| {
         is_there |= name == needed.as_bytes();
         if !is_batch || name != b"requests" || cursor.kind()? != Kind::Array {
@@ -162,7 +160,8 @@ fn camel_of(name: &[u8]) -> String {
 
 /// Changes what must change in a request that passes: each model in it is the account's.
 fn passed(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
-    let (text, mut refused) = (edits.text(), None);
+    let text = edits.text();
+    let mut refused = None;
     let own = format!(
         "models/{}",
         job.model.strip_prefix("models/").unwrap_or(job.model)
@@ -223,7 +222,8 @@ fn read<'a>(envelope: &Envelope, body: &'a [u8], is_batch: bool) -> Result<Embed
     };
     let read = value::body(body, |name, value| match &*camel(name) {
         "requests" if is_batch => value.array(|index, value| {
-            let (place, mut one) = (value.place, one_input());
+            let place = value.place;
+            let mut one = one_input();
             value.element(|name, value| member(&mut one, &envelope.model, name, value))?;
             if index == 0 {
                 (all.dimensions, all.purpose) = (one.dimensions, one.purpose);

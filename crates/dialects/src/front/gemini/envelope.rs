@@ -176,7 +176,8 @@ fn data(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Object {
         return read.other(cursor);
     }
-    let (mut said, mut data): (Option<Span>, Option<Span>) = (None, None);
+    let mut said: Option<Span> = None;
+    let mut data: Option<Span> = None;
     let before = cursor.at();
     cursor.object(|cursor, key| {
         let name = json::name_of(cursor.text(), &key);

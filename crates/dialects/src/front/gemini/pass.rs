@@ -68,7 +68,8 @@ fn part(
     losses: &mut Losses,
 ) -> Result<Span, Broken> {
     let text = cursor.text();
-    let (mut carried, mut calls) = (None, false);
+    let mut carried = None;
+    let mut calls = false;
     let span = cursor.maybe_members(|key, value| match &*name(text, &key) {
         "thoughtSignature" => {
             carried = text_of(text, &value).map(|signature| (key, value, signature))

@@ -21,7 +21,8 @@ pub(super) fn to_count(body: &[u8]) -> Result<Envelope, Fault> {
 }
 
 fn envelope(body: &[u8], is_answered: bool) -> Result<Envelope, Fault> {
-    let (mut has_messages, mut has_most) = (false, false);
+    let mut has_messages = false;
+    let mut has_most = false;
     let mut scan = Scan::over(body, &MESSAGES, |scan, cursor, name| {
         has_messages |= name == b"messages";
         has_most |= name == b"max_tokens";
@@ -135,8 +136,9 @@ fn is_plain(kind: &[u8]) -> bool {
 
 /// Consumes the source of a picture or a document.
 fn source(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
-    let (mut kind, mut said, mut data): (Option<Span>, Option<Span>, Option<Span>) =
-        (None, None, None);
+    let mut kind: Option<Span> = None;
+    let mut said: Option<Span> = None;
+    let mut data: Option<Span> = None;
     let before = cursor.at();
     let mut inside = false;
     cursor.object(|cursor, key| {

@@ -118,8 +118,11 @@ impl PassedThoughts<'_, '_, '_> {
     /// which the API refuses, and a message that has nothing else.
     fn message(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Broken> {
         let text = cursor.text();
-        let (mut is_assistants, mut calls, mut begins) = (false, false, false);
-        let (mut lost, mut count) = (Vec::new(), 0);
+        let mut is_assistants = false;
+        let mut calls = false;
+        let mut begins = false;
+        let mut lost = Vec::new();
+        let mut count = 0;
         let message = cursor.maybe_object(|cursor, key| match &*json::name_of(text, &key) {
             b"role" => {
                 let role = cursor.value()?;
@@ -168,7 +171,8 @@ struct Block<'t> {
 
 impl<'t> Block<'t> {
     fn read(cursor: &mut Cursor<'t>) -> Result<Self, Broken> {
-        let (text, mut block) = (cursor.text(), Self::default());
+        let text = cursor.text();
+        let mut block = Self::default();
         block.span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
             b"type" => block.kind = text_of(text, &value).unwrap_or_default(),
             b"signature" | b"data" => {

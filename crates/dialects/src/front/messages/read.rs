@@ -192,7 +192,9 @@ fn format<'a>(
     request: &mut Request<'a>,
 ) -> Result<bool, ReadFault> {
     let place = value.place;
-    let (mut kind, mut schema, mut name) = (None, None, None);
+    let mut kind = None;
+    let mut schema = None;
+    let mut name = None;
     let is_there = value.object(|key, value| {
         match &**key {
             "type" => kind = value.text()?,

@@ -12,7 +12,8 @@ use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
 
 /// Reads a request body.
 pub(super) fn read(body: &[u8]) -> Result<Envelope, Fault> {
-    let (mut has_input, mut refuses_store) = (false, false);
+    let mut has_input = false;
+    let mut refuses_store = false;
     let mut scan = Scan::over(body, &RESPONSES, |scan, cursor, name| {
         has_input |= name == b"input";
         if name == b"store" {
@@ -38,7 +39,8 @@ fn field<'a>(scan: &mut Scan<'a>, cursor: &mut Cursor<'a>, name: &[u8]) -> Resul
             scan.envelope.beginning = Some(start..cursor.at());
         }
         b"input" => {
-            let (mut found, mut next) = (Vec::new(), 0);
+            let mut found = Vec::new();
+            let mut next = 0;
             scan.messages(cursor, "input", |cursor, read| {
                 let start = cursor.at();
                 let (is_users, id) = item(cursor, read)?;
@@ -142,7 +144,9 @@ fn stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(
 /// Consumes an item, and counts what is in it. Returns whether it is a message of the user's; and
 /// the id of another item, if it only refers to that.
 fn item(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(bool, Option<String>), Broken> {
-    let (mut kind, mut id, mut role) = (None, None, None);
+    let mut kind = None;
+    let mut id = None;
+    let mut role = None;
     members(cursor, read, |cursor, name, read| match name {
         b"type" => text(cursor).map(|span| kind = span),
         b"id" => text(cursor).map(|span| id = span),

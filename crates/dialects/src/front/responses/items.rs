@@ -40,7 +40,8 @@ fn in_response(cursor: &mut Cursor<'_>, each: &mut dyn FnMut(&str, &[u8])) -> Re
 }
 
 fn item(cursor: &mut Cursor<'_>, each: &mut dyn FnMut(&str, &[u8])) -> Result<Span, Broken> {
-    let (text, mut id) = (cursor.text(), None);
+    let text = cursor.text();
+    let mut id = None;
     let span = cursor.maybe_members(|key, value| {
         if *json::name_of(text, &key) == *b"id" {
             id = json::text_of(text, &value);

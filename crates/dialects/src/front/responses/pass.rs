@@ -41,7 +41,8 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
             .replace(span.clone(), most.to_string().into_bytes());
         pass.losses.add("max_output_tokens");
     }
-    let (mut stores, mut includes) = (true, false);
+    let mut stores = true;
+    let mut includes = false;
     // The body was read before.
     let _read = Cursor::new(body).object(|cursor, key| match &*json::name_of(body, &key) {
         b"input" => cursor.maybe_array(|cursor, index| pass.item(cursor, index)),
@@ -105,7 +106,8 @@ impl<'e> Pass<'_, '_, 'e> {
     /// Reads what an answer shall include, and adds the thoughts of a model that thinks.
     fn include(&mut self, cursor: &mut Cursor<'_>, thinks: bool) -> Result<Span, Broken> {
         let (text, is_list) = (cursor.text(), cursor.kind()? == Kind::Array);
-        let (mut has_it, mut is_empty) = (false, true);
+        let mut has_it = false;
+        let mut is_empty = true;
         let span = cursor.maybe_array(|cursor, _| {
             let value = cursor.value()?;
             is_empty = false;
@@ -130,9 +132,12 @@ impl<'e> Pass<'_, '_, 'e> {
     /// that it does not know; and a thought is nothing without what the server encrypted.
     fn item(&mut self, cursor: &mut Cursor<'e>, index: usize) -> Result<(), Broken> {
         let text = cursor.text();
-        let (mut kind, mut has_role, mut encrypted, mut id) =
-            (Cow::Borrowed(""), false, None, None);
-        let (mut has_result, mut approves) = (false, None);
+        let mut kind = Cow::Borrowed("");
+        let mut has_role = false;
+        let mut encrypted = None;
+        let mut id = None;
+        let mut has_result = false;
+        let mut approves = None;
         let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
             b"type" => kind = text_of(text, &value).unwrap_or_default(),
             b"role" => has_role = true,
@@ -231,7 +236,8 @@ fn item(
     edits: &mut Edits<'_>,
 ) -> Result<Span, Broken> {
     let text = cursor.text();
-    let (mut thinks, mut encrypted) = (false, None);
+    let mut thinks = false;
+    let mut encrypted = None;
     let span = cursor.maybe_members(|key, value| match &*json::name_of(text, &key) {
         b"type" => thinks = slice(text, &value) == br#""reasoning""#,
         b"encrypted_content" => encrypted = Some(value),

@@ -263,8 +263,11 @@ fn format<'a>(
     lost: &mut Vec<(Name<'a>, Raw<'a>)>,
 ) -> Result<Option<Format<'a>>, ReadFault> {
     let place = value.place;
-    let (mut kind, mut name, mut description, mut schema, mut strict) =
-        (None, None, None, None, None);
+    let mut kind = None;
+    let mut name = None;
+    let mut description = None;
+    let mut schema = None;
+    let mut strict = None;
     let is_there = value.object(|key, value| {
         match &**key {
             "type" => kind = value.text()?,

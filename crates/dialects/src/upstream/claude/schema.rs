@@ -106,7 +106,8 @@ pub(crate) fn parameters(schema: Option<&str>) -> Parameters<'_> {
     {
         return as_it_is(schema);
     }
-    let (mut w, mut moved) = (Writer::with_capacity(schema.len() + 32), Writer::default());
+    let mut w = Writer::with_capacity(schema.len() + 32);
+    let mut moved = Writer::default();
     w.object(|w| {
         w.key("type").text("object");
         for (name, value) in members
@@ -234,7 +235,8 @@ impl<'a> Fitter<'a> {
             }
         }
         self.unions += usize::from(is_union || kind.starts_with('['));
-        let (mut description, mut bounds) = (Cow::Borrowed(""), String::new());
+        let mut description = Cow::Borrowed("");
+        let mut bounds = String::new();
         for (name, value) in &schema.parts {
             match &**name {
                 "type" | "required" | "title" | "default" => w.name(name).raw(value.text),

@@ -142,7 +142,8 @@ impl<'r, 'a> Tools<'r, 'a> {
             refusal_beside_tools: &refusal,
         };
         let names = Names::of(request);
-        let (mut answer, mut hint) = (None, None);
+        let mut answer = None;
+        let mut hint = None;
         match offer.form(format, ways, losses)? {
             Form::Free | Form::Native(_) => {}
             Form::Words => hint = Some(HINT),

@@ -60,7 +60,8 @@ impl<'s, 'a> Form<'s, 'a> {
         let stands =
             |name: &str| !matches!(name, "$ref" | "$defs" | "definitions") && !is_idle(name);
         let has_company = schema.parts.iter().any(|(name, _)| stands(name));
-        let (is_null, mut nullable) = (is_null(schema), false);
+        let is_null = is_null(schema);
+        let mut nullable = false;
         for (name, value) in &schema.parts {
             match &**name {
                 "type" | "enum" | "const" | "anyOf" | "oneOf" if is_null => {}

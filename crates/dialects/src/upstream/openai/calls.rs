@@ -127,7 +127,8 @@ impl Calls {
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
         out.push(b'[');
-        let (mut clean, mut said) = (true, 0);
+        let mut clean = true;
+        let mut said = 0;
         for call in calls {
             clean &= self.fragment(text, call, answer_id, &mut out)?;
             said += arguments_len(text, call);

@@ -52,7 +52,8 @@ impl Counts {
     /// Reads the usage object that comes next. Returns `None` if it counts nothing.
     pub(super) fn next(cursor: &mut Cursor<'_>) -> Result<Option<Self>, Broken> {
         let object = cursor.text();
-        let (mut counts, mut doubted) = (Self::default(), None);
+        let mut counts = Self::default();
+        let mut doubted = None;
         let mut numbers = (0, true);
         let mut number = |value: Span| {
             numbers = (
@@ -62,7 +63,8 @@ impl Counts {
             value
         };
         // The details, the cached tokens in them, and whether these are numbers.
-        let (mut details, mut cached) = (0, (0, true));
+        let mut details = 0;
+        let mut cached = (0, true);
         let mut count = |name, value: Span| {
             let odd = || Count::read(std::str::from_utf8(slice(object, &value)).ok()?).0;
             let count = integer_of(object, &value).or_else(odd);

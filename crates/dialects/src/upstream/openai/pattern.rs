@@ -134,7 +134,8 @@ impl Pattern {
         {
             return;
         }
-        let (mut shown, mut rest) = (Vec::new(), written);
+        let mut shown = Vec::new();
+        let mut rest = written;
         for hole in holes {
             let place = memmem::find(rest, hole);
             let Some((before, after)) = place.and_then(|place| rest.split_at_checked(place)) else {

@@ -31,7 +31,8 @@ pub(super) fn edit(body: &MessageShape, show: bool, edits: &mut Edits<'_>) {
 /// standard's name, `reasoning` is removed if it is empty or repeats the same text.
 fn rename(body: &MessageShape, edits: &mut Edits<'_>) {
     let text = edits.text();
-    let (mut standard, mut short) = (None, None);
+    let mut standard = None;
+    let mut short = None;
     members(text, body, |key, value| match slice(text, &key) {
         STANDARD => standard = Some((key, value)),
         SHORT => short = Some((key, value)),
@@ -58,7 +59,9 @@ pub(super) fn only(text: &[u8], body: &MessageShape) -> Option<usize> {
     {
         return None;
     }
-    let (mut thinks, mut tells, mut said) = (body.thinking.has_content, false, body.said);
+    let mut thinks = body.thinking.has_content;
+    let mut tells = false;
+    let mut said = body.said;
     members(text, body, |key, value| {
         match (slice(text, &key), slice(text, &value)) {
             (br#""role""#, _) => {}

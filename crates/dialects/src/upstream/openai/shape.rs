@@ -197,10 +197,8 @@ pub(super) struct CallShape {
 impl Shape {
     /// Reads one whole text. Replaces everything that was read before.
     pub(super) fn read(&mut self, text: &[u8]) -> Result<(), Broken> {
-        let (mut list, mut calls) = (
-            std::mem::take(&mut self.list),
-            std::mem::take(&mut self.calls),
-        );
+        let mut list = std::mem::take(&mut self.list);
+        let mut calls = std::mem::take(&mut self.calls);
         list.clear();
         calls.clear();
         *self = Self {

@@ -116,7 +116,8 @@ fn around(data: &[u8], holes: &mut Vec<Span>) -> Around {
         .iter()
         .position(|hole| hole.start == text)
         .unwrap_or_default();
-    let (mut parts, mut at) = (Vec::with_capacity(STRINGS + 1), 0);
+    let mut parts = Vec::with_capacity(STRINGS + 1);
+    let mut at = 0;
     for hole in holes {
         parts.push(json::slice(data, &(at..hole.start)).to_vec());
         at = hole.end;

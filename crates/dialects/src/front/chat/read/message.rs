@@ -31,8 +31,11 @@ pub(super) fn message<'a>(
         place: Some(list.len()),
         ..Message::default()
     };
-    let (mut role, mut refusal, mut reasoning, mut function_call, mut details) =
-        (None, None, None, None, Vec::new());
+    let mut role = None;
+    let mut refusal = None;
+    let mut reasoning = None;
+    let mut function_call = None;
+    let mut details = Vec::new();
     value.element(|key, value| {
         match &**key {
             "role" => role = self::role(value)?,
@@ -151,7 +154,10 @@ fn lose<const N: usize>(message: &mut Message<'_>, fields: [(&'static str, bool)
 
 fn tool_call<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     let place = value.place;
-    let (mut id, mut function, mut custom, mut signature) = (None, None, None, None);
+    let mut id = None;
+    let mut function = None;
+    let mut custom = None;
+    let mut signature = None;
     value.element(|name, value| {
         match &**name {
             "id" => id = value.text()?,
@@ -189,7 +195,8 @@ fn function<'a>(
     others: &mut Vec<Name<'a>>,
 ) -> Result<Option<NameAndArguments<'a>>, ReadFault> {
     let place = value.place;
-    let (mut name, mut arguments) = (None, None);
+    let mut name = None;
+    let mut arguments = None;
     let is_there = value.object(|key, mut value| {
         match &**key {
             "name" => name = value.text()?,

@@ -50,7 +50,8 @@ pub(super) fn thinking_block<'a>(
     value: Value<'_, 'a>,
     message: &mut Message<'a>,
 ) -> Result<(), ReadFault> {
-    let (mut thought, mut text) = (Thought::default(), None);
+    let mut thought = Thought::default();
+    let mut text = None;
     value.element(|name, value| {
         match &**name {
             "thinking" => text = value.text()?,
@@ -74,7 +75,8 @@ pub(super) fn reasoning_details<'a>(
     mut value: Value<'_, 'a>,
     message: &mut Message<'a>,
 ) -> Result<Vec<Thought<'a>>, ReadFault> {
-    let (mut details, mut is_lost) = (Vec::new(), false);
+    let mut details = Vec::new();
+    let mut is_lost = false;
     if value.kind()? != Kind::Array {
         is_lost = value.says_something()?;
     } else {
@@ -82,7 +84,8 @@ pub(super) fn reasoning_details<'a>(
             if value.kind()? != Kind::Object {
                 return value.skip().map(|()| is_lost = true);
             }
-            let (mut thought, mut is_claudes) = (Thought::default(), true);
+            let mut thought = Thought::default();
+            let mut is_claudes = true;
             value.object(|name, value| {
                 let text = value.text_or_not()?.0;
                 match &**name {
@@ -121,8 +124,10 @@ const SHOWN: [&str; 5] = ["text", "refusal", "image_url", "input_audio", "file"]
 /// Reads a part. Its type may come last, so the members of all types are kept until then.
 fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadFault> {
     let place = value.place;
-    let (mut kind, mut cache, mut thought, mut has_thinking) =
-        (None, None, Thought::default(), false);
+    let mut kind = None;
+    let mut cache = None;
+    let mut thought = Thought::default();
+    let mut has_thinking = false;
     let mut members = [const { None }; SHOWN.len()];
     let [text, refusal, image, audio, file] = &mut members;
     value.element(|name, value| {

@@ -27,7 +27,10 @@ impl<'a> Tools<'a> {
         value.array(|_, value| {
             self.are_functions = false;
             let place = value.place;
-            let (mut kind, mut cache, mut function, mut custom) = (None, None, None, None);
+            let mut kind = None;
+            let mut cache = None;
+            let mut function = None;
+            let mut custom = None;
             value.element(|name, mut value| {
                 match &**name {
                     "type" => kind = value.text()?,
@@ -90,8 +93,11 @@ impl<'a> Tools<'a> {
         value: Value<'_, 'a>,
     ) -> Result<Option<Tool<'a>>, ReadFault> {
         let place = value.place;
-        let (mut name, mut description, mut parameters, mut strict, mut cache) =
-            (None, None, None, None, None);
+        let mut name = None;
+        let mut description = None;
+        let mut parameters = None;
+        let mut strict = None;
+        let mut cache = None;
         let is_there = value.object(|key, value| {
             match &**key {
                 "name" => name = value.text()?,
@@ -174,7 +180,10 @@ pub(super) fn function_call<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoic
 
 fn chosen<'a>(value: Value<'_, 'a>) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault> {
     let place = value.place;
-    let (mut kind, mut function, mut custom, mut some) = (None, None, None, None);
+    let mut kind = None;
+    let mut function = None;
+    let mut custom = None;
+    let mut some = None;
     value.object(|name, value| {
         match &**name {
             "type" => kind = value.text()?,
@@ -204,7 +213,8 @@ fn allowed<'a>(
     value: Value<'_, 'a>,
 ) -> Result<Option<(ToolChoice<'a>, Vec<NamedTool<'a>>)>, ReadFault> {
     let place = value.place;
-    let (mut mode, mut tools) = (None, None);
+    let mut mode = None;
+    let mut tools = None;
     let is_there = value.object(|name, value| {
         match &**name {
             "mode" => mode = value.text()?,
@@ -237,7 +247,8 @@ fn allowed<'a>(
 
 fn allowed_tool<'a>(value: Value<'_, 'a>) -> Result<NamedTool<'a>, ReadFault> {
     let place = value.place;
-    let (mut function, mut custom) = (None, None);
+    let mut function = None;
+    let mut custom = None;
     value.element(|name, value| {
         match &**name {
             "function" => function = named(value)?,

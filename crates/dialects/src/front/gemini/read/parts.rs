@@ -125,7 +125,9 @@ impl<'a> Parts<'a> {
 
     fn part(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let said = &mut self.said;
-        let (mut text, mut is_thought, mut signature) = (None, false, None);
+        let mut text = None;
+        let mut is_thought = false;
+        let mut signature = None;
         let calls_before = said.calls.len();
         let place = value.place;
         let is_there = members(value, |known, name, value| {
@@ -254,7 +256,9 @@ fn push<'a>(message: &mut Message<'a>, kind: Option<PartKind<'a>>) {
 /// Reads `functionCall`. A call without an id gets one later.
 fn call<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<Call<'a>>, ReadFault> {
     let place = value.place;
-    let (mut id, mut function, mut args) = (None, None, None);
+    let mut id = None;
+    let mut function = None;
+    let mut args = None;
     let is_there = members(value, |known, name, value| {
         match known {
             "id" => id = value.text()?,
@@ -282,7 +286,9 @@ fn outcome<'a>(
     lost: &mut Vec<Name<'a>>,
 ) -> Result<Option<ToolOutcome<'a>>, ReadFault> {
     let place = value.place;
-    let (mut id, mut function, mut response) = (None, None, None);
+    let mut id = None;
+    let mut function = None;
+    let mut response = None;
     let mut inside = Parts::new(None);
     let is_there = members(value, |known, name, value| {
         match known {

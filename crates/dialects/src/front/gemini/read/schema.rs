@@ -259,7 +259,8 @@ impl Form<'_> {
         let is_all_of = |name: &str| name == "allOf";
         let (lists, others): (Vec<_>, Vec<_>) =
             notes.others.iter().partition(|(.., name)| is_all_of(name));
-        let (mut any_of_is_free, mut all_of_is_free) = (!notes.has_any_of, lists.is_empty());
+        let mut any_of_is_free = !notes.has_any_of;
+        let mut all_of_is_free = lists.is_empty();
         for (key, value, name) in others.into_iter().chain(lists) {
             let (open, close) = if std::mem::take(&mut any_of_is_free) {
                 (r#""anyOf":[{"#, "]")

@@ -134,7 +134,8 @@ fn thinking<'a>(
     value: Value<'_, 'a>,
     lost: &mut Vec<(Name<'a>, Raw<'a>)>,
 ) -> Result<Option<Effort>, ReadFault> {
-    let (mut level, mut budget) = (None, None);
+    let mut level = None;
+    let mut budget = None;
     members(value, |known, name, mut value| {
         let place = value.place;
         match known {

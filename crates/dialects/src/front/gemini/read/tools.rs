@@ -58,7 +58,9 @@ impl<'a> DeclaredTools<'a> {
 
     fn function(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
-        let (mut name, mut description, mut parameters) = (None, None, None);
+        let mut name = None;
+        let mut description = None;
+        let mut parameters = None;
         let is_there = members(value, |known, written, value| {
             match known {
                 "name" => name = value.text()?,

@@ -24,9 +24,14 @@ impl<'a> ToolList<'a> {
 
     fn tool(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
-        let (mut kind, mut name, mut description, mut schema, mut strict) =
-            (None, None, None, None, None);
-        let (mut cache, mut is_deferred, mut callers) = (None, false, None);
+        let mut kind = None;
+        let mut name = None;
+        let mut description = None;
+        let mut schema = None;
+        let mut strict = None;
+        let mut cache = None;
+        let mut is_deferred = false;
+        let mut callers = None;
         value.element(|key, value| {
             match &**key {
                 "type" => kind = value.text()?,
@@ -97,7 +102,9 @@ impl<'a> ToolList<'a> {
 /// Reads `tool_choice`: what is chosen, and whether several calls may be made at once.
 pub(super) fn choice<'a>(value: Value<'_, 'a>, request: &mut Request<'a>) -> Result<(), ReadFault> {
     let place = value.place;
-    let (mut kind, mut name, mut is_single) = (None, None, None);
+    let mut kind = None;
+    let mut name = None;
+    let mut is_single = None;
     let is_there = value.object(|key, value| {
         match &**key {
             "type" => kind = value.text()?,

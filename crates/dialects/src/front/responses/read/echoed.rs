@@ -139,7 +139,8 @@ fn add_members(
     wanted: &[(&str, &str)],
 ) -> Result<Span, Broken> {
     let text = cursor.text();
-    let (mut is_wanted, mut missing) = (false, wanted.to_vec());
+    let mut is_wanted = false;
+    let mut missing = wanted.to_vec();
     let span = cursor.maybe_members(|key, value| {
         let name = json::name_of(text, &key);
         is_wanted |=

@@ -70,7 +70,10 @@ impl<'a> Parts<'a> {
     /// Reads a part. Its type may come last, so the members of all types are kept until then.
     fn part(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
-        let (mut said, mut audio, mut cache, mut others) = ([None, None], None, None, Vec::new());
+        let mut said = [None, None];
+        let mut audio = None;
+        let mut cache = None;
+        let mut others = Vec::new();
         let texts = value.texts(TEXTS, |name, value| {
             match &**name {
                 "text" => said[0] = value.said()?,

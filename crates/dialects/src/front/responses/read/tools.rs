@@ -242,7 +242,8 @@ impl<'a> Declared<'a> {
             // All tools are shown from the start.
             "defer_loading" => value.skip()?,
             "allowed_callers" => {
-                let (mut is_empty, mut is_direct) = (true, false);
+                let mut is_empty = true;
+                let mut is_direct = false;
                 value.array(|_, value| {
                     is_empty = false;
                     is_direct |= value.text()?.as_deref() == Some("direct");
