@@ -79,16 +79,12 @@ pub fn read(
             code: Some("unsupported_parameter"),
         });
     }
-    let known = |name: &'static str| {
-        fields
-            .iter()
-            .find(|field| field.reading == FieldReading::Once(name))
-    };
-    let model = model(known("model"), asked)?;
+    let model_field = known_field(fields, "model");
+    let model = model(model_field, asked)?;
+    let choices = choices(known_field(fields, "n"))?;
     let units = if front.only == Some(Endpoint::Edits) {
-        let images = choices(known("n"))?;
         Units {
-            images: u32::try_from(images).unwrap_or(u32::MAX),
+            images: u32::try_from(choices).unwrap_or(u32::MAX),
             ..Units::NONE
         }
     } else {
@@ -102,20 +98,25 @@ pub fn read(
         units,
         ..Envelope::new(front)
     };
-    envelope.choices.show(choices(known("n"))?);
-    let texts = known("model")
+    envelope.choices.show(choices);
+    let texts = model_field
         .map(|field| field.value.clone())
         .unwrap_or_default();
     envelope.places.model = 0..texts.len();
-    let places = vec![known("model").map_or(0..0, |field| field.place.clone())];
+    let places = vec![model_field.map_or(0..0, |field| field.place.clone())];
     let mut read = FormRead {
         envelope,
         texts,
         places,
-        names_model: known("model").is_some(),
+        names_model: model_field.is_some(),
     };
     read.find_names(fields)?;
     Ok(read)
+}
+
+fn known_field<'f>(fields: &'f [FormField], name: &'static str) -> Option<&'f FormField> {
+    let reading = FieldReading::Once(name);
+    fields.iter().find(|field| field.reading == reading)
 }
 
 /// Returns the name of the model, which the form or the path says.

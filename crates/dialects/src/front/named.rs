@@ -99,15 +99,12 @@ const ROWS: [(&str, Row); 30] = [
 
 /// Returns what a member of this folded name holds.
 fn row(name: &str) -> Row {
-    let is_model = || {
-        ["model", "models", "fallbacks"]
-            .iter()
-            .any(|end| name.ends_with(end))
-    };
-    let other = || if is_model() { Row::Model } else { Row::Other };
-    ROWS.iter()
-        .find(|(known, _)| *known == name)
-        .map_or_else(other, |(_, row)| *row)
+    const MODELS: [&str; 3] = ["model", "models", "fallbacks"];
+    match ROWS.iter().find(|(known, _)| *known == name) {
+        Some((_, row)) => *row,
+        None if MODELS.iter().any(|end| name.ends_with(end)) => Row::Model,
+        None => Row::Other,
+    }
 }
 
 /// Tools whose `parameters` are a schema of the caller's.

@@ -72,13 +72,9 @@ impl FieldNames {
 
     /// Names the field that a dialect refused.
     pub(crate) fn refused(&self, request: &Request<'_>, refused: FieldRefused) -> Refused {
-        let complaint = |Complaint { param, message }: Complaint<Field>| Complaint {
+        refused.map_complaint(|Complaint { param, message }| Complaint {
             param: self.name(request, &param).into_owned(),
             message,
-        };
-        match refused {
-            Refused::Invalid(why) => Refused::Invalid(complaint(why)),
-            Refused::Unsupported(why) => Refused::Unsupported(complaint(why)),
-        }
+        })
     }
 }

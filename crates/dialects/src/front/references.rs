@@ -246,16 +246,13 @@ impl Refers {
             if !names_place && glued.contains(char::is_alphanumeric) {
                 break;
             }
-            let end = |bytes: usize| {
-                before
-                    .get(before.len().saturating_sub(bytes)..)
-                    .unwrap_or_default()
-            };
-            let ends = |with: &str| end(with.len()).eq_ignore_ascii_case(with);
-            if ends("gs") {
+            if ends_with_any_case(before, "gs") {
                 return Self::Gs;
             }
-            if ["s3", "s3a", "s3n"].iter().any(|with| ends(with)) {
+            if ["s3", "s3a", "s3n"]
+                .iter()
+                .any(|scheme| ends_with_any_case(before, scheme))
+            {
                 return Self::S3;
             }
             other = true;
@@ -268,10 +265,15 @@ impl Refers {
     }
 }
 
-/// Longer ones are judged by their scheme.
+fn ends_with_any_case(text: &str, end: &str) -> bool {
+    text.get(text.len().saturating_sub(end.len())..)
+        .is_some_and(|text| text.eq_ignore_ascii_case(end))
+}
+
+/// Longer URLs are judged by their scheme.
 const MAX_URL: usize = 64 * 1024;
 const MAX_SCHEME: usize = 32;
-/// What is cut out of a URL, wherever it stands.
+/// These characters are cut out of a URL.
 const CUT: [char; 3] = ['\t', '\n', '\r'];
 
 fn is_scheme(word: &str) -> bool {
@@ -299,8 +301,8 @@ fn is_public(rest: &str) -> bool {
     (port.is_empty() || port.strip_prefix(':').is_some_and(is_port)) && is_public_host(host)
 }
 
-/// At the Gemini API, where files are that only the key that uploaded them can read. By its host: a
-/// path can be written in too many ways.
+/// Returns whether the host is that of the Gemini API, which has files that only the key that
+/// uploaded them can read. The path is not judged: it can be written in too many ways.
 fn is_google_file(rest: &str) -> bool {
     let rest = rest.to_ascii_lowercase();
     rest.trim_start_matches(['/', '\\'])
@@ -309,44 +311,45 @@ fn is_google_file(rest: &str) -> bool {
         .is_some_and(|host| host.contains("generativelanguage.googleapis.com"))
 }
 
-/// Whether a text without a scheme may be read as a path. Data in base64 has no dots, and is longer
-/// than a path, or begins as pictures and sounds do.
+/// Returns whether a text without a scheme may be read as a path.
 fn is_path(name: &[u8], text: &str) -> bool {
+    names_place(name) && !is_base64(text)
+}
+
+/// Returns whether a text is data in base64: it has no dots, and is longer than a path, or begins
+/// as pictures and sounds do.
+fn is_base64(text: &str) -> bool {
     const STARTS: [&str; 6] = ["/9j/", "iVBORw0KGgo", "R0lGOD", "UklGR", "JVBERi", "SUQz"];
     const LONG: usize = 256;
-    let is_base64 = || {
-        let begins = STARTS.iter().any(|start| text.starts_with(start));
-        (begins || text.len() > LONG)
-            && text
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"+/=-_\t\r\n".contains(&b))
-    };
-    names_place(name) && !is_base64()
+    let is_digit = |b: u8| b.is_ascii_alphanumeric() || b"+/=-_\t\r\n".contains(&b);
+    (text.len() > LONG || STARTS.iter().any(|start| text.starts_with(start)))
+        && text.bytes().all(is_digit)
 }
 
-/// Whether a text that may be a path is one wherever the server stands: it is in the place of a
-/// URL, or looks like one. A member such as `image_size` has words.
+/// Returns whether a text that may be a path is a path for any server: the name of its member is
+/// that of a URL, or the text begins as a path does. A member such as `image_size` has words.
 fn is_surely_path(name: &[u8], text: &str) -> bool {
     let text = text.trim_start_matches(|c: char| c <= ' ');
-    let has_drive = || {
-        text.get(1..)
-            .is_some_and(|rest| rest.starts_with(":\\") || rest.starts_with(":/"))
-    };
-    let is_of_url = ["url", "uri"]
+    let second = text.get(1..).unwrap_or_default();
+    let is_url = ["url", "uri"]
         .iter()
         .any(|word| memchr::memmem::find(name, word.as_bytes()).is_some());
-    is_of_url || text.starts_with(['/', '.', '~', '\\']) || has_drive()
+    // The last two are drives: `C:\`.
+    is_url
+        || text.starts_with(['/', '.', '~', '\\'])
+        || second.starts_with(":\\")
+        || second.starts_with(":/")
 }
 
-/// Whether a member's text is the id of a file, or several of its texts are.
+/// Returns whether a member holds the id of a file, or the ids of several.
 pub(super) fn names_file(name: &[u8]) -> bool {
     ["file_id", "fileid", "file_ids", "fileids"]
         .iter()
         .any(|known| json::folds_to(name, known))
 }
 
-/// Of whatever members a server may know, those that name a place do. Some hold data, and servers
-/// look for nothing else there.
+/// Returns whether a member may hold a URL or a path, by its name. Members that hold data are
+/// known: servers look for nothing else in them.
 pub(super) fn names_place(name: &[u8]) -> bool {
     const PLACES: [&str; 6] = ["url", "uri", "path", "image", "video", "file"];
     !matches!(

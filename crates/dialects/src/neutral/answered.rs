@@ -50,11 +50,11 @@ fn all(open: &[(usize, &str)]) -> Result<(), FieldRefused> {
 }
 
 fn speaks(message: &Message<'_>) -> bool {
-    let says = |kind: &PartKind<'_>| match kind {
-        PartKind::Text(text) => !text.is_blank(),
-        PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => true,
-    };
-    !message.calls.is_empty() || message.content.iter().any(|part| says(&part.kind))
+    !message.calls.is_empty()
+        || message.content.iter().any(|part| match &part.kind {
+            PartKind::Text(text) => !text.is_blank(),
+            PartKind::Image(..) | PartKind::Audio(..) | PartKind::File(..) => true,
+        })
 }
 
 #[cfg(test)]

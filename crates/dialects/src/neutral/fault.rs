@@ -96,13 +96,9 @@ impl UpstreamError {
     pub fn is_overloaded(&self, status: u16) -> bool {
         let words = [&self.kind, &self.code].into_iter().flatten();
         let mut words = words.map(|word| word.to_ascii_lowercase());
-        let says_so = || {
-            let message = self.message.to_ascii_lowercase();
-            NO_ROOM_NOW.iter().any(|words| message.contains(words))
-        };
         status == 529
             || words.any(|word| word.contains("overloaded") || word == "slow_down")
-            || (status == 503 && says_so())
+            || (status == 503 && self.has_phrase(&NO_ROOM_NOW))
     }
 
     /// Returns whether the upstream said nothing at all: then the message is ours.
@@ -112,9 +108,13 @@ impl UpstreamError {
 
     /// Returns whether the upstream refuses the thoughts of an earlier answer.
     pub fn refuses_thoughts(&self) -> bool {
+        self.code.as_deref() == Some("invalid_encrypted_content") || self.has_phrase(&BAD_THOUGHT)
+    }
+
+    /// Returns whether one of these phrases is in the message.
+    fn has_phrase(&self, phrases: &[&str]) -> bool {
         let message = self.message.to_ascii_lowercase();
-        self.code.as_deref() == Some("invalid_encrypted_content")
-            || BAD_THOUGHT.iter().any(|words| message.contains(words))
+        phrases.iter().any(|phrase| message.contains(phrase))
     }
 
     /// Returns whether a content filter stopped the prompt or the answer. The code says so, and the

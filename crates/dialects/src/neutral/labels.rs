@@ -47,13 +47,11 @@ impl Labels {
 
     /// Removes each label that has one of these secrets in it.
     pub fn remove(&mut self, secrets: &[&str]) {
-        let is_secret = |label: &mut String| {
-            secrets
-                .iter()
-                .any(|one| !one.is_empty() && label.contains(one))
-        };
         for label in [&mut self.id, &mut self.model, &mut self.tier] {
-            label.take_if(is_secret);
+            label.take_if(|label| {
+                let mut secrets = secrets.iter();
+                secrets.any(|secret| !secret.is_empty() && label.contains(secret))
+            });
         }
     }
 

@@ -104,6 +104,16 @@ pub struct Rates {
     pub thinking: u64,
 }
 
+impl Rates {
+    /// Returns the highest price of a token that is read, and of one that is written.
+    fn highest(&self) -> (u64, u64) {
+        (
+            self.input.max(self.cached_input).max(self.cache_write),
+            self.output.max(self.thinking),
+        )
+    }
+}
+
 /// What a model's answers cost. `None` is what the price does not say: it costs nothing here, and
 /// the gateway asks for no answer that is charged by it where money is limited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -175,14 +185,8 @@ impl Price {
     /// Returns the highest possible cost of an answer with at most so many tokens, of any kind, and
     /// so many other units.
     pub fn most(&self, prompt: u64, completion: u64, units: &Units) -> Usd {
-        let dearest = |each: Rates| {
-            (
-                each.input.max(each.cached_input).max(each.cache_write),
-                each.output.max(each.thinking),
-            )
-        };
-        let ((read, written), (long_read, long_written)) =
-            (dearest(self.at(0)), dearest(self.at(prompt)));
+        let (read, written) = self.at(0).highest();
+        let (long_read, long_written) = self.at(prompt).highest();
         self.sum(
             &[
                 (prompt, read.max(long_read)),

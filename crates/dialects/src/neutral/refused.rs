@@ -37,23 +37,29 @@ pub struct Complaint<P = String> {
 }
 
 impl Refused {
-    /// Says the field in other words, in the sentence too.
+    /// Gives the field another name, in the sentence too.
     pub(crate) fn about(self, words: impl FnOnce(&str) -> String) -> Self {
-        let about = |Complaint { param, message }: Complaint| {
+        self.map_complaint(|Complaint { param, message }| {
             let other = words(&param);
             Complaint {
                 message: message.replace(&format!("`{param}`"), &format!("`{other}`")),
                 param: other,
             }
-        };
-        match self {
-            Self::Invalid(why) => Self::Invalid(about(why)),
-            Self::Unsupported(why) => Self::Unsupported(about(why)),
-        }
+        })
     }
 }
 
 impl<P> Refused<P> {
+    /// Returns a refusal of the same kind with another complaint.
+    pub(crate) fn map_complaint<Q>(
+        self,
+        change: impl FnOnce(Complaint<P>) -> Complaint<Q>,
+    ) -> Refused<Q> {
+        match self {
+            Self::Invalid(why) => Refused::Invalid(change(why)),
+            Self::Unsupported(why) => Refused::Unsupported(change(why)),
+        }
+    }
     /// Returns a refusal of a request that is at fault.
     pub fn invalid(param: impl Into<P>, message: impl Into<String>) -> Self {
         Self::Invalid(Complaint {

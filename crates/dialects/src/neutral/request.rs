@@ -9,6 +9,7 @@ use super::field::Field;
 use super::said::Said;
 use super::schema::{find, members, string};
 use crate::wire::json::{Cursor, Kind};
+use crate::wire::starts_with_any_case;
 
 /// A caller's whole request. A field that is `null` counts as absent.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -58,6 +59,14 @@ pub struct Request<'a> {
 }
 
 impl Request<'_> {
+    /// Returns where a message is in the caller's body: its place in this list, or this field
+    /// outside of it.
+    pub(crate) fn message_path(&self, index: usize, list: &str, outside: &str) -> String {
+        match self.messages.get(index).and_then(|message| message.place) {
+            Some(place) => format!("{list}[{place}]"),
+            None => outside.to_owned(),
+        }
+    }
     /// Returns the effort, for dialects that know no budget of thinking: as it was asked for, or
     /// the one that is nearest to the settings of thinking.
     pub fn effort(&self) -> Option<Effort> {
@@ -86,8 +95,8 @@ impl Request<'_> {
 pub struct Raw<'a>(pub &'a str);
 
 impl<'a> From<Raw<'a>> for Cow<'a, str> {
-    fn from(Raw(text): Raw<'a>) -> Self {
-        Cow::Borrowed(text)
+    fn from(raw: Raw<'a>) -> Self {
+        Cow::Borrowed(raw.0)
     }
 }
 
@@ -173,6 +182,19 @@ pub struct Part<'a> {
     pub cache: Option<Cache<'a>>,
 }
 
+impl<'a> From<PartKind<'a>> for Part<'a> {
+    fn from(kind: PartKind<'a>) -> Self {
+        Self { kind, cache: None }
+    }
+}
+
+impl<'a> Part<'a> {
+    /// Returns a part of text without a hint for a cache.
+    pub fn text(text: impl Into<Said<'a>>) -> Self {
+        PartKind::Text(text.into()).into()
+    }
+}
+
 /// The kind of a part, with its data.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartKind<'a> {
@@ -202,11 +224,7 @@ impl Media<'_> {
     /// Returns whether the bytes are at a URL that a provider may fetch.
     pub fn is_web(&self) -> bool {
         let Self::Url(url) = self else { return false };
-        let is = |scheme: &str| {
-            url.get(..scheme.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-        };
-        is("https://") || is("http://")
+        starts_with_any_case(&**url, "https://") || starts_with_any_case(&**url, "http://")
     }
 }
 

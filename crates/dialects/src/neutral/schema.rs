@@ -101,16 +101,13 @@ pub(crate) type Members<'a> = Vec<(Cow<'a, str>, &'a str)>;
 pub(crate) fn members(object: &str) -> Option<Members<'_>> {
     let text = object.as_bytes();
     let mut members = Vec::new();
-    let each = |cursor: &mut Cursor<'_>, key| {
-        let value = cursor.value()?;
+    let read = Cursor::new(text).members(|key, value| {
         members.push((
             text_of(text, &key).unwrap_or_default(),
             object.get(value).unwrap_or_default(),
         ));
-        Ok(())
-    };
-    Cursor::new(text).object(each).ok()?;
-    Some(members)
+    });
+    read.ok().map(|_| members)
 }
 
 /// Returns the value of the first member of this name.

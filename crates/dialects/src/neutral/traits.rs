@@ -208,15 +208,15 @@ impl Efforts {
     /// Returns the word to send for this one: the same word, else the next weaker one, else the
     /// weakest one.
     pub fn nearest(self, meant: Effort) -> Option<Effort> {
+        let weaker = self.words().rfind(|word| *word <= meant);
+        weaker.or_else(|| self.words().next())
+    }
+
+    /// Returns the words, the weakest first.
+    fn words(self) -> impl DoubleEndedIterator<Item = Effort> {
         use Effort::{High, Low, Max, Medium, Minimal, Xhigh};
-        let known = || {
-            [Minimal, Low, Medium, High, Xhigh, Max]
-                .into_iter()
-                .filter(|word| self.has(*word))
-        };
-        known()
-            .rfind(|word| *word <= meant)
-            .or_else(|| known().next())
+        let words = [Minimal, Low, Medium, High, Xhigh, Max].into_iter();
+        words.filter(move |word| self.has(*word))
     }
 
     fn has(self, word: Effort) -> bool {
@@ -227,18 +227,10 @@ impl Efforts {
 /// Lists the words.
 impl fmt::Debug for Efforts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use Effort::{High, Low, Max, Medium, Minimal, Xhigh};
         match *self {
             Efforts::ALL => f.write_str("all"),
             Efforts::NO => f.write_str("none"),
-            some => f
-                .debug_list()
-                .entries(
-                    [Minimal, Low, Medium, High, Xhigh, Max]
-                        .into_iter()
-                        .filter(|word| some.has(*word)),
-                )
-                .finish(),
+            some => f.debug_list().entries(some.words()).finish(),
         }
     }
 }

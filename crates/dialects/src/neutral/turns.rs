@@ -325,13 +325,13 @@ impl Thought<'_> {
 
 /// Returns the kept thoughts that this message does not have yet.
 fn news(kept: Kept, known: &mut HashSet<Cow<'_, str>>) -> Option<Kept> {
-    let mut is_new = |thought: &&Thought<'static>| {
+    let mut new: Vec<&Thought<'static>> = kept.iter().collect();
+    new.retain(|thought| {
         thought.is_whole()
             && !thought.of_call
             && !known.contains(thought.mark())
             && known.insert(Cow::Owned(thought.mark().to_owned()))
-    };
-    let new: Vec<&Thought<'static>> = kept.iter().filter(&mut is_new).collect();
+    });
     if new.is_empty() {
         return None;
     }

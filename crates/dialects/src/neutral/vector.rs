@@ -30,19 +30,15 @@ pub(crate) fn in_form(
         };
         return Ok((vector, length));
     }
-    let length = |text: &[u8]| {
-        let padding = text.iter().rev().take_while(|byte| **byte == b'=').count();
-        (text.len() - padding) * 3 / 4
-    };
     let inside = vector
         .strip_prefix(b"\"")
         .and_then(|inside| inside.strip_suffix(b"\""));
     // What stays as it is need not be decoded.
     let (text, length) = match inside.filter(|inside| base64 && memchr(b'\\', inside).is_none()) {
-        Some(inside) => (Cow::Borrowed(""), length(inside)),
+        Some(inside) => (Cow::Borrowed(""), decoded_length(inside)),
         None => {
             let text = text_of(vector, &(0..vector.len())).ok_or(NO_BASE64)?;
-            let length = length(text.as_bytes());
+            let length = decoded_length(text.as_bytes());
             (text, length)
         }
     };
@@ -51,6 +47,11 @@ pub(crate) fn in_form(
         true => Err(NO_BASE64),
         false => unpacked(&text).map(|list| (Cow::Owned(list), length)),
     }
+}
+
+fn decoded_length(base64: &[u8]) -> usize {
+    let padding = base64.iter().rev().take_while(|byte| **byte == b'=');
+    (base64.len() - padding.count()) * 3 / 4
 }
 
 /// Hands the text of each number to `each`, and returns how many there are. Fails if there is none,

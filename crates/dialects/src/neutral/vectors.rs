@@ -137,11 +137,13 @@ impl<'t> Vectors<'t> {
         places: &[VectorPlace],
         name: &[u8],
     ) -> Result<Span, Broken> {
-        let behind = |(found, path): &VectorPlace| match path.split_first() {
-            Some((first, rest)) if first.as_bytes() == name => Some((*found, rest)),
-            Some(_) | None => None,
-        };
-        let places: Vec<VectorPlace> = places.iter().filter_map(behind).collect();
+        let places: Vec<VectorPlace> = places
+            .iter()
+            .filter_map(|(found, path)| match path.split_first() {
+                Some((first, rest)) if first.as_bytes() == name => Some((*found, rest)),
+                Some(_) | None => None,
+            })
+            .collect();
         match places.iter().find(|(_, rest)| rest.is_empty()) {
             Some((found, _)) => {
                 let span = cursor.value()?;

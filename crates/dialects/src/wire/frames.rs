@@ -111,13 +111,7 @@ struct Lengths {
 impl Lengths {
     /// Reads and checks the prelude, if all of its bytes have come.
     fn of(bytes: &[u8], limit: usize) -> Result<Option<Self>, Broken> {
-        let read = || {
-            let (total, rest) = word(bytes)?;
-            let (headers, rest) = word(rest)?;
-            let (checksum, _) = word(rest)?;
-            Some((total, headers, checksum))
-        };
-        let Some((total, headers, checksum)) = read() else {
+        let Some([total, headers, checksum]) = prelude_words(bytes) else {
             return Ok(None);
         };
         if crc32fast::hash(bytes.get(..8).unwrap_or_default()) != checksum {
@@ -137,6 +131,13 @@ impl Lengths {
         }
         Ok(Some(Self { total, headers }))
     }
+}
+
+fn prelude_words(bytes: &[u8]) -> Option<[u32; 3]> {
+    let (total, rest) = word(bytes)?;
+    let (headers, rest) = word(rest)?;
+    let (checksum, _) = word(rest)?;
+    Some([total, headers, checksum])
 }
 
 /// Checks a whole frame, and calls `event` if the frame is a message of a known type.

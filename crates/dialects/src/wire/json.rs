@@ -178,7 +178,7 @@ impl<'a> Cursor<'a> {
         &mut self,
         mut each: impl FnMut(&mut Self, Span) -> Result<R, Broken>,
     ) -> Result<Span, Broken> {
-        self.enclosed([b'{', b'}'], "expected an object", |cursor, _| {
+        self.enclosed(b'{', b'}', "expected an object", |cursor, _| {
             let key = cursor.key()?;
             each(cursor, key)
         })
@@ -198,14 +198,15 @@ impl<'a> Cursor<'a> {
         &mut self,
         each: impl FnMut(&mut Self, usize) -> Result<R, Broken>,
     ) -> Result<Span, Broken> {
-        self.enclosed([b'[', b']'], "expected an array", each)
+        self.enclosed(b'[', b']', "expected an array", each)
     }
 
     /// Consumes a value between two brackets. `each` consumes what stands between two commas.
     #[inline]
     fn enclosed<R>(
         &mut self,
-        [open, close]: [u8; 2],
+        open: u8,
+        close: u8,
         expected: &'static str,
         mut each: impl FnMut(&mut Self, usize) -> Result<R, Broken>,
     ) -> Result<Span, Broken> {

@@ -11,6 +11,13 @@ pub mod percent;
 pub mod splice;
 pub mod sse;
 
+/// Returns whether a text starts with these ASCII letters, in upper or lower case.
+pub(crate) fn starts_with_any_case(text: impl AsRef<[u8]>, start: &str) -> bool {
+    text.as_ref()
+        .get(..start.len())
+        .is_some_and(|text| text.eq_ignore_ascii_case(start.as_bytes()))
+}
+
 /// One event of a stream, in any framing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event<'a> {

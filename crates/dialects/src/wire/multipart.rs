@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use memchr::memmem;
 
 use super::json::Span;
+use super::starts_with_any_case;
 
 /// The most parts of a form.
 const PARTS: usize = 256;
@@ -256,15 +257,11 @@ impl FormScanner {
 
     /// Returns the room that one more value has which is read as a whole.
     fn room(&self) -> usize {
-        let is_whole = |field: &&FormField| {
+        let fields = self.found.iter();
+        let whole = fields.filter(|field| {
             !matches!(field.reading, FieldReading::Once(_)) && field.is_json_or_whole()
-        };
-        let taken: usize = self
-            .found
-            .iter()
-            .filter(is_whole)
-            .map(|field| field.value.len())
-            .sum();
+        });
+        let taken: usize = whole.map(|field| field.value.len()).sum();
         VALUES.saturating_sub(taken)
     }
 
@@ -470,19 +467,18 @@ fn disposition(value: &[u8]) -> Option<PartName<'_>> {
     let parameters =
         parameters(rest).filter(|_| kind.trim_ascii().eq_ignore_ascii_case(b"form-data"))?;
     // Some servers know `name*` and `name*0`, and others do not.
-    let begins = |name: &[u8], with: &[u8]| {
-        name.get(..with.len())
-            .is_some_and(|name| name.eq_ignore_ascii_case(with))
-    };
-    let mut names = parameters.iter().filter(|(name, _)| begins(name, b"name"));
-    let names_file =
-        |name: &[u8]| name.eq_ignore_ascii_case(b"filename") || begins(name, b"filename*");
-    let file = if parameters
+    let mut names = parameters
         .iter()
-        .any(|(name, value)| names_file(name) && !value.is_empty())
-    {
+        .filter(|(name, _)| starts_with_any_case(name, "name"));
+    let file = if parameters.iter().any(|(name, value)| {
+        (name.eq_ignore_ascii_case(b"filename") || starts_with_any_case(name, "filename*"))
+            && !value.is_empty()
+    }) {
         PartFile::Surely
-    } else if parameters.iter().any(|(name, _)| begins(name, b"filename")) {
+    } else if parameters
+        .iter()
+        .any(|(name, _)| starts_with_any_case(name, "filename"))
+    {
         PartFile::Perhaps
     } else {
         PartFile::No

@@ -4,12 +4,6 @@
 /// unreserved characters (§2.3). A segment of only dots would be a step in the tree of paths, so it
 /// becomes a name that nothing has.
 pub fn segment(text: &str) -> String {
-    const HEX: &[u8; 16] = b"0123456789ABCDEF";
-    let hex = |nibble: u8| {
-        HEX.get(usize::from(nibble))
-            .copied()
-            .map_or('0', char::from)
-    };
     if text.bytes().all(|byte| byte == b'.') {
         return "_".repeat(text.len().max(1));
     }
@@ -19,10 +13,14 @@ pub fn segment(text: &str) -> String {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
                 out.push(char::from(byte))
             }
-            _ => out.extend(['%', hex(byte >> 4), hex(byte & 15)]),
+            _ => out.extend(['%', hex_digit(byte >> 4), hex_digit(byte & 15)]),
         }
     }
     out
+}
+
+fn hex_digit(nibble: u8) -> char {
+    char::from_digit(nibble.into(), 16).map_or('0', |digit| digit.to_ascii_uppercase())
 }
 
 /// Decodes a text. Returns `None` if a `%` is not followed by two hexadecimal digits.

@@ -244,7 +244,7 @@ const ALL_TOKENS: [i64; 2] = [-1, 0];
 /// the same as silence.
 const NO_LIMIT: [i64; 1] = [-1];
 
-/// Whether `modalities` names something else than text.
+/// Returns whether `modalities` names something else than text.
 fn beyond_text(value: Value<'_, '_>) -> Result<bool, ReadFault> {
     let mut is_more = false;
     value.array(|_, value| {
@@ -254,8 +254,9 @@ fn beyond_text(value: Value<'_, '_>) -> Result<bool, ReadFault> {
     Ok(is_more)
 }
 
-/// Whether a field says what holds without it: clients that write out their defaults.
-fn is_default(name: &str, Raw(text): Raw<'_>) -> bool {
+/// Returns whether a field has its default value, which some clients write out.
+fn is_default(name: &str, value: Raw<'_>) -> bool {
+    let text = value.0;
     match name {
         _ if text == "null" => true,
         "store" => text == "false",

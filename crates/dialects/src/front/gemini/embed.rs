@@ -22,15 +22,15 @@ use crate::wire::splice::Edits;
 /// Many vectors.
 pub static GEMINI_EMBEDS: Front = Front {
     name: "gemini_embeds",
-    route: |path, _| asked(path, "batchEmbedContents"),
+    route: |path, _| asked_model(path, "batchEmbedContents"),
     native: Some(Native {
         format: "batch_embed_contents",
-        ..PASSES
+        ..EMBED_NATIVE
     }),
     envelope: |body| read_envelope(body, &GEMINI_EMBEDS, "requests"),
     vectors: Some(VectorDoor {
-        read: |envelope, body| read(envelope, body, true),
-        write: |vectors, _, tally| write(vectors, [br#"{"embeddings":["#, b"]"], tally),
+        read: |envelope, body| read_embedding(envelope, body, true),
+        write: |vectors, _, tally| write_answer(vectors, r#"{"embeddings":["#, "]", tally),
         places: OF_GEMINI,
     }),
     ..EMBED
@@ -39,21 +39,21 @@ pub static GEMINI_EMBEDS: Front = Front {
 /// One vector.
 pub static GEMINI_EMBED: Front = Front {
     name: "gemini_embed",
-    route: |path, _| asked(path, "embedContent"),
+    route: |path, _| asked_model(path, "embedContent"),
     native: Some(Native {
         format: "embed_content",
-        ..PASSES
+        ..EMBED_NATIVE
     }),
     envelope: |body| read_envelope(body, &GEMINI_EMBED, "content"),
     vectors: Some(VectorDoor {
-        read: |envelope, body| read(envelope, body, false),
-        write: |vectors, _, tally| write(vectors, [br#"{"embedding":"#, b""], tally),
+        read: |envelope, body| read_embedding(envelope, body, false),
+        write: |vectors, _, tally| write_answer(vectors, r#"{"embedding":"#, "", tally),
         places: OF_GEMINI,
     }),
     ..EMBED
 };
 
-/// What both have in common.
+/// The fields that both front doors have in common.
 const EMBED: Front = Front {
     only: Some(Endpoint::Embeddings),
     heard: Heard {
@@ -77,19 +77,19 @@ const EMBED: Front = Front {
     ..EVENTS
 };
 
-const PASSES: Native = Native {
-    request: passed,
+const EMBED_NATIVE: Native = Native {
+    request: set_models,
     ..NATIVE
 };
 
-fn asked(path: &str, verb: &str) -> Option<Asked> {
+fn asked_model(path: &str, verb: &str) -> Option<Asked> {
     route::verb(path, verb).map(|model| Asked {
         model: Some(model),
         stream: false,
     })
 }
 
-/// Reads what decides where a body goes. The texts stand in this field.
+/// Reads the envelope of a body. `needed` is the field that holds the texts.
 fn read_envelope(
     body: &[u8],
     front: &'static Front,
@@ -137,8 +137,8 @@ fn read_envelope(
     scan.envelope_without_model((!is_there).then_some(needed))
 }
 
-/// Consumes a member of a request for one vector. A model is that of the path, which is checked
-/// later.
+/// Consumes a member of a request for one vector. Whether `model` is the model of the path is
+/// checked later.
 fn count_member(cursor: &mut Cursor<'_>, name: &[u8], read: &mut Read) -> Result<(), Broken> {
     match name {
         b"content" => envelope::content(cursor, read).map(drop),
@@ -147,84 +147,81 @@ fn count_member(cursor: &mut Cursor<'_>, name: &[u8], read: &mut Read) -> Result
     }
 }
 
-/// Returns whether a member says how long a vector is.
+/// Returns whether a member sets the length of a vector.
 fn is_length(name: &[u8]) -> bool {
     [&b"output"[..], b"embed"]
         .iter()
         .any(|start| name.starts_with(start))
 }
 
-fn camel_of(name: &[u8]) -> String {
-    camel(&String::from_utf8_lossy(name)).into_owned()
-}
-
-/// Changes what must change in a request that passes: each model in it is the account's.
-fn passed(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
-    let text = edits.text();
-    let mut refused = None;
-    let own = format!(
+/// Replaces each model in a request that passes by the account's name for it.
+fn set_models(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
+    let account_model = format!(
         "models/{}",
         job.model.strip_prefix("models/").unwrap_or(job.model)
     );
-    let mut model = |key: &Span, value: Span, param: &str| {
-        if *camel_of(&json::name_of(text, key)) != *"model" {
-            return;
+    let text = edits.text();
+    for (param, model) in find_models(text) {
+        if !is_path_model(json::text_of(text, &model).as_deref(), &job.envelope.model) {
+            let message = format!("`{param}` must be the model of the path");
+            return Err(Refused::invalid(param, message));
         }
-        let named = json::text_of(text, &value);
-        match check(named.as_deref(), &job.envelope.model) {
-            true => edits.replace(value, json::quote(&own).into_bytes()),
-            false => refused = Some(Refused::invalid(param, other_model(param))),
-        }
-    };
-    // The body was read before.
-    let _read = Cursor::new(text).object(|cursor, key| {
-        if camel_of(&json::name_of(text, &key)) == "requests" {
-            return cursor.maybe_array(|cursor, _| {
-                cursor.maybe_members(|key, value| model(&key, value, "requests[].model"))
-            });
-        }
-        let value = cursor.value()?;
-        model(&key, value.clone(), "model");
-        Ok(value)
-    });
+        edits.replace(model, json::quote(&account_model).into_bytes());
+    }
     let mut losses: Losses = Losses::default();
-    if job
-        .envelope
-        .headers
-        .iter()
-        .any(|(name, _)| *name == INPUT_TYPE)
-    {
+    let headers = &job.envelope.headers;
+    if headers.iter().any(|(name, _)| *name == INPUT_TYPE) {
         losses.add(INPUT_TYPE);
     }
-    refused.map_or(Ok(losses), Err)
+    Ok(losses)
 }
 
-/// Returns whether a model in a body is that of the path: nobody has looked whether the key may use
-/// another.
-fn check(named: Option<&str>, of_path: &str) -> bool {
-    named.is_some_and(|named| route::model(named).unwrap_or(named) == of_path)
+/// Returns each model in a body, with the path of its field.
+fn find_models(body: &[u8]) -> Vec<(&'static str, Span)> {
+    let mut models = Vec::new();
+    // The body was read before.
+    let _read = Cursor::new(body).object(|cursor, key| match &*camel_name(body, &key) {
+        "requests" => cursor.maybe_array(|cursor, _| {
+            cursor.maybe_members(|key, value| {
+                if camel_name(body, &key) == "model" {
+                    models.push(("requests[].model", value));
+                }
+            })
+        }),
+        "model" => cursor
+            .value()
+            .inspect(|value| models.push(("model", value.clone()))),
+        _ => cursor.value(),
+    });
+    models
 }
 
-fn other_model(param: &str) -> String {
-    format!("`{param}` must be the model of the path")
+fn camel_name(body: &[u8], key: &Span) -> String {
+    camel(&String::from_utf8_lossy(&json::name_of(body, key))).into_owned()
+}
+
+/// Returns whether a model in a body is the model of the path. Only for the latter it is known that
+/// the key may use it.
+fn is_path_model(named: Option<&str>, path_model: &str) -> bool {
+    named.is_some_and(|named| route::model(named).unwrap_or(named) == path_model)
 }
 
 /// Reads a request whole.
-fn read<'a>(envelope: &Envelope, body: &'a [u8], is_batch: bool) -> Result<Embedding<'a>, Refused> {
-    let one_input = || Embedding {
-        inputs: vec![Input::default()],
-        ..Embedding::default()
-    };
+fn read_embedding<'a>(
+    envelope: &Envelope,
+    body: &'a [u8],
+    is_batch: bool,
+) -> Result<Embedding<'a>, Refused> {
     let mut all = if is_batch {
         Embedding::default()
     } else {
-        one_input()
+        single_embedding()
     };
     let read = value::body(body, |name, value| match &*camel(name) {
         "requests" if is_batch => value.array(|index, value| {
             let place = value.place;
-            let mut one = one_input();
-            value.element(|name, value| member(&mut one, &envelope.model, name, value))?;
+            let mut one = single_embedding();
+            value.element(|name, value| read_member(&mut one, &envelope.model, name, value))?;
             if index == 0 {
                 (all.dimensions, all.purpose) = (one.dimensions, one.purpose);
             } else if (all.dimensions, all.purpose) != (one.dimensions, one.purpose) {
@@ -237,7 +234,7 @@ fn read<'a>(envelope: &Envelope, body: &'a [u8], is_batch: bool) -> Result<Embed
             Ok(())
         }),
         _ if is_batch => others::field(&mut all.others, "", name, value),
-        _ => member(&mut all, &envelope.model, name, value),
+        _ => read_member(&mut all, &envelope.model, name, value),
     });
     read.map_err(|why| *why)?;
     if all.inputs.iter().any(|input| input.text.is_empty()) {
@@ -246,22 +243,29 @@ fn read<'a>(envelope: &Envelope, body: &'a [u8], is_batch: bool) -> Result<Embed
     Ok(all)
 }
 
+fn single_embedding<'a>() -> Embedding<'a> {
+    Embedding {
+        inputs: vec![Input::default()],
+        ..Embedding::default()
+    }
+}
+
 /// Reads a member of a request for one vector.
-fn member<'a>(
+fn read_member<'a>(
     one: &mut Embedding<'a>,
-    of_path: &str,
+    path_model: &str,
     name: &Name<'a>,
     value: Value<'_, 'a>,
 ) -> Result<(), ReadFault> {
     let place = value.place;
     match &*camel(name) {
         "model" => {
-            if !check(value.text()?.as_deref(), of_path) {
+            if !is_path_model(value.text()?.as_deref(), path_model) {
                 return Err(place.refuse("must be the model of the path"));
             }
         }
         "content" => {
-            let text = content(value, &mut one.others)?;
+            let text = read_content(value, &mut one.others)?;
             one.inputs
                 .iter_mut()
                 .for_each(|input| input.text = text.clone().into());
@@ -276,15 +280,15 @@ fn member<'a>(
         "outputDimensionality" => one.dimensions = value.count(1, &[0])?,
         // Newer clients put the settings here.
         "embedContentConfig" => {
-            value.object(|name, value| member(one, of_path, name, value))?;
+            value.object(|name, value| read_member(one, path_model, name, value))?;
         }
         _ => others::field(&mut one.others, "", name, value)?,
     }
     Ok(())
 }
 
-/// Reads a content, which has texts. Several are one with a line for each.
-fn content<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<String, ReadFault> {
+/// Reads the text of a content. Several texts become lines of one.
+fn read_content<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<String, ReadFault> {
     let mut texts = Vec::new();
     value.object(|name, value| match &**name {
         "parts" => value.array(|_, value| {
@@ -300,11 +304,11 @@ fn content<'a>(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<String,
     Ok(texts.join("\n"))
 }
 
-/// Writes an answer. The vectors stand between two texts.
-fn write(vectors: &[VectorText<'_>], [before, after]: [&[u8]; 2], tally: &Tally) -> Vec<u8> {
+/// Writes an answer: the vectors, with a text before and one after them.
+fn write_answer(vectors: &[VectorText<'_>], before: &str, after: &str, tally: &Tally) -> Vec<u8> {
     let size: usize = vectors.iter().map(|vector| vector.len() + 16).sum();
     let mut out = Vec::with_capacity(size + 128);
-    out.extend_from_slice(before);
+    out.extend_from_slice(before.as_bytes());
     for (index, vector) in vectors.iter().enumerate() {
         out.extend_from_slice(if index > 0 {
             br#",{"values":"#
@@ -314,7 +318,7 @@ fn write(vectors: &[VectorText<'_>], [before, after]: [&[u8]; 2], tally: &Tally)
         out.extend_from_slice(vector);
         out.push(b'}');
     }
-    out.extend_from_slice(after);
+    out.extend_from_slice(after.as_bytes());
     let usage = tally.usage();
     if usage.source == Source::Reported {
         out.extend_from_slice(

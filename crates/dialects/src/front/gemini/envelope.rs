@@ -6,7 +6,7 @@ use crate::front::reading::count::{Read, members};
 use crate::front::reading::media::{self, MediaPlace};
 use crate::front::reading::scan::{Scan, number};
 use crate::front::{Envelope, Fault, Front};
-use crate::wire::json::{self, Broken, Cursor, Kind, Span, slice};
+use crate::wire::json::{self, Broken, Cursor, Kind, slice};
 
 /// Reads a request body.
 pub(super) fn read(body: &[u8], front: &'static Front) -> Result<Envelope, Fault> {
@@ -176,34 +176,30 @@ fn data(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
     if cursor.kind()? != Kind::Object {
         return read.other(cursor);
     }
-    let mut said: Option<Span> = None;
-    let mut data: Option<Span> = None;
+    let body = cursor.text();
+    let mut media_type: &[u8] = b"";
+    let mut data: &[u8] = b"";
     let before = cursor.at();
     cursor.object(|cursor, key| {
-        let name = json::name_of(cursor.text(), &key);
-        let value = Some(cursor.value()?);
+        let name = json::name_of(body, &key);
+        let value = slice(body, &cursor.value()?);
         match &*camel(&text(&name)) {
-            "mimeType" => said = value,
+            "mimeType" => media_type = value,
             "data" => data = value,
             _ => {}
         }
         Ok(())
     })?;
-    let quoted = |span: Option<Span>| {
-        span.map(|span| slice(cursor.text(), &span))
-            .unwrap_or_default()
-    };
-    let (said, data) = (quoted(said), quoted(data));
-    let said = said
-        .get(1..said.len().saturating_sub(1))
+    let media_type = media_type
+        .get(1..media_type.len().saturating_sub(1))
         .unwrap_or_default();
-    let place = match said.get(..6) {
+    let place = match media_type.get(..6) {
         Some(b"image/") => MediaPlace::Image,
         Some(b"audio/") => MediaPlace::Audio,
         _ => MediaPlace::File,
     };
     read.medium(
-        media::of_base64(place, data, said, cursor.at() - before),
+        media::of_base64(place, data, media_type, cursor.at() - before),
         true,
     );
     Ok(())

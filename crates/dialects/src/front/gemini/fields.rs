@@ -6,14 +6,7 @@ use crate::neutral::{Field, Request, shown};
 
 /// Returns the name of a field.
 pub(super) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
-    let content = |index: &usize| match request
-        .messages
-        .get(*index)
-        .and_then(|message| message.place)
-    {
-        Some(place) => format!("contents[{place}]"),
-        None => "systemInstruction".to_owned(),
-    };
+    let content = |index: &usize| request.message_path(*index, "contents", "systemInstruction");
     Cow::Borrowed(match field {
         Field::Message(index) => return content(index).into(),
         Field::Part(index, _) | Field::Calls(index) | Field::CallId(index) => {

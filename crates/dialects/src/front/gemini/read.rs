@@ -138,9 +138,9 @@ fn members<'a>(
     value.object(|name, value| read(&camel(name), name, value))
 }
 
-/// Returns whether a value says nothing but a default.
-fn is_idle(Raw(text): Raw<'_>) -> bool {
-    matches!(text, "null" | "[]" | "{}" | "false" | r#""""#)
+/// Returns whether a value is empty, as a default is.
+fn is_idle(value: Raw<'_>) -> bool {
+    matches!(value.0, "null" | "[]" | "{}" | "false" | r#""""#)
 }
 
 #[cfg(test)]

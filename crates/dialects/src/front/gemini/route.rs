@@ -109,16 +109,11 @@ fn place(path: &str) -> Option<(String, String)> {
     Some((model.to_owned(), verb.to_owned()))
 }
 
-/// Returns the model's id. Clients put `models/` before it, some of them twice; Vertex AI puts
-/// more.
+/// Returns the model's id. Clients put `models/` before it, some of them twice; Vertex AI puts a
+/// project, a location and a publisher before that.
 pub(super) fn model(name: &str) -> Option<&str> {
-    let place = |path| {
-        let (_, path) = under(path, "projects")?.split_once('/')?;
-        let (_, path) = under(path.trim_start_matches('/'), "locations")?.split_once('/')?;
-        Some(path.trim_start_matches('/'))
-    };
     let publisher = |path| under(path, "publishers").and_then(|path| under(path, "google"));
-    let name = place(name).unwrap_or(name);
+    let name = under_location(name).unwrap_or(name);
     let name = publisher(name).unwrap_or(name);
     if under(name, "tunedModels").is_some_and(|tuned| !tuned.is_empty()) {
         return Some(name);
@@ -128,6 +123,13 @@ pub(super) fn model(name: &str) -> Option<&str> {
         name = inner;
     }
     (!name.is_empty()).then_some(name)
+}
+
+/// Returns the part of a path after Vertex AI's project and location.
+fn under_location(path: &str) -> Option<&str> {
+    let (_, path) = under(path, "projects")?.split_once('/')?;
+    let (_, path) = under(path.trim_start_matches('/'), "locations")?.split_once('/')?;
+    Some(path.trim_start_matches('/'))
 }
 
 #[cfg(test)]

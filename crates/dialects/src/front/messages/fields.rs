@@ -6,14 +6,7 @@ use crate::neutral::{Field, Request, shown};
 
 /// Returns the name of a field.
 pub(super) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
-    let message = |index: &usize| match request
-        .messages
-        .get(*index)
-        .and_then(|message| message.place)
-    {
-        Some(place) => format!("messages[{place}]"),
-        None => "system".to_owned(),
-    };
+    let message = |index: &usize| request.message_path(*index, "messages", "system");
     Cow::Borrowed(match field {
         Field::Message(index) => return message(index).into(),
         Field::Part(index, _) | Field::Calls(index) | Field::CallId(index) => {

@@ -25,8 +25,8 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
             json::quote(job.model).into_bytes(),
         );
     }
-    let thinking =
-        |name: &str| Some(member(body, envelope.places.thinking.as_ref()?.start, name)?.1);
+    let thinking = envelope.places.thinking.as_ref();
+    let thinking = |name| Some(member(body, thinking?.start, name)?.1);
     let mut thoughts = PassedThoughts {
         sealed: job.sealed,
         edits,
@@ -77,10 +77,9 @@ pub(super) fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<
     {
         edits.replace(span, &br#"{"type":"disabled"}"#[..]);
         losses.add("thinking");
-        let clears =
-            |value: &Span| memchr::memmem::find(slice(body, value), b"clear_thinking").is_some();
-        let context = member(body, envelope.places.open, "context_management");
-        if let Some((key, value)) = context.filter(|(_, value)| clears(value)) {
+        if let Some((key, value)) = member(body, envelope.places.open, "context_management")
+            && memchr::memmem::find(slice(body, &value), b"clear_thinking").is_some()
+        {
             edits.remove_member(&key, &value);
             losses.add("context_management");
         }
@@ -213,24 +212,23 @@ impl<'t> Block<'t> {
 
 /// Writes an event of a stream.
 pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
-    let edit = |name: &[u8], edits: &mut Edits<'_>| {
-        let data = edits.text();
-        // Nearly all events are pieces of the answer.
-        let begins = || {
-            name != b"content_block_delta"
-                && memchr::memmem::find(data, b"\"message_start\"").is_some()
-        };
-        if !answer.has_signed && !begins() {
-            return;
-        }
-        let _read =
-            Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
-                b"message" => message(cursor, answer, edits),
-                b"content_block" | b"delta" => block(cursor, answer, edits),
-                _ => cursor.value(),
-            });
-    };
-    passing::append_event(event, edit, out);
+    passing::append_event(event, |name, edits| edit_event(name, answer, edits), out);
+}
+
+fn edit_event(name: &[u8], answer: &PassedAnswer, edits: &mut Edits<'_>) {
+    let data = edits.text();
+    // Nearly all events are pieces of the answer.
+    if !answer.has_signed
+        && (name == b"content_block_delta"
+            || memchr::memmem::find(data, b"\"message_start\"").is_none())
+    {
+        return;
+    }
+    let _read = Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
+        b"message" => message(cursor, answer, edits),
+        b"content_block" | b"delta" => block(cursor, answer, edits),
+        _ => cursor.value(),
+    });
 }
 
 /// Writes a whole answer.

@@ -73,11 +73,10 @@ impl<'a> Reading<'a> {
             "output_config" => output_config(value, request)?,
             "output_format" => self.has_old_format = format(value, "output_format.", request)?,
             "metadata" => {
-                let other = |name: &_, value: Value<'_, 'a>| {
+                let texts = value.texts(["user_id"], |name, value| {
                     others::inner(&mut request.others, "metadata.", name, value)
-                };
-                let [user] = value.texts(["user_id"], other)?.unwrap_or_default();
-                request.user = user;
+                })?;
+                [request.user] = texts.unwrap_or_default();
             }
             "stop_sequences" => value.strings(&mut request.stop)?,
             "temperature" => request.temperature = value.number()?,
@@ -104,7 +103,7 @@ impl<'a> Reading<'a> {
     /// Reads a message to the end of the list.
     fn message(&mut self, index: usize, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
-        let mut read = blocks::Blocks::at(index);
+        let mut read = blocks::Blocks::of_message(index);
         let mut role = None;
         value.element(|name, mut value| {
             match &**name {
@@ -121,11 +120,11 @@ impl<'a> Reading<'a> {
                     );
                     own.others
                         .iter()
-                        .for_each(|(name, _)| others::note(&mut read.said.others, "", name));
+                        .for_each(|(name, _)| others::note(&mut read.message.others, "", name));
                 }
                 // It says when the message may be cleared, which never happens here.
                 "clear_at" => value.skip()?,
-                _ => others::field(&mut read.said.others, "", name, value)?,
+                _ => others::field(&mut read.message.others, "", name, value)?,
             }
             Ok(())
         })?;
@@ -141,7 +140,7 @@ impl<'a> Reading<'a> {
             None => return Err(place.field("role").missing()),
         };
         self.shown.append(&mut read.shown);
-        read.end(role, place, &mut self.request.messages)
+        read.finish(role, place, &mut self.request.messages)
     }
 
     fn request(mut self) -> Request<'a> {
@@ -222,8 +221,9 @@ fn format<'a>(
     }
 }
 
-/// Returns whether a field says what holds without it: clients that write out their defaults.
-fn is_default(name: &str, Raw(text): Raw<'_>) -> bool {
+/// Returns whether a field has its default value, which some clients write out.
+fn is_default(name: &str, value: Raw<'_>) -> bool {
+    let text = value.0;
     match name {
         _ if matches!(text, "null" | "[]" | "{}") => true,
         "speed" => text == r#""standard""#,

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::wire::json::{Broken, Cursor, Span};
 use crate::wire::multipart::{FieldReading, FormField, is_blank};
+use crate::wire::starts_with_any_case;
 
 /// The most levels of a form's JSON, and of the way in a field's name.
 const LEVELS: usize = 16;
@@ -104,11 +105,7 @@ impl Finder {
                 Ok(()) => Ok(()),
             };
         }
-        self.plain_field(
-            field,
-            (names.last().copied().unwrap_or_default(), row),
-            span,
-        )
+        self.plain_field(field, names.last().copied().unwrap_or_default(), row, span)
     }
 
     /// Finds what the JSON of a field names.
@@ -120,20 +117,21 @@ impl Finder {
     ) -> Result<(), &'static str> {
         const WHY: &str = "must be JSON, of at most 16 levels";
         let (first, rest) = names.split_first().unwrap_or((&"", &[]));
-        let read = self.json_at(cursor, &BodyPlace::of(first.as_bytes()), (rest, row));
+        let read = self.json_at(cursor, &BodyPlace::of(first.as_bytes()), rest, row);
         read.and_then(|()| cursor.end()).map_err(|_| WHY)
     }
 
-    /// Goes the way of a field's name, and reads the value at its end.
+    /// Follows these names into the value, and reads the value of the last one.
     fn json_at(
         &mut self,
         cursor: &mut Cursor<'_>,
         place: &BodyPlace<'_>,
-        (way, row): (&[&str], Row),
+        names: &[&str],
+        row: Row,
     ) -> Result<(), Broken> {
-        match way.split_first() {
+        match names.split_first() {
             None => self.value(cursor, place, row),
-            Some((name, rest)) => self.json_at(cursor, &place.member(name.as_bytes()), (rest, row)),
+            Some((name, rest)) => self.json_at(cursor, &place.member(name.as_bytes()), rest, row),
         }
     }
 
@@ -141,7 +139,8 @@ impl Finder {
     fn plain_field(
         &mut self,
         field: &FormField,
-        (name, row): (&str, Row),
+        name: &str,
+        row: Row,
         span: Span,
     ) -> Result<(), &'static str> {
         let what = match row {
@@ -185,14 +184,9 @@ fn says_something(value: &[u8]) -> bool {
 /// Returns whether the beginning of a text is enough to judge it: the host of a URL stands there,
 /// and data name nothing.
 fn is_url_or_data(beginning: &[u8]) -> bool {
-    let begins = |with: &str| {
-        beginning
-            .get(..with.len())
-            .is_some_and(|text| text.eq_ignore_ascii_case(with.as_bytes()))
-    };
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=-_\t\r\n".contains(byte);
     ["data:", "https://", "http://", "gs://", "s3://"]
         .iter()
-        .any(|with| begins(with))
+        .any(|start| starts_with_any_case(beginning, start))
         || beginning.iter().all(is_base64)
 }

@@ -1,13 +1,13 @@
-//! A [`Medium`] is a picture, a sound or a file in a message, with an estimate of its tokens. The
-//! estimate goes by kind and size, before anybody has read the medium.
+//! A [`Medium`] is a picture, a sound or a file in a message. Its tokens are estimated by its kind
+//! and its size, without decoding it.
 //!
-//! Its base64 is no text, so it is left out of what is counted as text. Only that: all else of the
-//! part counts by its bytes, as it does where the part is of another type or the data is not
-//! base64. It is a medium if its own first bytes and the type that the caller gives it say the
-//! same. All else counts as text: the type decides how it goes up, and a text may begin as a
-//! picture does.
+//! Its base64 does not count as text; all other bytes of the part do. Data count as a picture, a
+//! sound or a PDF only if two things agree: their first bytes, and the media type that the caller
+//! declares. All other data are estimated as text, because the model may read them so: the declared
+//! type decides how a server treats the data, and a text can have the first bytes of a picture.
 
 use crate::wire::json::{self, Broken, Cursor, Kind, Span};
+use crate::wire::starts_with_any_case;
 
 /// The most tokens of a picture, whatever its size.
 const LARGEST_PICTURE: u64 = 5_000;
@@ -41,22 +41,22 @@ impl MediaPlace {
     }
 }
 
-/// One medium, as it stands in its part.
+/// One medium, in its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::front) struct Medium {
-    /// The whole member's value.
+    /// The bytes of the whole member's value.
     pub(in crate::front) bytes: usize,
-    /// Of these, what is base64.
+    /// How many of these bytes are base64.
     pub(in crate::front) base64: usize,
-    /// What it may stand for.
+    /// The estimate of its tokens.
     pub(in crate::front) tokens: u64,
 }
 
-/// Base64, and the type that it is said to have; empty where none is said.
+/// Base64, and its declared media type, which is empty if the caller declares none.
 #[derive(Clone, Copy)]
 struct Data<'a> {
     base64: &'a [u8],
-    said: &'a [u8],
+    media_type: &'a [u8],
 }
 
 /// Reads the value of a member that holds a medium.
@@ -68,7 +68,7 @@ pub(in crate::front) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Resu
             let name = json::name_of(cursor.text(), &key);
             let is_text = cursor.kind()? == Kind::String;
             let value = cursor.value()?;
-            // Of several the last one is taken, and the others count by their bytes.
+            // Of several members of one name, the last one is taken, and the others count as text.
             if *name == *place.member() {
                 data = is_text.then_some(value);
             } else if *name == *b"filename" {
@@ -97,18 +97,18 @@ pub(in crate::front) fn read(cursor: &mut Cursor<'_>, place: MediaPlace) -> Resu
     })
 }
 
-/// Returns the medium that base64 of this type is. `quoted` is the JSON text of the base64, and
-/// `bytes` the length of all that holds it.
+/// Returns the medium for base64 of this media type. `quoted` is the JSON text of the base64, and
+/// `bytes` is the length of the value that holds it.
 pub(in crate::front) fn of_base64(
     place: MediaPlace,
     quoted: &[u8],
-    said: &[u8],
+    media_type: &[u8],
     bytes: usize,
 ) -> Medium {
     let base64 = quoted
         .get(1..quoted.len().saturating_sub(1))
         .filter(|base64| is_base64(base64));
-    let data = base64.map(|base64| Data { base64, said });
+    let data = base64.map(|base64| Data { base64, media_type });
     Medium {
         bytes,
         base64: data.map_or(0, |data| data.base64.len()),
@@ -116,7 +116,7 @@ pub(in crate::front) fn of_base64(
     }
 }
 
-/// Returns a file that somebody else has: how large it is, nobody says.
+/// Returns a file that another server has: its size is not known.
 pub(in crate::front) fn elsewhere() -> Medium {
     Medium {
         bytes: 0,
@@ -129,27 +129,24 @@ pub(in crate::front) fn elsewhere() -> Medium {
 fn data_of(quoted: &[u8], place: MediaPlace) -> Option<Data<'_>> {
     const HEAD: usize = 256;
     let text = quoted.get(1..quoted.len().saturating_sub(1))?;
-    let is_url = text
-        .get(..5)
-        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"));
-    let data = if is_url {
+    let data = if starts_with_any_case(text, "data:") {
         let comma = memchr::memchr(b',', text.get(..HEAD).unwrap_or(text))?;
         let (head, base64) = (text.get(5..comma)?, text.get(comma + 1..)?);
         let last = head
             .rsplit(|byte| *byte == b';')
             .next()
             .filter(|last| last.len() < head.len())?;
-        let said = head.split(|byte| *byte == b';').next().unwrap_or_default();
+        let media_type = head.split(|byte| *byte == b';').next().unwrap_or_default();
         last.eq_ignore_ascii_case(b"base64").then_some(Data {
             base64,
-            said: said.trim_ascii(),
+            media_type: media_type.trim_ascii(),
         })?
     } else if place == MediaPlace::Image {
         return None;
     } else {
         Data {
             base64: text,
-            said: b"",
+            media_type: b"",
         }
     };
     is_base64(data.base64).then_some(data)
@@ -158,17 +155,18 @@ fn data_of(quoted: &[u8], place: MediaPlace) -> Option<Data<'_>> {
 /// Returns whether data is base64. Escapes count as base64: PHP writes `\/`. The check goes by
 /// blocks, so that the compiler can take many bytes at once.
 fn is_base64(data: &[u8]) -> bool {
-    let fits = |byte: &u8| {
-        byte.is_ascii_alphanumeric() | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_' | b'\\')
-    };
-    data.chunks(1024)
-        .all(|block| block.iter().fold(true, |all, byte| all & fits(byte)))
+    data.chunks(1024).all(|block| {
+        block.iter().fold(true, |all, byte| {
+            all & (byte.is_ascii_alphanumeric()
+                | matches!(byte, b'+' | b'/' | b'=' | b'-' | b'_' | b'\\'))
+        })
+    })
 }
 
 /// Estimates the tokens of a medium, by the table in docs/src/limits.md.
 fn tokens(place: MediaPlace, data: Option<Data<'_>>, name: &[u8]) -> u64 {
     let Some(data) = data else {
-        // Somebody else has it: how large it is nobody says.
+        // Another server has it: its size is not known.
         return match place {
             MediaPlace::Image => 1_500,
             MediaPlace::Audio => 1_000,
@@ -181,19 +179,21 @@ fn tokens(place: MediaPlace, data: Option<Data<'_>>, name: &[u8]) -> u64 {
         * 3;
     let picture = (1_000 + bytes / 256).min(LARGEST_PICTURE);
     let pdf = 1_000 + bytes / 16;
-    let looks = begins(data.base64);
-    match declared(place, data.said, name) {
-        Some(Declared::Picture) if looks.picture => picture,
-        Some(Declared::Pdf) if looks.pdf => pdf,
-        // Raw sound begins with anything, but nobody reads it as text where only sound may stand.
-        Some(Declared::Sound) if looks.wave => 100 + bytes / 512,
-        // Packed sounds, and films.
-        Some(Declared::Sound) if looks.recording || place == MediaPlace::Audio => 100 + bytes / 128,
-        // A model may read all of it. Whoever looks at its bytes alone takes it for what it looks
-        // like.
-        Some(Declared::Picture | Declared::Pdf | Declared::Sound) | None => {
-            let pdf = if looks.pdf { pdf } else { 0 };
-            let picture = if looks.picture || place == MediaPlace::Image {
+    let signature = read_signature(data.base64);
+    match declared_nature(place, data.media_type, name) {
+        Some(Nature::Picture) if signature.picture => picture,
+        Some(Nature::Pdf) if signature.pdf => pdf,
+        Some(Nature::Sound) if signature.wave => 100 + bytes / 512,
+        // A compressed sound, or a film. Raw sound may have any first bytes, but no server reads
+        // the data of `input_audio` as text.
+        Some(Nature::Sound) if signature.recording || place == MediaPlace::Audio => {
+            100 + bytes / 128
+        }
+        // The model may read the data as text, and a server that goes by the first bytes alone may
+        // read them as a picture or a PDF. The largest estimate counts.
+        Some(Nature::Picture | Nature::Pdf | Nature::Sound) | None => {
+            let pdf = if signature.pdf { pdf } else { 0 };
+            let picture = if signature.picture || place == MediaPlace::Image {
                 picture
             } else {
                 0
@@ -203,61 +203,59 @@ fn tokens(place: MediaPlace, data: Option<Data<'_>>, name: &[u8]) -> u64 {
     }
 }
 
-/// The nature of a medium as its type says it.
+/// The nature that a caller declares for a medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Declared {
+enum Nature {
     Picture,
     /// A sound or a film.
     Sound,
     Pdf,
 }
 
-/// Returns the nature that the data URL's media type says, else the ending of a file's name. Both
-/// are still JSON, where PHP writes `\/`.
-fn declared(place: MediaPlace, said: &[u8], name: &[u8]) -> Option<Declared> {
-    const ENDINGS: [(Declared, &[&str]); 3] = [
-        (Declared::Pdf, &["pdf"]),
-        (Declared::Picture, &["png", "jpg", "jpeg", "gif", "webp"]),
+/// Returns the nature that the media type declares, else the ending of the file's name. Both are
+/// still JSON, where PHP writes `\/`.
+fn declared_nature(place: MediaPlace, media_type: &[u8], name: &[u8]) -> Option<Nature> {
+    match place {
+        _ if !media_type.is_empty() => nature_of_type(media_type),
+        MediaPlace::Image => None,
+        MediaPlace::Audio => Some(Nature::Sound),
+        MediaPlace::File => nature_of_name(name),
+    }
+}
+
+fn nature_of_type(media_type: &[u8]) -> Option<Nature> {
+    let slash = memchr::memchr(b'/', media_type)?;
+    let (kind, subtype) = (media_type.get(..slash)?, media_type.get(slash + 1..)?);
+    let kind = kind.strip_suffix(b"\\").unwrap_or(kind);
+    match &*kind.to_ascii_lowercase() {
+        b"image" => Some(Nature::Picture),
+        b"audio" | b"video" => Some(Nature::Sound),
+        b"application" if subtype.eq_ignore_ascii_case(b"pdf") => Some(Nature::Pdf),
+        _ => None,
+    }
+}
+
+fn nature_of_name(name: &[u8]) -> Option<Nature> {
+    const ENDINGS: [(Nature, &[&str]); 3] = [
+        (Nature::Pdf, &["pdf"]),
+        (Nature::Picture, &["png", "jpg", "jpeg", "gif", "webp"]),
         (
-            Declared::Sound,
+            Nature::Sound,
             &[
                 "mp3", "wav", "ogg", "flac", "m4a", "mp4", "mov", "mkv", "webm",
             ],
         ),
     ];
-    if said.is_empty() {
-        let ending = name
-            .rsplit(|byte| *byte == b'.')
-            .next()
-            .filter(|ending| ending.len() < name.len());
-        let is = |known: &&str| {
-            ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known.as_bytes()))
-        };
-        return match place {
-            MediaPlace::Image => None,
-            MediaPlace::Audio => Some(Declared::Sound),
-            MediaPlace::File => ENDINGS
-                .iter()
-                .find(|(_, endings)| endings.iter().any(is))
-                .map(|found| found.0),
-        };
-    }
-    let slash = memchr::memchr(b'/', said)?;
-    let (kind, subtype) = (said.get(..slash)?, said.get(slash + 1..)?);
-    let kind = kind.strip_suffix(b"\\").unwrap_or(kind);
-    let is = |word: &[u8]| kind.eq_ignore_ascii_case(word);
-    if is(b"image") {
-        Some(Declared::Picture)
-    } else if is(b"audio") || is(b"video") {
-        Some(Declared::Sound)
-    } else {
-        (is(b"application") && subtype.eq_ignore_ascii_case(b"pdf")).then_some(Declared::Pdf)
-    }
+    let ending = name.get(memchr::memrchr(b'.', name)? + 1..)?;
+    let is_ending = |known: &&str| ending.eq_ignore_ascii_case(known.as_bytes());
+    let mut rows = ENDINGS.into_iter();
+    rows.find(|(_, endings)| endings.iter().any(is_ending))
+        .map(|(nature, _)| nature)
 }
 
-/// The natures that data may have by its first bytes.
+/// The natures that data may have by their first bytes.
 #[derive(Debug, Clone, Copy)]
-struct Looks {
+struct Signature {
     picture: bool,
     wave: bool,
     recording: bool,
@@ -265,7 +263,7 @@ struct Looks {
 }
 
 /// Compares data with each format's first bytes, in base64.
-fn begins(base64: &[u8]) -> Looks {
+fn read_signature(base64: &[u8]) -> Signature {
     // PNG, JPEG, GIF, TIFF of either kind, BMP.
     const PICTURES: [&[u8]; 6] = [
         b"iVBORw0KGgo",
@@ -285,18 +283,19 @@ fn begins(base64: &[u8]) -> Looks {
     head.iter_mut()
         .zip(bytes)
         .for_each(|(place, (_, byte))| *place = *byte);
-    let any = |with: &[&[u8]]| with.iter().any(|with| head.starts_with(with));
-    let at = |from: usize, word: &[u8]| head.get(from..).is_some_and(|rest| rest.starts_with(word));
-    let is_riff = at(0, b"UklGR");
-    // Of MP4, HEIC and AVIF: it stands after a length.
-    let is_ftyp = at(6, b"Z0eX");
-    // MP3 without a tag: a mark of UTF-16 is none.
-    let is_frame = at(0, b"//") && !head.get(2).is_some_and(|byte| b"456789+/".contains(byte));
-    Looks {
-        picture: any(&PICTURES) || is_ftyp || is_riff && at(12, b"RUJQ"),
-        wave: is_riff && at(12, b"QVZF"),
-        recording: any(&RECORDINGS) || is_ftyp || is_frame,
-        pdf: at(0, b"JVBERi"),
+    let starts_with_any = |starts: &[&[u8]]| starts.iter().any(|start| head.starts_with(start));
+    let is_riff = head.starts_with(b"UklGR");
+    // MP4, HEIC and AVIF: a length stands before this.
+    let is_ftyp = head[6..].starts_with(b"Z0eX");
+    // MP3 without a tag. A text in UTF-16 begins with `//` too, but goes on otherwise.
+    let is_frame = head.starts_with(b"//") && !b"456789+/".contains(&head[2]);
+    Signature {
+        picture: starts_with_any(&PICTURES)
+            || is_ftyp
+            || is_riff && head[12..].starts_with(b"RUJQ"),
+        wave: is_riff && head[12..].starts_with(b"QVZF"),
+        recording: starts_with_any(&RECORDINGS) || is_ftyp || is_frame,
+        pdf: head.starts_with(b"JVBERi"),
     }
 }
 

@@ -230,21 +230,22 @@ fn duplicate<'n>(names: &'n mut [Cow<'_, [u8]>]) -> Option<&'n [u8]> {
 
 /// Returns whether a format, or what holds one under `format`, asks for JSON.
 pub(in crate::front) fn asks_json(value: &[u8]) -> bool {
-    let is_json = |key: &Span, span: &Span| {
-        *json::name_of(value, key) == *b"type"
-            && json::text_of(value, span)
-                .is_some_and(|kind| matches!(&*kind, "json_schema" | "json_object"))
-    };
     let mut found = false;
     let _read = Cursor::new(value).maybe_object(|cursor, key| {
         if *json::name_of(value, &key) == *b"format" {
-            return cursor.maybe_members(|key, span| found |= is_json(&key, &span));
+            return cursor.maybe_members(|key, span| found |= is_json_type(value, &key, &span));
         }
         let span = cursor.value()?;
-        found |= is_json(&key, &span);
+        found |= is_json_type(value, &key, &span);
         Ok(span)
     });
     found
+}
+
+fn is_json_type(text: &[u8], key: &Span, value: &Span) -> bool {
+    *json::name_of(text, key) == *b"type"
+        && json::text_of(text, value)
+            .is_some_and(|kind| matches!(&*kind, "json_schema" | "json_object"))
 }
 
 /// Returns a number as anybody behind us may read it: `1e3` and `"1000"` are a thousand, too, and

@@ -1,27 +1,53 @@
-//! URLs that hold what they name (RFC 2397), and the media types of files by their names.
+//! URLs that hold their data (RFC 2397), and the media types of files by their names.
 
 use std::borrow::Cow;
 
 use super::value::{Place, ReadFault};
 use crate::neutral::Media;
+use crate::wire::starts_with_any_case;
 
-/// Takes a `data:` URL apart; any other is as it is.
+/// Reads a URL: takes a `data:` URL apart, and keeps any other URL as it is.
 pub(in crate::front) fn media<'a>(
     url: Cow<'a, str>,
     place: Place<'_>,
 ) -> Result<Media<'a>, ReadFault> {
-    let media = apart(url).ok_or_else(|| {
+    let media = split_data_url(url).ok_or_else(|| {
         place.unsupported("this model's provider accepts data URLs in base64 only")
     })?;
     if let Media::Inline(kind, _) = &media
         && !kind.is_empty()
     {
-        check(kind, place)?;
+        check_media_type(kind, place)?;
     }
     Ok(media)
 }
 
-/// Takes base64 of a media type.
+/// Reads the data of a sound: a `data:` URL, or base64 alone.
+pub(in crate::front) fn read_sound<'a>(
+    data: Cow<'a, str>,
+    place: Place<'_>,
+) -> Result<Cow<'a, str>, ReadFault> {
+    media(data, place).map(|media| match media {
+        Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data,
+    })
+}
+
+/// Reads the data of a file: a URL, or base64 alone, as many callers send it. Where the data have
+/// no media type, the file's name gives it.
+pub(in crate::front) fn read_file<'a>(
+    data: Cow<'a, str>,
+    filename: Option<&str>,
+    place: Place<'_>,
+) -> Result<Media<'a>, ReadFault> {
+    let named_type = || filename.and_then(media_type).unwrap_or_default().into();
+    Ok(match media(data, place)? {
+        Media::Url(data) if !has_scheme(&data) => Media::Inline(named_type(), data),
+        Media::Inline(kind, data) if kind.is_empty() => Media::Inline(named_type(), data),
+        media @ (Media::Inline(..) | Media::Url(_) | Media::Id(_)) => media,
+    })
+}
+
+/// Returns base64 of a media type as a medium.
 pub(in crate::front) fn inline<'a>(
     kind: Cow<'a, str>,
     data: Cow<'a, str>,
@@ -34,12 +60,12 @@ pub(in crate::front) fn inline<'a>(
         }
         _ => kind,
     };
-    check(&kind, place)?;
+    check_media_type(&kind, place)?;
     Ok(Media::Inline(kind, data))
 }
 
-/// Refuses what is no media type. It is written into requests, and into addresses.
-fn check(kind: &str, place: Place<'_>) -> Result<(), ReadFault> {
+/// Refuses a text that is no media type. The text is written into requests and addresses.
+fn check_media_type(kind: &str, place: Place<'_>) -> Result<(), ReadFault> {
     if is_media_type(kind) {
         Ok(())
     } else {
@@ -47,45 +73,36 @@ fn check(kind: &str, place: Place<'_>) -> Result<(), ReadFault> {
     }
 }
 
-/// Two tokens, as RFC 9110 has them.
+/// Returns whether a text is a media type: two tokens, as RFC 9110 has them.
 fn is_media_type(kind: &str) -> bool {
-    let is_token = |word: &str| {
-        !word.is_empty()
-            && word
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
-    };
     kind.len() <= MAX_TYPE
         && kind
             .split_once('/')
             .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype))
 }
 
-/// Bytes of a media type.
+fn is_token(word: &str) -> bool {
+    let is_part = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    !word.is_empty() && word.bytes().all(is_part)
+}
+
+/// The most bytes of a media type.
 const MAX_TYPE: usize = 127;
 
-/// `None` if its data is not in base64.
-fn apart(url: Cow<'_, str>) -> Option<Media<'_>> {
-    let is_data = url
-        .as_bytes()
-        .get(..5)
-        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"data:"));
-    if !is_data {
+/// Takes a `data:` URL apart. Returns `None` if its data are not in base64.
+fn split_data_url(url: Cow<'_, str>) -> Option<Media<'_>> {
+    if !starts_with_any_case(&*url, "data:") {
         return Some(Media::Url(url));
     }
     let comma = memchr::memchr(b',', url.as_bytes())?;
-    let kind = {
-        let mut words = url.get(5..comma)?.split(';').map(str::trim);
-        let kind = words.next().unwrap_or_default().to_ascii_lowercase();
-        if !words.any(|word| word.eq_ignore_ascii_case("base64")) {
-            return None;
-        }
-        Cow::Owned(if kind == "image/jpg" {
-            "image/jpeg".to_owned()
-        } else {
-            kind
-        })
-    };
+    let mut words = url.get(5..comma)?.split(';').map(str::trim);
+    let mut kind = words.next().unwrap_or_default().to_ascii_lowercase();
+    if !words.any(|word| word.eq_ignore_ascii_case("base64")) {
+        return None;
+    }
+    if kind == "image/jpg" {
+        kind = "image/jpeg".to_owned();
+    }
     let data = match url {
         Cow::Borrowed(url) => Cow::Borrowed(url.get(comma + 1..)?),
         Cow::Owned(mut url) => {
@@ -93,15 +110,15 @@ fn apart(url: Cow<'_, str>) -> Option<Media<'_>> {
             Cow::Owned(url)
         }
     };
-    Some(Media::Inline(kind, data))
+    Some(Media::Inline(kind.into(), data))
 }
 
-/// Whether it is a URL. Base64 has no colon.
+/// Returns whether a text is a URL, and not base64: base64 has no colon.
 pub(in crate::front) fn has_scheme(url: &str) -> bool {
     url.as_bytes().iter().take(32).any(|byte| *byte == b':')
 }
 
-/// The media type that a file's name speaks of.
+/// Returns the media type for the ending of a file's name.
 pub(in crate::front) fn media_type(filename: &str) -> Option<&'static str> {
     let (_, extension) = filename.rsplit_once('.')?;
     let known = TYPES

@@ -7,8 +7,8 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::fmt::Write;
 
-use crate::neutral::{Effort, Number, Raw, Refused, Said};
-use crate::wire::json::{self, Broken, Cursor, Kind, Span};
+use crate::neutral::{Cache, Effort, Number, Raw, Refused, Said};
+use crate::wire::json::{self, Broken, Cursor, Kind};
 
 /// A value not yet read.
 pub(in crate::front) struct Value<'c, 'a> {
@@ -231,12 +231,18 @@ impl<'c, 'a> Value<'c, 'a> {
         } else {
             "`none`, `minimal`, "
         };
-        let refuse = || {
-            place.refuse(&format!(
+        match found {
+            Some(_) => Ok(found),
+            None => Err(place.refuse(&format!(
                 "must be one of {less}`low`, `medium`, `high`, `xhigh` and `max`"
-            ))
-        };
-        found.map(Some).ok_or_else(refuse)
+            ))),
+        }
+    }
+
+    /// Reads a hint for a prompt cache: `cache_control`, or `prompt_cache_breakpoint`.
+    pub(in crate::front) fn cache(self) -> Result<Option<Cache<'a>>, ReadFault> {
+        let texts = self.texts(["ttl"], |_, value| value.skip())?;
+        Ok(texts.map(|[ttl]| Cache { ttl }))
     }
 
     /// Reads an array of strings to the end of a list.
@@ -298,29 +304,24 @@ impl<'c, 'a> Value<'c, 'a> {
             ..
         } = self;
         let mut seen: Vec<Name<'a>> = Vec::with_capacity(8);
-        let mut member = |cursor: &mut Cursor<'a>, key: Span| {
+        let mut refused = None;
+        let scanned = cursor.object(|cursor, key| {
             let name = utf8(json::name_of(cursor.text(), &key));
             let is_second = seen.contains(&name);
             if !is_second && seen.len() < MOST_NAMES {
                 seen.push(name.clone());
             }
-            let place = Place {
-                up: Some(&place),
-                step: Step::Field(&name),
-            };
-            each(
-                &name,
-                Value {
-                    cursor,
-                    body,
-                    is_second,
-                    place,
+            let value = Value {
+                cursor,
+                body,
+                is_second,
+                place: Place {
+                    up: Some(&place),
+                    step: Step::Field(&name),
                 },
-            )
-        };
-        let mut refused = None;
-        let scanned =
-            cursor.object(|cursor, key| member(cursor, key).map_err(|why| stop(&mut refused, why)));
+            };
+            each(&name, value).map_err(|why| stop(&mut refused, why))
+        });
         scanned
             .map(|_| true)
             .map_err(|broken| refused.unwrap_or_else(|| syntax(broken)))

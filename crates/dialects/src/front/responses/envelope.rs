@@ -112,30 +112,25 @@ fn stored(scan: &mut Scan<'_>, cursor: &mut Cursor<'_>, name: &[u8]) -> Result<(
     if matches!(value, b"null" | b"false") {
         return Ok(());
     }
-    let fault = |param: &'static str, code, message: String| Fault {
-        message,
-        param: Some(param.into()),
-        code,
-    };
-    scan.note(|| match name {
-        b"previous_response_id" => {
-            let id = json::text_of(value, &(0..value.len())).unwrap_or_default();
-            let id: String = id.chars().take(80).collect();
-            let message = format!("Previous response with id '{id}' not found.");
-            fault("previous_response_id", Some("previous_response_not_found"), message)
-        }
-        b"background" => {
-            let message = "`background` is not supported: the gateway stores no responses. Leave it out.";
-            fault("background", Some("unsupported_parameter"), message.to_owned())
-        }
-        b"prompt" => {
-            let message = "`prompt` is not supported: the gateway stores no prompts. Send `input` instead.";
-            fault("prompt", Some("unsupported_parameter"), message.to_owned())
-        }
-        _ => {
-            let message = "`conversation` is not supported: the gateway stores no conversations. Send all of it in \
-                           `input`.";
-            fault("conversation", Some("unsupported_parameter"), message.to_owned())
+    scan.note(|| {
+        let (param, message) = match name {
+            b"previous_response_id" => {
+                let id = json::text_of(value, &(0..value.len())).unwrap_or_default();
+                let id: String = id.chars().take(80).collect();
+                return Fault {
+                    message: format!("Previous response with id '{id}' not found."),
+                    param: Some("previous_response_id".into()),
+                    code: Some("previous_response_not_found"),
+                };
+            }
+            b"background" => ("background", "responses. Leave it out."),
+            b"prompt" => ("prompt", "prompts. Send `input` instead."),
+            _ => ("conversation", "conversations. Send all of it in `input`."),
+        };
+        Fault {
+            message: format!("`{param}` is not supported: the gateway stores no {message}"),
+            param: Some(param.into()),
+            code: Some("unsupported_parameter"),
         }
     });
     Ok(())

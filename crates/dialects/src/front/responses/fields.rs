@@ -6,14 +6,7 @@ use crate::neutral::{Field, Request, shown};
 
 /// Returns the name of a field.
 pub(super) fn name(request: &Request<'_>, field: &Field) -> Cow<'static, str> {
-    let item = |index: &usize| match request
-        .messages
-        .get(*index)
-        .and_then(|message| message.place)
-    {
-        Some(place) => format!("input[{place}]"),
-        None => "instructions".to_owned(),
-    };
+    let item = |index: &usize| request.message_path(*index, "input", "instructions");
     Cow::Borrowed(match field {
         Field::Message(index) | Field::Calls(index) => return item(index).into(),
         Field::Part(index, _) => return format!("{}.content", item(index)).into(),

@@ -195,20 +195,20 @@ impl<'e> Pass<'_, '_, 'e> {
 
 /// Writes an event of a stream. What is in several of them is sealed to the same text each time.
 pub(super) fn event(event: &Event<'_>, answer: &PassedAnswer, out: &mut Vec<u8>) {
-    let edit = |name: &[u8], edits: &mut Edits<'_>| {
-        // Nearly all events are pieces of the answer.
-        if name.ends_with(b".delta") {
-            return;
-        }
-        let data = edits.text();
-        let _read =
-            Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
-                b"response" => response(cursor, answer, edits),
-                b"item" => item(cursor, answer, edits),
-                _ => cursor.value(),
-            });
-    };
-    passing::append_event(event, edit, out);
+    passing::append_event(event, |name, edits| edit_event(name, answer, edits), out);
+}
+
+fn edit_event(name: &[u8], answer: &PassedAnswer, edits: &mut Edits<'_>) {
+    // Nearly all events are pieces of the answer.
+    if name.ends_with(b".delta") {
+        return;
+    }
+    let data = edits.text();
+    let _read = Cursor::new(data).maybe_object(|cursor, key| match &*json::name_of(data, &key) {
+        b"response" => response(cursor, answer, edits),
+        b"item" => item(cursor, answer, edits),
+        _ => cursor.value(),
+    });
 }
 
 /// Writes a whole answer.

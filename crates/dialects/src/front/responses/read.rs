@@ -301,8 +301,9 @@ fn format<'a>(
     }
 }
 
-/// Returns whether a field says what holds without it: clients that write out their defaults.
-fn is_default(name: &str, Raw(text): Raw<'_>) -> bool {
+/// Returns whether a field has its default value, which some clients write out.
+fn is_default(name: &str, value: Raw<'_>) -> bool {
+    let text = value.0;
     match name {
         _ if matches!(text, "null" | "[]" | "{}") => true,
         "truncation" => text == r#""disabled""#,

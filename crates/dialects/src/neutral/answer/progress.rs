@@ -214,13 +214,11 @@ impl AnswerProgress {
     /// Returns whether the model has only said that it will not answer. While one of several
     /// choices is open, the model may still answer.
     pub(crate) fn declined(&self) -> bool {
-        let declines =
-            |choice: &ChoiceProgress| choice.refuses || choice.finish == Some(Finish::Filtered);
-        self.choices.iter().any(declines)
-            && self
-                .choices
-                .iter()
-                .all(|choice| !choice.answers && (choice.refuses || choice.finish.is_some()))
+        let mut choices = self.choices.iter();
+        choices
+            .clone()
+            .any(|choice| choice.refuses || choice.finish == Some(Finish::Filtered))
+            && choices.all(|choice| !choice.answers && (choice.refuses || choice.finish.is_some()))
     }
 
     /// Returns whether the answer has ended without a fault.

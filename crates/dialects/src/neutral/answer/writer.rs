@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::tally::Tally;
 use crate::neutral::citation::PlacedCitation;
 use crate::neutral::{Call, Echo, Finish};
+use crate::wire::starts_with_any_case;
 
 /// Writes an answer in the format of one front door. The calls come in the order in which a caller
 /// may see their results.
@@ -147,8 +148,7 @@ pub(crate) enum TextKind {
 
 /// Returns whether media of this type goes where clients look for pictures.
 pub(crate) fn is_picture(mime: &str) -> bool {
-    mime.get(..6)
-        .is_some_and(|start| start.eq_ignore_ascii_case("image/"))
+    starts_with_any_case(mime, "image/")
 }
 
 /// Returns the text that stands for media where a format cannot hold them.

@@ -19,7 +19,8 @@ pub(crate) fn repaired(text: &[u8]) -> Option<Vec<u8>> {
     (is_lossy || has_lone).then_some(out)
 }
 
-/// The same text on one line: between its values JSON may have line ends. `None` if it stays.
+/// Returns the repaired text on one line: JSON may have line ends between its values. Returns
+/// `None` if nothing changes.
 pub(crate) fn repaired_line(text: &[u8]) -> Option<Vec<u8>> {
     if is_plain(text) {
         return None;
@@ -36,20 +37,22 @@ pub(crate) fn repaired_line(text: &[u8]) -> Option<Vec<u8>> {
     Some(line)
 }
 
-/// Returns whether a text is ASCII without escapes and control characters, as most are. It is
-/// looked at in large steps; the last bytes are in two of them.
+/// Returns whether a text is ASCII without escapes and control characters, as most are. It is read
+/// in large steps, and the last step may read some bytes again.
 fn is_plain(text: &[u8]) -> bool {
-    let is_plain = |step: &[u8]| {
-        !step.iter().fold(false, |odd, byte| {
-            odd | !(b' '..0x80).contains(byte) | (*byte == b'\\')
-        })
-    };
     let (steps, rest) = text.as_chunks::<32>();
     match text.last_chunk::<32>() {
-        Some(last) if !rest.is_empty() => steps.iter().all(|step| is_plain(step)) && is_plain(last),
-        Some(_) => steps.iter().all(|step| is_plain(step)),
-        None => is_plain(text),
+        Some(last) => {
+            steps.iter().all(|step| is_plain_step(step)) && (rest.is_empty() || is_plain_step(last))
+        }
+        None => is_plain_step(text),
     }
+}
+
+fn is_plain_step(step: &[u8]) -> bool {
+    !step.iter().fold(false, |odd, byte| {
+        odd | !(b' '..0x80).contains(byte) | (*byte == b'\\')
+    })
 }
 
 /// Writes `\ufffd` over each escape that is half a pair; whether there was any.

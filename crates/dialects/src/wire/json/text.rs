@@ -56,12 +56,19 @@ pub fn folds_to(name: &[u8], known: &str) -> bool {
     if name.len() < known.len() || name.len() > known.len() * 3 {
         return false;
     }
-    let fold = |c: char| match c {
+    std::str::from_utf8(name).is_ok_and(|name| {
+        name.chars()
+            .map(fold_letter)
+            .eq(known.chars().map(fold_letter))
+    })
+}
+
+fn fold_letter(letter: char) -> char {
+    match letter {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
-        c => c.to_ascii_lowercase(),
-    };
-    std::str::from_utf8(name).is_ok_and(|name| name.chars().map(fold).eq(known.chars().map(fold)))
+        letter => letter.to_ascii_lowercase(),
+    }
 }
 
 /// Returns the number of UTF-8 bytes in the result of [`text_of`], without decoding; 0 if the span

@@ -66,7 +66,7 @@ pub(super) fn message<'a>(
             }
             "reasoning_details" => details = parts::reasoning_details(value, &mut message)?,
             "cache_control" | "prompt_cache_breakpoint" => {
-                message.cache = parts::cache(value)?.or(message.cache.take())
+                message.cache = value.cache()?.or(message.cache.take())
             }
             _ => others::field(&mut message.others, "", key, value)?,
         }
@@ -221,9 +221,10 @@ fn custom<'a>(
     others: &mut Vec<Name<'a>>,
 ) -> Result<Option<NameAndArguments<'a>>, ReadFault> {
     let place = value.place;
-    let other =
-        |name: &_, value: Value<'_, 'a>| others::field(others, "tool_calls[].custom.", name, value);
-    let Some([name, input]) = value.texts(["name", "input"], other)? else {
+    let texts = value.texts(["name", "input"], |name, value| {
+        others::field(others, "tool_calls[].custom.", name, value)
+    })?;
+    let Some([name, input]) = texts else {
         return Ok(None);
     };
     named(name, input, place).map(Some)
@@ -253,14 +254,14 @@ fn google<'a>(mut value: Value<'_, 'a>) -> Result<Option<Cow<'a, str>>, ReadFaul
         if name != "google" || value.kind()? != Kind::Object {
             return value.skip();
         }
-        let read = |name: &Cow<'a, str>, value: Value<'_, 'a>| {
+        value.object(|name, value| {
             if name != "thought_signature" {
                 return value.skip();
             }
             signature = filled(value.text_or_not()?.0);
             Ok(())
-        };
-        value.object(read).map(drop)
+        })?;
+        Ok(())
     })?;
     Ok(signature)
 }

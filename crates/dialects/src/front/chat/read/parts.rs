@@ -10,10 +10,8 @@ use crate::wire::json::Kind;
 /// Adds text to a message, if it is any.
 pub(super) fn say<'a>(message: &mut Message<'a>, text: Said<'a>, cache: Option<Cache<'a>>) {
     if !text.is_empty() {
-        message.content.push(Part {
-            kind: PartKind::Text(text),
-            cache,
-        });
+        let part = Part::text(text);
+        message.content.push(Part { cache, ..part });
     }
 }
 
@@ -36,13 +34,6 @@ pub(super) fn content<'a>(
             Err(value.place.wrong("a string or an array of parts", kind))
         }
     }
-}
-
-/// Reads a hint for a prompt cache: `cache_control`, or `prompt_cache_breakpoint`.
-pub(super) fn cache<'a>(value: Value<'_, 'a>) -> Result<Option<Cache<'a>>, ReadFault> {
-    Ok(value
-        .texts(["ttl"], |_, value| value.skip())?
-        .map(|[ttl]| Cache { ttl }))
 }
 
 /// Reads one of an assistant's `thinking_blocks`.
@@ -138,9 +129,7 @@ fn part<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Result<(), ReadF
             "image_url" => *image = self::image(value, &mut message.others)?,
             "input_audio" => *audio = self::audio(value, &mut message.others)?,
             "file" => *file = self::file(value, &mut message.others)?,
-            "cache_control" | "prompt_cache_breakpoint" => {
-                cache = self::cache(value)?.or(cache.take())
-            }
+            "cache_control" | "prompt_cache_breakpoint" => cache = value.cache()?.or(cache.take()),
             // Mistral's is a list of parts.
             "thinking" => {
                 let (text, is_list) = value.text_or_not()?;
@@ -197,9 +186,10 @@ fn image<'a>(
         let url = filled(value.text()?).ok_or_else(|| place.refuse("must not be empty"))?;
         return Ok(Some(PartKind::Image(url::media(url, place)?, None)));
     }
-    let other =
-        |name: &_, value: Value<'_, 'a>| others::field(others, "content[].image_url.", name, value);
-    let Some([url, detail]) = value.texts(["url", "detail"], other)? else {
+    let texts = value.texts(["url", "detail"], |name, value| {
+        others::field(others, "content[].image_url.", name, value)
+    })?;
+    let Some([url, detail]) = texts else {
         return Ok(None);
     };
     let place = place.field("url");
@@ -212,17 +202,15 @@ fn audio<'a>(
     others: &mut Vec<Name<'a>>,
 ) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
-    let other = |name: &_, value: Value<'_, 'a>| {
+    let texts = value.texts(["data", "format"], |name, value| {
         others::field(others, "content[].input_audio.", name, value)
-    };
-    let Some([data, format]) = value.texts(["data", "format"], other)? else {
+    })?;
+    let Some([data, format]) = texts else {
         return Ok(None);
     };
     let data = filled(data).ok_or_else(|| place.field("data").missing())?;
     let format = filled(format).ok_or_else(|| place.field("format").missing())?;
-    let data = match url::media(data, place.field("data"))? {
-        Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data,
-    };
+    let data = url::read_sound(data, place.field("data"))?;
     Ok(Some(PartKind::Audio(data, format)))
 }
 
@@ -231,26 +219,15 @@ fn file<'a>(
     others: &mut Vec<Name<'a>>,
 ) -> Result<Option<PartKind<'a>>, ReadFault> {
     let place = value.place;
-    let other =
-        |name: &_, value: Value<'_, 'a>| others::field(others, "content[].file.", name, value);
-    let texts = value.texts(["file_data", "file_id", "filename"], other)?;
+    let texts = value.texts(["file_data", "file_id", "filename"], |name, value| {
+        others::field(others, "content[].file.", name, value)
+    })?;
     let Some([data, id, filename]) = texts else {
         return Ok(None);
     };
-    let kind_of_name = filename
-        .as_deref()
-        .and_then(url::media_type)
-        .unwrap_or_default();
     let media = match (filled(data), filled(id)) {
-        (Some(data), _) => match url::media(data, place.field("file_data"))? {
-            // OpenAI takes only data URLs, OpenRouter others too, and many callers send bare
-            // base64.
-            Media::Url(data) if !url::has_scheme(&data) => Media::Inline(kind_of_name.into(), data),
-            Media::Inline(kind, data) if kind.is_empty() => {
-                Media::Inline(kind_of_name.into(), data)
-            }
-            other @ (Media::Inline(..) | Media::Url(_) | Media::Id(_)) => other,
-        },
+        // OpenAI takes only data URLs, and OpenRouter takes other URLs, too.
+        (Some(data), _) => url::read_file(data, filename.as_deref(), place.field("file_data"))?,
         (None, Some(id)) => Media::Id(id),
         (None, None) => return Err(place.refuse("must have `file_data` or `file_id`")),
     };

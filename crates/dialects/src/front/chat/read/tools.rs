@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use super::parts;
 use crate::front::reading::choice::{self, NamedTool, ReadChoice};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
@@ -39,7 +38,7 @@ impl<'a> Tools<'a> {
                     // type.
                     "custom" if value.kind()? == Kind::Object => custom = self.custom(value)?,
                     "cache_control" | "prompt_cache_breakpoint" => {
-                        cache = parts::cache(value)?.or(cache.take())
+                        cache = value.cache()?.or(cache.take())
                     }
                     _ => others::inner(&mut self.others, "tools[].", name, value)?,
                 }
@@ -105,7 +104,7 @@ impl<'a> Tools<'a> {
                 "parameters" => parameters = value.raw_object()?,
                 "strict" => strict = value.flag()?,
                 "cache_control" | "prompt_cache_breakpoint" => {
-                    cache = parts::cache(value)?.or(cache.take())
+                    cache = value.cache()?.or(cache.take())
                 }
                 _ => others::inner(&mut self.others, prefix, key, value)?,
             }
@@ -125,12 +124,10 @@ impl<'a> Tools<'a> {
 
     fn custom(&mut self, value: Value<'_, 'a>) -> Result<Option<Tool<'a>>, ReadFault> {
         let place = value.place;
-        let other = |name: &_, value: Value<'_, 'a>| {
+        let texts = value.texts(["name", "description"], |name, value| {
             others::inner(&mut self.others, "tools[].custom.", name, value)
-        };
-        let [name, description] = value
-            .texts(["name", "description"], other)?
-            .unwrap_or_default();
+        })?;
+        let [name, description] = texts.unwrap_or_default();
         let name = name.ok_or_else(|| place.field("name").missing())?;
         Ok(Some(Tool {
             name,
@@ -156,26 +153,30 @@ impl<'a> Tools<'a> {
 
 /// Reads `tool_choice`.
 pub(super) fn choice<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoice<'a>>, ReadFault> {
-    // Mistral's word is `any`.
-    let word = |word: &str, place: Place<'_>| {
-        choice::word(if word == "any" { "required" } else { word }, place)
-    };
-    ReadChoice::read(value, word, chosen)
+    ReadChoice::read(value, choice_word, chosen)
+}
+
+/// Returns what a word means. Mistral's word for `required` is `any`.
+fn choice_word<'a>(word: &str, place: Place<'_>) -> Result<ToolChoice<'a>, ReadFault> {
+    choice::word(if word == "any" { "required" } else { word }, place)
 }
 
 /// Reads the deprecated `function_call`, which may hold the name itself.
 pub(super) fn function_call<'a>(value: Value<'_, 'a>) -> Result<Option<ReadChoice<'a>>, ReadFault> {
-    let word = |word: &str, place: Place<'_>| match word {
-        "none" => Ok(ToolChoice::None),
-        "auto" => Ok(ToolChoice::Auto),
-        _ => Err(place.refuse("must be `none`, `auto` or an object that names a function")),
-    };
-    ReadChoice::read(value, word, |value| {
+    ReadChoice::read(value, function_call_word, |value| {
         let place = value.place;
         named(value)?
             .map(choice::one)
             .ok_or_else(|| place.missing())
     })
+}
+
+fn function_call_word<'a>(word: &str, place: Place<'_>) -> Result<ToolChoice<'a>, ReadFault> {
+    match word {
+        "none" => Ok(ToolChoice::None),
+        "auto" => Ok(ToolChoice::Auto),
+        _ => Err(place.refuse("must be `none`, `auto` or an object that names a function")),
+    }
 }
 
 fn chosen<'a>(value: Value<'_, 'a>) -> Result<(ToolChoice<'a>, Vec<NamedTool<'a>>), ReadFault> {

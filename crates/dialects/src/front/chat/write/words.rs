@@ -68,13 +68,9 @@ pub(super) fn reason(finish: Finish) -> &'static str {
 /// Appends the usage object. Details that nobody knows are left out.
 pub(super) fn usage(out: &mut Vec<u8>, tally: &Tally) {
     let (usage, counted) = (tally.usage(), tally.counted());
-    let number = |out: &mut Vec<u8>, before: &str, number: u64| {
-        out.extend_from_slice(before.as_bytes());
-        out.extend_from_slice(number.to_string().as_bytes());
-    };
-    number(out, r#"{"prompt_tokens":"#, usage.prompt);
-    number(out, r#","completion_tokens":"#, usage.completion);
-    number(out, r#","total_tokens":"#, usage.total());
+    append_count(out, r#"{"prompt_tokens":"#, usage.prompt);
+    append_count(out, r#","completion_tokens":"#, usage.completion);
+    append_count(out, r#","total_tokens":"#, usage.total());
     let cached = counted
         .cached
         .map(|_| (r#""cached_tokens":"#, usage.cached));
@@ -84,14 +80,14 @@ pub(super) fn usage(out: &mut Vec<u8>, tally: &Tally) {
     let mut before = r#","prompt_tokens_details":{"#;
     for (name, count) in [cached, cache_write].into_iter().flatten() {
         out.extend_from_slice(before.as_bytes());
-        number(out, name, count);
+        append_count(out, name, count);
         before = ",";
     }
     if before == "," {
         out.push(b'}');
     }
     if counted.reasoning.is_some() {
-        number(
+        append_count(
             out,
             r#","completion_tokens_details":{"reasoning_tokens":"#,
             usage.reasoning,
@@ -99,6 +95,11 @@ pub(super) fn usage(out: &mut Vec<u8>, tally: &Tally) {
         out.push(b'}');
     }
     tally.end_usage(out);
+}
+
+fn append_count(out: &mut Vec<u8>, before: &str, count: u64) {
+    out.extend_from_slice(before.as_bytes());
+    out.extend_from_slice(count.to_string().as_bytes());
 }
 
 /// Appends a small number.

@@ -92,19 +92,19 @@ fn settings_stand_beside_the_content_or_in_an_object() {
         format!("{{\"embed_content_config\":{{{settings}}},{content}}}"),
     ] {
         assert_eq!(
-            read(&envelope, body.as_bytes(), false),
+            read_embedding(&envelope, body.as_bytes(), false),
             Ok(expected.clone()),
             "{body}"
         );
         let many = format!(r#"{{"requests":[{body}]}}"#);
         assert_eq!(
-            read(&envelope, many.as_bytes(), true),
+            read_embedding(&envelope, many.as_bytes(), true),
             Ok(expected.clone()),
             "{body}"
         );
     }
     let plain = r#"{"content":{"parts":[{"text":"a"}]},"taskType":"TASK_TYPE_UNSPECIFIED","outputDimensionality":0,"x":1}"#;
-    let read_plain = read(&envelope, plain.as_bytes(), false).unwrap();
+    let read_plain = read_embedding(&envelope, plain.as_bytes(), false).unwrap();
     assert_eq!(
         (read_plain.purpose, read_plain.dimensions, read_plain.others),
         (None, None, vec!["x".into()])
@@ -120,12 +120,15 @@ fn settings_stand_beside_the_content_or_in_an_object() {
     ] {
         assert!(
             matches!(
-                read(&envelope, body.as_bytes(), false),
+                read_embedding(&envelope, body.as_bytes(), false),
                 Err(Refused::Invalid(_))
             ),
             "{body}"
         );
         let many = format!(r#"{{"requests":[{ONE},{body}]}}"#);
-        assert!(read(&envelope, many.as_bytes(), true).is_err(), "{many}");
+        assert!(
+            read_embedding(&envelope, many.as_bytes(), true).is_err(),
+            "{many}"
+        );
     }
 }

@@ -311,10 +311,7 @@ fn outcome<'a>(
     lost.append(&mut inside.said.others);
     let mut content = Vec::new();
     let text = response.map(words).filter(|text| !text.is_empty());
-    content.extend(text.map(|text| Part {
-        kind: PartKind::Text(text.into()),
-        cache: None,
-    }));
+    content.extend(text.map(Part::text));
     content.append(&mut inside.said.content);
     let name = function
         .filter(|name| !name.is_empty())
@@ -322,8 +319,9 @@ fn outcome<'a>(
     Ok(Some(ToolOutcome { id, name, content }))
 }
 
-/// Returns what a tool said: the text of `output` or of `error` if there is nothing else.
-fn words(Raw(response): Raw<'_>) -> Cow<'_, str> {
+/// Returns the text of a tool's response: of `output` or of `error` if there is nothing else.
+fn words(response: Raw<'_>) -> Cow<'_, str> {
+    let response = response.0;
     let found = members_of(response).unwrap_or_default();
     match found.as_slice() {
         [(name, value)] if name == "output" => string(value).unwrap_or(Cow::Borrowed(response)),

@@ -26,7 +26,8 @@ pub(super) struct Standard<'a> {
 }
 
 /// Returns a schema as JSON Schema. What is JSON Schema already stays as it is.
-pub(super) fn standard(Raw(text): Raw<'_>, written: SchemaForm) -> Standard<'_> {
+pub(super) fn standard(schema: Raw<'_>, written: SchemaForm) -> Standard<'_> {
+    let text = schema.0;
     let mut form = Form {
         edits: Edits::new(text.as_bytes()),
         has_changed: false,

@@ -140,31 +140,39 @@ impl<'a> DeclaredTools<'a> {
         lost: &mut Vec<(Name<'a>, Raw<'a>)>,
     ) -> Result<(), ReadFault> {
         members(value, |known, name, value| match known {
-            "functionCallingConfig" => {
-                let calling = |known: &str, name: &Name<'a>, mut value: Value<'_, 'a>| match known {
-                    "mode" => {
-                        let raw = value.ahead()?;
-                        self.mode = mode(value)?;
-                        // That calls match their schemas is not promised.
-                        if raw.0.eq_ignore_ascii_case(r#""VALIDATED""#) {
-                            lost.push((
-                                Cow::Borrowed("toolConfig.functionCallingConfig.mode"),
-                                raw,
-                            ));
-                        }
-                        Ok(())
-                    }
-                    "allowedFunctionNames" => value.array(|_, value| {
-                        self.allowed.extend(value.text()?);
-                        Ok(())
-                    }),
-                    _ => others::inner(lost, "toolConfig.functionCallingConfig.", name, value),
-                };
-                members(value, calling).map(drop)
-            }
+            "functionCallingConfig" => members(value, |known, name, value| {
+                self.calling_field(known, name, value, lost)
+            })
+            .map(drop),
             _ => others::inner(lost, "toolConfig.", name, value),
         })?;
         Ok(())
+    }
+
+    fn calling_field(
+        &mut self,
+        known: &str,
+        name: &Name<'a>,
+        mut value: Value<'_, 'a>,
+        lost: &mut Vec<(Name<'a>, Raw<'a>)>,
+    ) -> Result<(), ReadFault> {
+        const PREFIX: &str = "toolConfig.functionCallingConfig.";
+        match known {
+            "mode" => {
+                let raw = value.ahead()?;
+                self.mode = mode(value)?;
+                // No other provider promises that calls match their schemas.
+                if raw.0.eq_ignore_ascii_case(r#""VALIDATED""#) {
+                    lost.push((format!("{PREFIX}mode").into(), raw));
+                }
+                Ok(())
+            }
+            "allowedFunctionNames" => value.array(|_, value| {
+                self.allowed.extend(value.text()?);
+                Ok(())
+            }),
+            _ => others::inner(lost, PREFIX, name, value),
+        }
     }
 
     /// Returns what is chosen. Without tools there is nothing to choose.

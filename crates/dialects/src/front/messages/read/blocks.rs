@@ -12,13 +12,13 @@ use crate::wire::json::Kind;
 /// spoil the prompt caches of others.
 const BILLING: &str = "x-anthropic-billing-header:";
 
-/// What a message holds.
+/// The content of a message, as it is read.
 pub(super) struct Blocks<'a> {
-    /// What its author says.
-    pub(super) said: Message<'a>,
+    /// All blocks but the results of tools.
+    pub(super) message: Message<'a>,
     /// The results of tools, each as a message.
     results: Vec<Message<'a>>,
-    /// The names of tools that were shown to the model.
+    /// The names of the deferred tools that a result has shown to the model.
     pub(super) shown: Vec<Cow<'a, str>>,
     place: Option<usize>,
 }
@@ -28,32 +28,32 @@ pub(super) fn system<'a>(value: Value<'_, 'a>, message: &mut Message<'a>) -> Res
     let place = value.place;
     let mut blocks = Blocks::new(None);
     blocks.content(value)?;
-    blocks.fit(Role::System, place)?;
-    let is_billing =
-        |part: &Part<'_>| matches!(&part.kind, PartKind::Text(text) if text.starts_with(BILLING));
-    if blocks.said.content.first().is_some_and(is_billing) {
-        blocks.said.content.remove(0);
+    blocks.check_role(Role::System, place)?;
+    if let Some(PartKind::Text(text)) = blocks.message.content.first().map(|part| &part.kind)
+        && text.starts_with(BILLING)
+    {
+        blocks.message.content.remove(0);
     }
     *message = Message {
         role: Role::System,
-        ..blocks.said
+        ..blocks.message
     };
     Ok(())
 }
 
 impl<'a> Blocks<'a> {
     /// Returns the blocks of the message at this index.
-    pub(super) fn at(index: usize) -> Self {
+    pub(super) fn of_message(index: usize) -> Self {
         Self::new(Some(index))
     }
 
     fn new(place: Option<usize>) -> Self {
-        let said = Message {
+        let message = Message {
             place,
             ..Message::default()
         };
         Self {
-            said,
+            message,
             results: Vec::new(),
             shown: Vec::new(),
             place,
@@ -65,9 +65,8 @@ impl<'a> Blocks<'a> {
         match value.kind()? {
             Kind::Array => value.array(|_, value| self.block(value)),
             Kind::String | Kind::Null => {
-                if let Some(text) = value.said()? {
-                    say(&mut self.said, text, None);
-                }
+                let part = value.said()?.and_then(text_part);
+                self.message.content.extend(part);
                 Ok(())
             }
             kind @ (Kind::Object | Kind::Number | Kind::Bool) => {
@@ -76,37 +75,38 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Puts what was read to the end of the list.
-    pub(super) fn end(
+    /// Appends the messages that were read to the list.
+    pub(super) fn finish(
         mut self,
         role: Role,
         place: Place<'_>,
         list: &mut Vec<Message<'a>>,
     ) -> Result<(), ReadFault> {
-        self.said.role = role;
-        self.fit(role, place.field("content"))?;
-        // Results alone say what the message says. What is lost of it is told with the last one.
+        self.message.role = role;
+        self.check_role(role, place.field("content"))?;
+        // A message that holds only results needs no message of its own. Its last result lists the
+        // fields that are lost.
         match self
             .results
             .last_mut()
-            .filter(|_| self.said.content.is_empty())
+            .filter(|_| self.message.content.is_empty())
         {
-            Some(last) => last.others.append(&mut self.said.others),
-            None => self.results.push(self.said),
+            Some(last) => last.others.append(&mut self.message.others),
+            None => self.results.push(self.message),
         }
         list.append(&mut self.results);
         Ok(())
     }
 
     /// Refuses blocks that a message of this role cannot have.
-    fn fit(&mut self, role: Role, place: Place<'_>) -> Result<(), ReadFault> {
-        if role != Role::Assistant && !self.said.calls.is_empty() {
+    fn check_role(&self, role: Role, place: Place<'_>) -> Result<(), ReadFault> {
+        if role != Role::Assistant && !self.message.calls.is_empty() {
             return Err(place.refuse("has a `tool_use` block, which only an assistant can have"));
         }
         if role != Role::User && !self.results.is_empty() {
             return Err(place.refuse("has a `tool_result` block, which only a user can have"));
         }
-        if role != Role::Assistant && !self.said.thoughts.is_empty() {
+        if role != Role::Assistant && !self.message.thoughts.is_empty() {
             return Err(place.refuse("has a block of thinking, which only an assistant can have"));
         }
         Ok(())
@@ -120,26 +120,12 @@ impl<'a> Blocks<'a> {
             .kind
             .take()
             .ok_or_else(|| place.field("type").missing())?;
-        self.others(&block);
+        block.note_others(&mut self.message.others, "content[].");
         match &*kind {
-            "text" => {
-                let text = block
-                    .text
-                    .take()
-                    .ok_or_else(|| place.field("text").missing())?;
-                say(&mut self.said, text, block.cache);
-            }
-            "image" | "document" => {
-                let read = block
-                    .source
-                    .take()
-                    .ok_or_else(|| place.field("source").missing())?;
-                let parts = read.parts(&kind, block.title.take(), place)?;
-                self.push(parts, block.cache);
-            }
-            "search_result" => {
+            "text" if block.text.is_none() => return Err(place.field("text").missing()),
+            "text" | "image" | "document" | "search_result" => {
                 let cache = block.cache.take();
-                self.push(block.search_result(), cache);
+                self.push(block.parts(&kind, place)?, cache);
             }
             "thinking" => self.thought(Thought {
                 text: block.thinking.unwrap_or_default(),
@@ -152,7 +138,7 @@ impl<'a> Blocks<'a> {
             }),
             "tool_use" => {
                 let name = block.name.filter(|name| !name.is_empty());
-                self.said.calls.push(Call {
+                self.message.calls.push(Call {
                     id: block.id.ok_or_else(|| place.field("id").missing())?,
                     name: name.ok_or_else(|| place.field("name").missing())?,
                     arguments: block.input.unwrap_or(Cow::Borrowed("{}")),
@@ -177,7 +163,7 @@ impl<'a> Blocks<'a> {
                 }
                 self.results.push(result);
             }
-            // A summary of what was said before.
+            // A summary of the conversation before.
             "compaction" => {
                 let texts = block
                     .content
@@ -185,9 +171,9 @@ impl<'a> Blocks<'a> {
                     .filter(|part| matches!(part.kind, PartKind::Text(_)));
                 self.push(texts.collect(), block.cache);
             }
-            // What Anthropic's servers did by themselves: the answer's text says what came of it.
+            // A step of Anthropic's servers. The text of the answer has its outcome.
             _ => others::note(
-                &mut self.said.others,
+                &mut self.message.others,
                 "content[].",
                 &Cow::Owned(kind.into_owned()),
             ),
@@ -197,62 +183,41 @@ impl<'a> Blocks<'a> {
 
     fn thought(&mut self, thought: Thought<'a>) {
         if thought != Thought::default() {
-            self.said.thoughts.push(thought);
+            self.message.thoughts.push(thought);
         }
-    }
-
-    fn others(&mut self, block: &ReadBlock<'a>) {
-        block
-            .others
-            .iter()
-            .for_each(|name| others::note(&mut self.said.others, "content[].", name));
     }
 
     fn push(&mut self, mut parts: Vec<Part<'a>>, cache: Option<Cache<'a>>) {
         if let Some(last) = parts.last_mut() {
             last.cache = cache;
         }
-        self.said.content.append(&mut parts);
+        self.message.content.append(&mut parts);
     }
 }
 
-/// Returns whether `citations` says something: a list of them, or that the answer shall have some.
-fn asks_or_cites(Raw(citations): Raw<'_>) -> bool {
+/// Returns whether `citations` is a list with citations, or asks for some in the answer.
+fn asks_or_cites(citations: Raw<'_>) -> bool {
+    let citations = citations.0;
     let asked = members(citations).map(|settings| find(&settings, "enabled") == Some("true"));
     asked.unwrap_or(!matches!(citations, "null" | "[]"))
 }
 
-/// Says of a result that it is a failure.
+/// Marks the content of a result as a failure.
 fn failed(mut content: Vec<Part<'_>>) -> Vec<Part<'_>> {
     match content.first_mut() {
         Some(Part {
-            kind: PartKind::Text(said),
+            kind: PartKind::Text(text),
             ..
-        }) => *said = format!("Error: {said}").into(),
-        Some(_) | None => content.insert(
-            0,
-            Part {
-                kind: PartKind::Text("Error".into()),
-                cache: None,
-            },
-        ),
+        }) => *text = format!("Error: {text}").into(),
+        Some(_) | None => content.insert(0, Part::text("Error")),
     }
     content
 }
 
-/// Adds text to a message, if it is any.
-fn say<'a>(message: &mut Message<'a>, said: Said<'a>, cache: Option<Cache<'a>>) {
-    message
-        .content
-        .extend(text(said).map(|part| Part { cache, ..part }));
-}
-
 /// Returns a text as a part, unless it is empty.
-fn text(text: Said<'_>) -> Option<Part<'_>> {
-    (!text.is_empty()).then_some(Part {
-        kind: PartKind::Text(text),
-        cache: None,
-    })
+fn text_part<'a>(text: impl Into<Said<'a>>) -> Option<Part<'a>> {
+    let text = text.into();
+    (!text.is_empty()).then(|| Part::text(text))
 }
 
 /// The members of a block of any type. Its type may come last.
@@ -295,27 +260,42 @@ impl<'a> ReadBlock<'a> {
             "is_error" => self.is_error = value.flag()?.unwrap_or(false),
             "input" => self.input = Some(Cow::Borrowed(value.raw()?.0)),
             "cache_control" => {
-                self.cache = value
-                    .texts(["ttl"], |_, value| value.skip())?
-                    .map(|[ttl]| Cache { ttl });
+                self.cache = value.cache()?;
             }
             "source" if value.kind()? == Kind::String => self.url = value.text()?,
             "source" => self.source = Source::read(value, &mut self.others)?,
-            "content" => self.inside(value)?,
+            "content" => self.inner_content(value)?,
             "citations" => {
                 if asks_or_cites(value.ahead()?) {
                     others::note(&mut self.others, "", name);
                 }
                 value.skip()?;
             }
-            // Who called, no model need be told.
+            // No model needs to know who called.
             "caller" | "toolset_name" => value.skip()?,
             _ => others::field(&mut self.others, "", name, value)?,
         }
         Ok(())
     }
 
-    /// Returns what was found: title and place, the text, and what is no text.
+    /// Returns the parts of a block that a message and a result of a tool may have.
+    fn parts(self, kind: &str, place: Place<'_>) -> Result<Vec<Part<'a>>, ReadFault> {
+        match kind {
+            "text" => Ok(self.text.and_then(text_part).into_iter().collect()),
+            "search_result" => Ok(self.search_result()),
+            _ => {
+                let source = self.source.ok_or_else(|| place.field("source").missing())?;
+                source.parts(kind, self.title, place)
+            }
+        }
+    }
+
+    fn note_others(&self, noted: &mut Vec<Name<'a>>, prefix: &str) {
+        let names = self.others.iter();
+        names.for_each(|name| others::note(noted, prefix, name));
+    }
+
+    /// Returns the parts of a search result: a text with its title and URL, and its media.
     fn search_result(self) -> Vec<Part<'a>> {
         let mut texts: Vec<Cow<'a, str>> = self.title.into_iter().chain(self.url).collect();
         let mut media = Vec::new();
@@ -326,77 +306,59 @@ impl<'a> ReadBlock<'a> {
             }
         }
         texts.retain(|text| !text.is_empty());
-        text(texts.join("\n").into())
+        text_part(texts.join("\n"))
             .into_iter()
             .chain(media)
             .collect()
     }
 
-    /// Reads the content of a result: a text, or blocks. That of a block which is lost may be
-    /// anything.
-    fn inside(&mut self, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+    /// Reads the content of a result: a text, or blocks. The content of another block is lost, and
+    /// may be anything.
+    fn inner_content(&mut self, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
         match value.kind()? {
             Kind::String => {
-                if let Some(text) = value.said()?.filter(|text| !text.is_empty()) {
-                    self.content.push(Part {
-                        kind: PartKind::Text(text),
-                        cache: None,
-                    });
-                }
+                self.content.extend(value.said()?.and_then(text_part));
                 Ok(())
             }
-            Kind::Array => value.array(|_, mut value| {
-                if value.kind()? != Kind::Object {
-                    return value.skip();
-                }
-                let place = value.place;
-                let mut block = ReadBlock::default();
-                value.element(|name, value| block.field(name, value))?;
-                block
-                    .others
-                    .iter()
-                    .for_each(|name| others::note(&mut self.others, "content[].", name));
-                match block.kind.as_deref() {
-                    Some("text") => {
-                        let text = block.text.unwrap_or_default();
-                        if !text.is_empty() {
-                            self.content.push(Part {
-                                kind: PartKind::Text(text),
-                                cache: block.cache,
-                            });
-                        }
-                    }
-                    Some(kind @ ("image" | "document")) => {
-                        let source = block
-                            .source
-                            .take()
-                            .ok_or_else(|| place.field("source").missing())?;
-                        self.content
-                            .extend(source.parts(kind, block.title.take(), place)?);
-                    }
-                    Some("search_result") => self.content.extend(block.search_result()),
-                    Some("tool_reference") => {
-                        let name = block
-                            .tool_name
-                            .ok_or_else(|| place.field("tool_name").missing())?;
-                        let text = format!("Tool {name} is now available.");
-                        self.content.push(Part {
-                            kind: PartKind::Text(text.into()),
-                            cache: None,
-                        });
-                        self.shown.push(name);
-                    }
-                    Some(kind) => others::note(
-                        &mut self.others,
-                        "",
-                        &Cow::Owned(format!("content[].{kind}")),
-                    ),
-                    None => others::note(&mut self.others, "", &Cow::Borrowed("content[]")),
-                }
-                Ok(())
-            }),
+            Kind::Array => value.array(|_, value| self.inner_block(value)),
             Kind::Object | Kind::Number | Kind::Bool | Kind::Null => value.skip(),
         }
+    }
+
+    fn inner_block(&mut self, mut value: Value<'_, 'a>) -> Result<(), ReadFault> {
+        if value.kind()? != Kind::Object {
+            return value.skip();
+        }
+        let place = value.place;
+        let mut block = ReadBlock::default();
+        value.element(|name, value| block.field(name, value))?;
+        block.note_others(&mut self.others, "content[].");
+        let kind = block.kind.take();
+        match kind.as_deref() {
+            Some(kind @ ("text" | "image" | "document" | "search_result")) => {
+                let cache = block.cache.take().filter(|_| kind == "text");
+                let parts = block.parts(kind, place)?.into_iter();
+                self.content.extend(parts.map(|part| Part {
+                    cache: cache.clone(),
+                    ..part
+                }));
+            }
+            Some("tool_reference") => {
+                let name = block
+                    .tool_name
+                    .ok_or_else(|| place.field("tool_name").missing())?;
+                let text = format!("Tool {name} is now available.");
+                self.content.push(Part::text(text));
+                self.shown.push(name);
+            }
+            Some(kind) => others::note(
+                &mut self.others,
+                "",
+                &Cow::Owned(format!("content[].{kind}")),
+            ),
+            None => others::note(&mut self.others, "", &Cow::Borrowed("content[]")),
+        }
+        Ok(())
     }
 }
 
@@ -409,7 +371,7 @@ struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Reads a source. What is lost of it goes to `lost`.
+    /// Reads a source. Names of its fields that are lost go to `lost`.
     fn read(value: Value<'_, 'a>, lost: &mut Vec<Name<'a>>) -> Result<Option<Self>, ReadFault> {
         let mut content = Vec::new();
         let texts = value.texts(
@@ -418,13 +380,10 @@ impl<'a> Source<'a> {
                 if name != "content" {
                     return others::field(lost, "source.", name, value);
                 }
-                let mut inside = ReadBlock::default();
-                inside.inside(value)?;
-                content = inside.content;
-                inside
-                    .others
-                    .iter()
-                    .for_each(|name| others::note(lost, "source.", name));
+                let mut inner = ReadBlock::default();
+                inner.inner_content(value)?;
+                inner.note_others(lost, "source.");
+                content = inner.content;
                 Ok(())
             },
         )?;
@@ -433,7 +392,7 @@ impl<'a> Source<'a> {
 
     fn parts(
         self,
-        of: &str,
+        block_kind: &str,
         title: Option<Cow<'a, str>>,
         place: Place<'_>,
     ) -> Result<Vec<Part<'a>>, ReadFault> {
@@ -449,20 +408,12 @@ impl<'a> Source<'a> {
             Some("file") => Media::Id(file_id.ok_or_else(|| place.field("file_id").missing())?),
             Some("text") => {
                 let data = data.ok_or_else(|| place.field("data").missing())?;
-                return Ok(title
-                    .into_iter()
-                    .chain([data])
-                    .map(Said::from)
-                    .filter_map(text)
-                    .collect());
+                let texts = title.into_iter().chain([data]);
+                return Ok(texts.filter_map(text_part).collect());
             }
             Some("content") => {
-                return Ok(title
-                    .into_iter()
-                    .map(Said::from)
-                    .filter_map(text)
-                    .chain(self.content)
-                    .collect());
+                let title = title.into_iter().filter_map(text_part);
+                return Ok(title.chain(self.content).collect());
             }
             Some(_) => {
                 let why = "must be one of `base64`, `url`, `file`, `text` and `content`";
@@ -470,11 +421,11 @@ impl<'a> Source<'a> {
             }
             None => return Err(place.field("type").missing()),
         };
-        let kind = if of == "image" {
+        let kind = if block_kind == "image" {
             PartKind::Image(media, None)
         } else {
             PartKind::File(media, title)
         };
-        Ok(vec![Part { kind, cache: None }])
+        Ok(vec![kind.into()])
     }
 }

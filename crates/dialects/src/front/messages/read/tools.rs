@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, ReadFault, Value};
-use crate::neutral::{Cache, Raw, Request, Tool, ToolChoice, ToolKind};
+use crate::neutral::{Raw, Request, Tool, ToolChoice, ToolKind};
 
 /// The tools of a request.
 #[derive(Default)]
@@ -40,9 +40,7 @@ impl<'a> ToolList<'a> {
                 "input_schema" => schema = value.raw_object()?,
                 "strict" => strict = value.flag()?,
                 "cache_control" => {
-                    cache = value
-                        .texts(["ttl"], |_, value| value.skip())?
-                        .map(|[ttl]| Cache { ttl });
+                    cache = value.cache()?;
                 }
                 "defer_loading" => is_deferred = value.flag()?.unwrap_or(false),
                 "allowed_callers" => {
@@ -53,7 +51,7 @@ impl<'a> ToolList<'a> {
                     })?;
                     callers = Some(list);
                 }
-                // How the call comes, not what it is.
+                // This is about how the call comes, not about the tool.
                 "eager_input_streaming" => value.skip()?,
                 _ => others::inner(&mut self.others, "tools[].", key, value)?,
             }

@@ -64,10 +64,11 @@ impl<'a> Echoed<'a> {
 
     /// Writes the fields, with the tools that are called by more than a name.
     pub(super) fn echo(self, shows_thinking: bool, known: HashMap<String, CallersTool>) -> Echo {
-        let is_special =
-            |tool: &CallersTool| tool.kind != CallKind::Function || tool.namespace.is_some();
         let members = self.members();
-        let mut tools: Vec<_> = known.into_values().filter(is_special).collect();
+        let mut tools: Vec<_> = known
+            .into_values()
+            .filter(|tool| tool.kind != CallKind::Function || tool.namespace.is_some())
+            .collect();
         tools.sort_by(|one, other| one.name.cmp(&other.name));
         Echo {
             members,

@@ -8,7 +8,7 @@ use super::tools::{CallableTools, SEARCH, name_in};
 use crate::front::reading::others;
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::neutral::seal::is_sealed;
-use crate::neutral::{Call, Message, Part, PartKind, Raw, Role, Thought};
+use crate::neutral::{Call, Message, Part, Raw, Role, Thought};
 use crate::wire::json::{Kind, Writer};
 
 /// The most messages between a call and its result.
@@ -68,15 +68,17 @@ impl<'a> Items<'a> {
         match &*kind {
             "message" => self.message(item, index, place),
             "function_call" => {
-                let arguments = item.arguments.take().ok_or_else(|| place.field("arguments").missing())?;
-                self.call(item, arguments, (index, place))
+                let arguments = item.arguments.take();
+                let arguments = arguments.ok_or_else(|| place.field("arguments").missing())?;
+                self.call(item, arguments, index, place)
             }
             "custom_tool_call" => {
-                let input = item.input.take().ok_or_else(|| place.field("input").missing())?;
+                let input = item.input.take();
+                let input = input.ok_or_else(|| place.field("input").missing())?;
                 let mut w = Writer::with_capacity(input.len() + 16);
                 w.object(|w| w.texts([("input", &input)]));
                 let arguments = String::from_utf8(w.into_bytes()).unwrap_or_default();
-                self.call(item, arguments.into(), (index, place))
+                self.call(item, arguments.into(), index, place)
             }
             // Those that a server executed have no id.
             "tool_search_call" | "tool_search_output" if item.call_id.is_none() => {
@@ -86,7 +88,7 @@ impl<'a> Items<'a> {
             "tool_search_call" => {
                 let arguments = item.arguments.take().unwrap_or(Cow::Borrowed("{}"));
                 item.name = Some(Cow::Borrowed(SEARCH));
-                self.call(item, arguments, (index, place))
+                self.call(item, arguments, index, place)
             }
             "tool_search_output" => {
                 let names = item.shown.join(", ");
@@ -94,29 +96,30 @@ impl<'a> Items<'a> {
                     true => "No tool was found.".to_owned(),
                     false => format!("These tools can be called now: {names}"),
                 };
-                self.result(item, vec![Part { kind: PartKind::Text(text.into()), cache: None }], (index, place))
+                self.result(item, vec![Part::text(text)], index, place)
             }
             "function_call_output" | "custom_tool_call_output" => {
-                let (parts, _) = item.output.take().ok_or_else(|| place.field("output").missing())?;
+                let output = item.output.take();
+                let (parts, _) = output.ok_or_else(|| place.field("output").missing())?;
                 if let Some(why) = parts.refused {
                     return Err(why);
                 }
                 item.others.extend(parts.others);
-                self.result(item, parts.list, (index, place))
+                self.result(item, parts.list, index, place)
             }
             "local_shell_call" | "shell_call" | "apply_patch_call" => {
                 let name = kind.strip_suffix("_call").unwrap_or(&kind).to_owned();
                 item.name = Some(name.into());
                 let arguments = Cow::Borrowed(item.action.map_or("{}", |Raw(action)| action));
-                self.call(item, arguments, (index, place))
+                self.call(item, arguments, index, place)
             }
             "local_shell_call_output" | "shell_call_output" | "apply_patch_call_output" => {
                 let (parts, raw) = item.output.take().unwrap_or_default();
                 let list = match raw {
-                    Some(Raw(output)) => vec![Part { kind: PartKind::Text(output.into()), cache: None }],
+                    Some(Raw(output)) => vec![Part::text(output)],
                     None => parts.list,
                 };
-                self.result(item, list, (index, place))
+                self.result(item, list, index, place)
             }
             // What it shows is read.
             "additional_tools" => {
@@ -203,7 +206,8 @@ impl<'a> Items<'a> {
         &mut self,
         item: Item<'a>,
         arguments: Cow<'a, str>,
-        (index, place): (usize, Place<'_>),
+        index: usize,
+        place: Place<'_>,
     ) -> Result<(), ReadFault> {
         let id = item
             .call_id
@@ -228,7 +232,8 @@ impl<'a> Items<'a> {
         &mut self,
         item: Item<'a>,
         content: Vec<Part<'a>>,
-        (index, place): (usize, Place<'_>),
+        index: usize,
+        place: Place<'_>,
     ) -> Result<(), ReadFault> {
         let id = item
             .call_id

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use crate::front::reading::value::{Name, Place, ReadFault, Value};
 use crate::front::reading::{others, url};
-use crate::neutral::{Cache, Media, Part, PartKind, Said};
+use crate::neutral::{Part, PartKind, Said};
 use crate::wire::json::Kind;
 
 /// What a list of parts says.
@@ -60,43 +60,36 @@ impl<'a> Parts<'a> {
 
     fn say(&mut self, text: Said<'a>) {
         if !text.is_empty() {
-            self.list.push(Part {
-                kind: PartKind::Text(text),
-                cache: None,
-            });
+            self.list.push(Part::text(text));
         }
     }
 
     /// Reads a part. Its type may come last, so the members of all types are kept until then.
     fn part(&mut self, value: Value<'_, 'a>) -> Result<(), ReadFault> {
         let place = value.place;
-        let mut said = [None, None];
+        let mut text = None;
+        let mut refusal = None;
         let mut audio = None;
         let mut cache = None;
         let mut others = Vec::new();
         let texts = value.texts(TEXTS, |name, value| {
             match &**name {
-                "text" => said[0] = value.said()?,
-                "refusal" => said[1] = value.said()?,
-                "prompt_cache_breakpoint" => {
-                    cache = value
-                        .texts(["ttl"], |_, value| value.skip())?
-                        .map(|[ttl]| Cache { ttl });
-                }
+                "text" => text = value.said()?,
+                "refusal" => refusal = value.said()?,
+                "prompt_cache_breakpoint" => cache = value.cache()?,
                 "input_audio" => {
-                    let other = |name: &_, value: Value<'_, 'a>| {
+                    audio = value.texts(["data", "format"], |name, value| {
                         others::field(&mut others, "input_audio.", name, value)
-                    };
-                    audio = value.texts(["data", "format"], other)?;
+                    })?;
                 }
-                // How likely a text was, no model need be told.
+                // No model needs to know how likely a text was.
                 "logprobs" => value.skip()?,
                 _ => others::field(&mut others, "", name, value)?,
             }
             Ok(())
         })?;
         let before = self.list.len();
-        match self.add(texts.unwrap_or_default(), said, audio, place) {
+        match self.add(texts.unwrap_or_default(), text, refusal, audio, place) {
             Ok(()) => {
                 if let Some(part) = self.list.get_mut(before..).and_then(<[_]>::last_mut) {
                     part.cache = cache;
@@ -118,7 +111,8 @@ impl<'a> Parts<'a> {
     fn add(
         &mut self,
         texts: [Option<Cow<'a, str>>; TEXTS.len()],
-        [text, refusal]: [Option<Said<'a>>; 2],
+        text: Option<Said<'a>>,
+        refusal: Option<Said<'a>>,
         audio: Option<[Option<Cow<'a, str>>; 2]>,
         place: Place<'_>,
     ) -> Result<(), ReadFault> {
@@ -162,20 +156,10 @@ impl<'a> Parts<'a> {
                 Some(PartKind::Image(url::media(url, place)?, detail))
             }
             "input_file" => {
-                let kind_of_name = filename
-                    .as_deref()
-                    .and_then(url::media_type)
-                    .unwrap_or_default();
                 let media = match (file_data, file_url) {
-                    (Some(data), _) => match url::media(data, place.field("file_data"))? {
-                        Media::Url(data) if !url::has_scheme(&data) => {
-                            Media::Inline(kind_of_name.into(), data)
-                        }
-                        Media::Inline(kind, data) if kind.is_empty() => {
-                            Media::Inline(kind_of_name.into(), data)
-                        }
-                        other @ (Media::Inline(..) | Media::Url(_) | Media::Id(_)) => other,
-                    },
+                    (Some(data), _) => {
+                        url::read_file(data, filename.as_deref(), place.field("file_data"))?
+                    }
                     (None, Some(url)) => url::media(url, place.field("file_url"))?,
                     (None, None) => return Err(place.refuse("must have `file_data` or `file_url`")),
                 };
@@ -185,9 +169,7 @@ impl<'a> Parts<'a> {
                 let [data, format] = audio.ok_or_else(|| missing("input_audio"))?;
                 let place = place.field("input_audio");
                 let data = data.ok_or_else(|| place.field("data").missing())?;
-                let data = match url::media(data, place.field("data"))? {
-                    Media::Inline(_, data) | Media::Url(data) | Media::Id(data) => data,
-                };
+                let data = url::read_sound(data, place.field("data"))?;
                 Some(PartKind::Audio(
                     data,
                     format.ok_or_else(|| place.field("format").missing())?,
@@ -198,8 +180,7 @@ impl<'a> Parts<'a> {
                 return Err(place.field("type").unsupported(why));
             }
         };
-        self.list
-            .extend(media.map(|kind| Part { kind, cache: None }));
+        self.list.extend(media.map(Part::from));
         Ok(())
     }
 }

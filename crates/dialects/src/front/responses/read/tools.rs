@@ -285,10 +285,9 @@ pub(super) fn choice<'a>(
             |name, value| match &**name {
                 "tools" => value.array(|_, value| {
                     let place = value.place;
-                    let other = |name: &Name<'a>, value: Value<'_, 'a>| {
+                    let tool = value.texts(["type", "name", "namespace"], |name, value| {
                         others::inner(lost, "tool_choice.", name, value)
-                    };
-                    let tool = value.texts(["type", "name", "namespace"], other)?;
+                    })?;
                     let tool = tool.ok_or_else(|| place.wrong("an object", Kind::Null))?;
                     // A tool that is dropped cannot be called.
                     if !tool[0]
@@ -315,11 +314,13 @@ pub(super) fn choice<'a>(
     })
 }
 
-/// Returns the tool's name in the request, and where it stands.
+/// Returns the tool's name in the request, and the path of its field. `texts` has the type, the
+/// name and the namespace.
 fn named_tool<'a>(
-    [kind, name, namespace]: [Option<Cow<'a, str>>; 3],
+    texts: [Option<Cow<'a, str>>; 3],
     place: Place<'_>,
 ) -> Result<NamedTool<'a>, ReadFault> {
+    let [kind, name, namespace] = texts;
     match kind.as_deref() {
         Some("function" | "custom") => {}
         Some(_) => {
