@@ -54,6 +54,7 @@ impl Ring {
             self.bytes -= old.json.len();
         }
     }
+
     /// Returns the lines after one number and before another, the newest first.
     fn between(&self, after: u64, before: u64) -> impl Iterator<Item = RecentLine> {
         let lines = self

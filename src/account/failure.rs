@@ -119,6 +119,7 @@ pub struct Facts<'f> {
     pub maybe_billed: bool,
     reason: Reason<'f>,
 }
+
 impl<'f> Facts<'f> {
     /// Makes the row of a failure that the caller reads of in our words.
     fn ours(

@@ -203,6 +203,7 @@ impl Addresses {
             }
         }
     }
+
     fn note_failure(&self, host: &Arc<str>, why: &str) {
         self.failed.store(Some(Arc::new(Failed {
             host: host.clone(),

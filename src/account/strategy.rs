@@ -181,6 +181,7 @@ fn faster(equals: &[Placed<'_>]) -> usize {
         _ => 0,
     }
 }
+
 /// Returns how long a request is expected to wait for a target: longer if others are on the way.
 fn expected_wait(view: &View) -> f64 {
     view.latency.map_or(1.0, |latency| latency.as_secs_f64()) * (view.in_flight as f64 + 1.0)

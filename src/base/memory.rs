@@ -113,6 +113,7 @@ impl Held {
         self.bytes = bytes;
         true
     }
+
     /// Returns whether a caller who holds `own` bytes of large bodies, or of small ones, may have
     /// `more`. Two requests that ask at once may both find room where there is room for one. They
     /// still take nothing that is kept back, and no request is refused without a reason.

@@ -128,6 +128,7 @@ pub fn is_variable_name(text: &str) -> bool {
         && text.split('_').all(is_word_of_variable)
         && !looks_secret(text)
 }
+
 /// Returns whether a text has capital letters, and a few digits behind them.
 fn is_word_of_variable(word: &str) -> bool {
     const MOST_DIGITS: usize = 3;
@@ -198,6 +199,7 @@ fn distance(a: &str, b: &str) -> usize {
     }
     above.last().copied().unwrap_or(0)
 }
+
 /// Returns the distance in a column of a row, or one that is never the best.
 fn cell(row: &[usize], column: usize) -> usize {
     row.get(column).copied().unwrap_or(usize::MAX / 2)

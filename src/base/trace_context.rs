@@ -90,6 +90,7 @@ fn hex<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     }
     Some(bytes)
 }
+
 fn digit_value(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),

@@ -65,6 +65,7 @@ impl<T: Written> JsonSchema for Text<T> {
     fn schema_name() -> Cow<'static, str> {
         Cow::Borrowed(T::NAME)
     }
+
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "pattern": T::PATTERN, "description": T::MEANING })
     }
@@ -261,6 +262,7 @@ impl JsonSchema for Decimal {
     fn schema_name() -> Cow<'static, str> {
         Cow::Borrowed("Decimal")
     }
+
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "number", "minimum": 0, "maximum": 1_000_000_000, "description": "A number with at most six decimals." })
     }
@@ -270,6 +272,7 @@ impl JsonSchema for Fine {
     fn schema_name() -> Cow<'static, str> {
         Cow::Borrowed("Fine")
     }
+
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "number", "minimum": 0, "maximum": 1_000_000, "description": "A number with at most twelve decimals." })
     }

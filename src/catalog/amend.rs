@@ -370,6 +370,7 @@ fn replace(path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
     drop(File::open(folder).and_then(|folder| folder.sync_all()));
     Ok(())
 }
+
 /// Writes a text into a new file, and gives that the name of the file it replaces.
 fn put_into_place(new: &Path, path: &Path, text: &str, like: &Metadata) -> io::Result<()> {
     let mut file = OpenOptions::new()

@@ -76,6 +76,7 @@ pub(crate) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
         Ok(bytes)
     }
 }
+
 /// Returns the size of a file, which must be a regular one.
 fn regular_size(metadata: &fs::Metadata) -> io::Result<u64> {
     match metadata.is_file() {

@@ -79,12 +79,14 @@ pub(super) fn key(admin: Option<&Admin>) -> Option<Secret> {
 
 /// Fetches a page of an admin listener.
 pub(super) fn of_admin(
-    page: (&str, &str),
+    url: &str,
+    usual_path: &str,
     otherwise: &str,
     conf: &Path,
     patience: Duration,
 ) -> Result<Vec<u8>, String> {
-    fetch(page, otherwise, &keys_of(conf, None), patience)
+    let key = keys_of(conf, None);
+    fetch(url, usual_path, otherwise, &key, patience)
 }
 
 /// Returns the key for the admin listener at an address: the given one, or that of the environment
@@ -94,28 +96,29 @@ pub(super) fn keys_of(conf: &Path, given: Option<Secret>) -> impl Fn(SocketAddr)
         .ok()
         .map(|server| server.admin);
     move |address| {
-        let is_ours =
-            |admin: &&Admin| address.ip().is_loopback() || address == reachable(admin.address);
-        given
-            .clone()
-            .or_else(|| key(admin.as_ref().filter(is_ours)))
+        let ours = admin
+            .as_ref()
+            .filter(|admin| address.ip().is_loopback() || address == reachable(admin.address));
+        given.clone().or_else(|| key(ours))
     }
 }
 
-/// Fetches the page of a URL. A URL without a path means the `usual` one. `otherwise` says what to
-/// do with a URL that cannot be asked; `key` is the key for an address.
+/// Fetches the page of a URL. A URL without a path means that with the usual path. `otherwise` says
+/// what to do with a URL that cannot be asked; `key` is the key for an address.
 pub(super) fn fetch(
-    page: (&str, &str),
+    url: &str,
+    usual_path: &str,
     otherwise: &str,
     key: &dyn Fn(SocketAddr) -> Option<Secret>,
     patience: Duration,
 ) -> Result<Vec<u8>, String> {
-    ask(page, Question::Get, otherwise, key, patience).map_err(|no| no.why)
+    ask(url, usual_path, Question::Get, otherwise, key, patience).map_err(|no| no.why)
 }
 
 /// Asks the page of a URL, as [`fetch`] does.
 pub(super) fn ask(
-    (url, usual): (&str, &str),
+    url: &str,
+    usual_path: &str,
     question: Question<'_>,
     otherwise: &str,
     key: &dyn Fn(SocketAddr) -> Option<Secret>,
@@ -132,7 +135,7 @@ pub(super) fn ask(
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     // Browsers copy an address with a slash at its end.
     let path = if matches!(path, "" | "/") {
-        usual
+        usual_path
     } else {
         path
     };
@@ -161,7 +164,8 @@ pub(super) fn ask(
     for address in addresses {
         match send(
             address,
-            (authority, path),
+            authority,
+            path,
             question,
             key(address).as_ref(),
             patience,
@@ -183,26 +187,26 @@ pub(super) fn ask(
 /// Returns the body of a 200. The inner error says what came instead of a 200.
 pub(super) fn get(
     address: SocketAddr,
-    page: (&str, &str),
+    host: &str,
+    path: &str,
     key: Option<&Secret>,
     patience: Duration,
 ) -> io::Result<Result<Vec<u8>, Instead>> {
-    send(address, page, Question::Get, key, patience)
+    send(address, host, path, Question::Get, key, patience)
 }
 
 fn send(
     address: SocketAddr,
-    (host, path): (&str, &str),
+    host: &str,
+    path: &str,
     question: Question<'_>,
     key: Option<&Secret>,
     patience: Duration,
 ) -> io::Result<Result<Vec<u8>, Instead>> {
     let start = Instant::now();
-    let left = || {
-        patience
-            .saturating_sub(start.elapsed())
-            .max(Duration::from_millis(1))
-    };
+    // A socket takes no timeout of nothing.
+    const SHORTEST: Duration = Duration::from_millis(1);
+    let left = || patience.saturating_sub(start.elapsed()).max(SHORTEST);
     let mut stream = TcpStream::connect_timeout(&address, left())?;
     stream.set_write_timeout(Some(left()))?;
     // With HTTP/1.0 the answer comes in one piece and ends with the connection.

@@ -5,7 +5,6 @@
 //! Everything else goes to standard error.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{KeyArgs, KeyCommand};
@@ -135,17 +134,15 @@ impl<'c> KeyEntry<'c> {
         let mut secrets: Vec<_> = files.catalog().secrets().collect();
         secrets.sort_by_key(|(_, key, _)| &key.id);
         let same_key = secrets.chunk_by(|(_, one, _), (_, other, _)| one.id == other.id);
-        let entry = |secrets: &[(&'c [u8; 32], &'c Arc<Key>, Option<SystemTime>)]| {
+        let entries = same_key.filter_map(|secrets| {
             let (_, key, _) = secrets.first()?;
+            let secrets = secrets.iter().map(|(digest, _, until)| (*digest, *until));
             Some(KeyEntry {
                 key,
-                secrets: secrets
-                    .iter()
-                    .map(|(digest, _, until)| (*digest, *until))
-                    .collect(),
+                secrets: secrets.collect(),
             })
-        };
-        same_key.filter_map(entry).collect()
+        });
+        entries.collect()
     }
 }
 

@@ -430,22 +430,14 @@ pub fn run() -> ExitCode {
 /// secret.
 fn discreet(mut wrong: clap::Error) -> clap::Error {
     use clap::error::{ContextKind as Kind, ContextValue as Value, ErrorKind};
-    let near = |given: Option<&Value>, meant: Option<&Value>| match (given, meant) {
-        (Some(Value::String(given)), Some(Value::String(meant))) => {
-            quoted(given, [meant.as_str()]).is_some()
-        }
-        (Some(Value::String(given)), Some(Value::Strings(meant))) => {
-            quoted(given, meant.iter().map(String::as_str)).is_some()
-        }
-        _ => false,
-    };
     let unknown = wrong.kind() == ErrorKind::UnknownArgument;
     for (kind, meant, is_foreign) in [
         (Kind::InvalidArg, Kind::SuggestedArg, unknown),
         (Kind::InvalidSubcommand, Kind::SuggestedSubcommand, true),
         (Kind::InvalidValue, Kind::SuggestedValue, true),
     ] {
-        if is_foreign && wrong.get(kind).is_some() && !near(wrong.get(kind), wrong.get(meant)) {
+        let given = wrong.get(kind);
+        if is_foreign && given.is_some() && !is_near(given, wrong.get(meant)) {
             let plain = wrong
                 .get(kind)
                 .and_then(plain_word)
@@ -457,6 +449,23 @@ fn discreet(mut wrong: clap::Error) -> clap::Error {
         }
     }
     wrong
+}
+
+/// Returns whether what was typed is nearly what is meant.
+fn is_near(
+    given: Option<&clap::error::ContextValue>,
+    meant: Option<&clap::error::ContextValue>,
+) -> bool {
+    use clap::error::ContextValue as Value;
+    match (given, meant) {
+        (Some(Value::String(given)), Some(Value::String(meant))) => {
+            quoted(given, [meant.as_str()]).is_some()
+        }
+        (Some(Value::String(given)), Some(Value::Strings(meant))) => {
+            quoted(given, meant.iter().map(String::as_str)).is_some()
+        }
+        _ => false,
+    }
 }
 
 /// Returns what the person typed if it is plainly a flag or a word, and so no secret: short parts

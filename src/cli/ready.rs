@@ -24,7 +24,8 @@ pub(super) fn run(args: &ReadyArgs) -> Result<ExitCode, String> {
     };
     // Probes are answered without a key.
     fetch(
-        (&url, "/readyz"),
+        &url,
+        "/readyz",
         ". The admin listener takes such a URL",
         &|_| None,
         PATIENCE,

@@ -342,17 +342,20 @@ fn is_taken(address: SocketAddr, listen: &[Listen]) -> bool {
 }
 
 fn listen_tls(raw: &raw::ListenTls, at: &Scribe<'_, '_>) -> Option<ListenTls> {
-    let path = |field: &str, written: &Option<String>| {
-        let written = written.as_ref().filter(|path| !path.is_empty());
-        at.key(field)
-            .required(written, "is missing: the path of a PEM file")
-            .map(PathBuf::from)
-    };
-    let (cert, key) = (path("cert", &raw.cert), path("key", &raw.key));
+    let cert = pem_path("cert", raw.cert.as_ref(), at);
+    let key = pem_path("key", raw.key.as_ref(), at);
     Some(ListenTls {
         cert: cert?,
         key: key?,
     })
+}
+
+fn pem_path(field: &str, written: Option<&String>, tls: &Scribe<'_, '_>) -> Option<PathBuf> {
+    let written = written.filter(|path| !path.is_empty());
+    let path = tls
+        .key(field)
+        .required(written, "is missing: the path of a PEM file");
+    path.map(PathBuf::from)
 }
 
 /// Returns the address of the admin listener, whatever else is wrong in the text of `server.yaml`.
@@ -390,14 +393,7 @@ fn local(port: u16) -> SocketAddr {
 fn limits(raw: &raw::Bounds, catalog_size: usize, section: &Scribe<'_, '_>) -> Bounds {
     const KIB: usize = 1 << 10;
     const MIB: usize = 1 << 20;
-    let size = |field: &str, written: Option<Text<Size>>, default: usize| {
-        above(
-            written.map(|Text(Size(size))| size),
-            default,
-            "0B",
-            &section.key(field),
-        )
-    };
+    let size = |field, written, default| size_of(field, written, default, section);
     let limits = Bounds {
         request_body: size("request_body", raw.request_body, 32 * MIB),
         response_body: size("response_body", raw.response_body, 64 * MIB),
@@ -426,16 +422,19 @@ fn limits(raw: &raw::Bounds, catalog_size: usize, section: &Scribe<'_, '_>) -> B
     limits
 }
 
+/// Returns a size, which must be more than nothing.
+fn size_of(
+    field: &str,
+    written: Option<Text<Size>>,
+    default: usize,
+    section: &Scribe<'_, '_>,
+) -> usize {
+    let written = written.map(|Text(Size(size))| size);
+    above(written, default, "0B", &section.key(field))
+}
+
 fn timeouts(raw: &raw::Timeouts, section: &Scribe<'_, '_>) -> ClientTimeouts {
-    let span = |field: &str, written: Option<Text<Span>>, default: u64| {
-        let written = written.map(|Text(Span(span))| span);
-        above(
-            written,
-            Duration::from_secs(default),
-            "0s",
-            &section.key(field),
-        )
-    };
+    let span = |field, written, seconds| span_of(field, written, seconds, section);
     ClientTimeouts {
         client_read: span("client_read", raw.client_read, 30),
         client_write: span("client_write", raw.client_write, 30),
@@ -443,6 +442,18 @@ fn timeouts(raw: &raw::Timeouts, section: &Scribe<'_, '_>) -> ClientTimeouts {
         commit_after: span("commit_after", raw.commit_after, 10),
         comment: span("comment", raw.comment, 15),
     }
+}
+
+/// Returns a time, which must be more than nothing.
+fn span_of(
+    field: &str,
+    written: Option<Text<Span>>,
+    default_seconds: u64,
+    section: &Scribe<'_, '_>,
+) -> Duration {
+    let default = Duration::from_secs(default_seconds);
+    let written = written.map(|Text(Span(span))| span);
+    above(written, default, "0s", &section.key(field))
 }
 
 /// Returns the written value, which must be more than `nothing`, or else the default.

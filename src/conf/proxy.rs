@@ -173,9 +173,8 @@ impl Proxy {
 /// Returns the value of `proxy-authorization` for the part of a URL before the `@`.
 fn credential(user: &str) -> Result<Secret, String> {
     let (name, password) = user.split_once(':').unwrap_or((user, ""));
-    let plain = |part: &str| {
-        percent::decode(part).ok_or("holds a `%` without two hexadecimal digits after it")
-    };
+    const UNREADABLE: &str = "holds a `%` without two hexadecimal digits after it";
+    let plain = |part: &str| percent::decode(part).ok_or(UNREADABLE);
     let (name, password) = (plain(name)?, plain(password)?);
     if name.contains(&b':') {
         return Err("has a `:` in its user name, which no proxy can be told".to_owned());

@@ -4,7 +4,7 @@
 //! All notes go into one [`Report`] on all files. A scribe also looks up what the files only name,
 //! so code that resolves a value needs nothing but the scribe of the value's place.
 
-use crate::base::problem::{Problem, in_column, nearest, quoted, unless_secret};
+use crate::base::problem::{in_column, nearest, quoted, unless_secret};
 use crate::conf::secret_ref::{Reference, SecretRef};
 use crate::conf::yaml::{FoundNode, Path};
 
@@ -177,9 +177,10 @@ impl<'p, 't> Scribe<'p, 't> {
     /// Returns whether an error inside this place contains this text.
     pub(crate) fn tells(&self, what: &str) -> bool {
         let inside = format!("{}.", self.path);
-        let says_so =
-            |problem: &Problem| problem.path.starts_with(&inside) && problem.what.contains(what);
-        self.report.problems.borrow().any(self.file, says_so)
+        let problems = self.report.problems.borrow();
+        problems.any(self.file, |problem| {
+            problem.path.starts_with(&inside) && problem.what.contains(what)
+        })
     }
 
     /// Notes a warning: something is allowed but should not stay so.
@@ -232,20 +233,22 @@ impl<'p, 't> Scribe<'p, 't> {
                     .ok();
             }
             SecretRef::Env(variable) => {
-                let read = |text: String| {
+                let found = self.look_up(Reference::Env(variable));
+                let read = found.and_then(|text| {
                     read(&text).map_err(|wrong| format!("the environment variable {wrong}"))
-                };
-                ("env", self.look_up(Reference::Env(variable)).and_then(read))
+                });
+                ("env", read)
             }
             SecretRef::File(path) => {
-                let read = |text: String| {
+                let found = self.look_up(Reference::File(path));
+                let read = found.and_then(|text| {
                     // One line end after the secret is not part of it.
                     let line = text
                         .strip_suffix('\n')
                         .map(|line| line.strip_suffix('\r').unwrap_or(line));
                     read(line.unwrap_or(&text)).map_err(|wrong| format!("the file {wrong}"))
-                };
-                ("file", self.look_up(Reference::File(path)).and_then(read))
+                });
+                ("file", read)
             }
         };
         found.map_err(|wrong| self.key(field).withheld(&wrong)).ok()

@@ -53,24 +53,27 @@ impl<'de> Deserialize<'de> for SecretRef {
             Env,
             File,
         }
+
         struct Reference;
         impl<'de> Visitor<'de> for Reference {
             type Value = SecretRef;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("{ env: NAME } or { file: /path }")
             }
+
             fn visit_str<E: de::Error>(self, text: &str) -> Result<SecretRef, E> {
                 Ok(SecretRef::Literal(Secret::new(text)))
             }
+
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<SecretRef, A::Error> {
-                let one =
-                    || de::Error::custom("must have one field: { env: NAME } or { file: /path }");
-                let reference = match map.next_key()?.ok_or_else(one)? {
+                const ONE: &str = "must have one field: { env: NAME } or { file: /path }";
+                let first = map.next_key()?;
+                let reference = match first.ok_or_else(|| de::Error::custom(ONE))? {
                     From::Env => SecretRef::Env(map.next_value()?),
                     From::File => SecretRef::File(map.next_value()?),
                 };
                 if map.next_key::<From>()?.is_some() {
-                    Err(one())
+                    Err(de::Error::custom(ONE))
                 } else {
                     Ok(reference)
                 }
@@ -84,24 +87,27 @@ impl JsonSchema for SecretRef {
     fn schema_name() -> Cow<'static, str> {
         Cow::Borrowed("Secret")
     }
+
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let field = |name: &str, meaning: &str| {
-            json_schema!({
-                "type": "object",
-                "properties": { name: { "type": "string", "minLength": 1, "description": meaning } },
-                "required": [name],
-                "additionalProperties": false
-            })
-        };
         json_schema!({
             "anyOf": [
-                field("env", "The environment variable that holds the secret."),
-                field("file", "The file that holds the secret. A line end at the end of the file is not part of \
+                schema_with("env", "The environment variable that holds the secret."),
+                schema_with("file", "The file that holds the secret. A line end at the end of the file is not part of \
                                the secret. Relative paths start at the configuration folder."),
                 { "type": "string", "minLength": 1, "description": "The secret itself, in clear text. `check` warns about it." }
             ]
         })
     }
+}
+
+/// Returns the schema of a map with this field only.
+fn schema_with(field: &str, meaning: &str) -> Schema {
+    json_schema!({
+        "type": "object",
+        "properties": { field: { "type": "string", "minLength": 1, "description": meaning } },
+        "required": [field],
+        "additionalProperties": false
+    })
 }
 
 /// How the certificate of a server is checked.

@@ -38,7 +38,8 @@ pub async fn headers(
 ) -> Result<Vec<(HeaderName, HeaderValue)>, Failure> {
     of_place(
         upstream,
-        (&candidate.place, candidate.timeouts.connect),
+        &candidate.place,
+        candidate.timeouts.connect,
         outbound,
         total,
         alarm,
@@ -49,7 +50,8 @@ pub async fn headers(
 /// Returns the headers that only this request to an account has.
 pub async fn of_place(
     upstream: &Upstream,
-    (place, connect): (&Arc<Place>, Duration),
+    place: &Arc<Place>,
+    connect: Duration,
     outbound: &Outbound,
     total: Instant,
     alarm: &mut Alarm,

@@ -250,6 +250,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             ),
         }
     }
+
     /// Returns a trait that only servers of these dialects have.
     fn has_trait(
         &self,

@@ -379,6 +379,7 @@ fn limits(written: Option<&raw::Limits>, at: &Scribe<'_, '_>) -> Limits {
     );
     limits
 }
+
 fn at_least_one(field: &str, written: Option<u64>, limits: &Scribe<'_, '_>) -> Option<u64> {
     let problem = "must be at least 1; to forbid all requests write `enabled: false`";
     limits.key(field).problem_if(written == Some(0), problem);

@@ -84,6 +84,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             SignsWith::Nothing => None,
         }
     }
+
     /// Finds one of the values of `aws`.
     fn aws_secret(
         &self,

@@ -257,6 +257,7 @@ impl<'m> Unpriced<'m> {
                 .warn(&what);
         }
     }
+
     /// Returns whether anything else in the catalog is about money: a limit, a price, or a cost
     /// that callers read.
     fn is_about_money(&self, served: &ServedCallers) -> bool {

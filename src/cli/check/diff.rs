@@ -8,7 +8,6 @@ use serde_json::json;
 
 use crate::base::address::reachable;
 use crate::base::calendar::rfc3339;
-use crate::base::problem::Problems;
 use crate::base::units::count;
 use crate::catalog::load::{Loaded, Secrets, load, shown};
 use crate::cli::http;
@@ -85,7 +84,7 @@ pub(super) fn compare(
     let inventory = Inventory::of(&loaded.catalog);
     let is_running = against.is_empty() || against.contains("://");
     let before = match is_running {
-        true => running(loaded, conf, against, (secrets, &inventory)),
+        true => running(loaded, conf, against, secrets, &inventory),
         false => folder(loaded, Path::new(against), secrets),
     };
     let Before {
@@ -123,7 +122,8 @@ fn running(
     loaded: &Loaded,
     conf: &Path,
     url: &str,
-    (secrets, inventory): (Secrets, &Inventory),
+    secrets: Secrets,
+    inventory: &Inventory,
 ) -> Result<Before, String> {
     let usual = || format!("http://{}", reachable(loaded.server.admin.address));
     let url = if url.is_empty() {
@@ -131,7 +131,7 @@ fn running(
     } else {
         url.to_owned()
     };
-    let page = http::of_admin((&url, "/catalog"), OTHERWISE, conf, PATIENCE).map_err(|why| {
+    let page = http::of_admin(&url, "/catalog", OTHERWISE, conf, PATIENCE).map_err(|why| {
         format!("--diff: {why}. To compare with a gateway elsewhere write --diff=URL, and with a folder --diff=DIR")
     })?;
     let served: Served = serde_json::from_slice(&page).map_err(|_| {
@@ -199,10 +199,9 @@ fn folder(loaded: &Loaded, other: &Path, secrets: Secrets) -> Result<Before, Str
             "--diff: there is no folder {name}. Write --diff=DIR with a folder, or --diff=URL with a gateway"
         ));
     }
-    let wrong = |problems: Problems| {
+    let before = load(other, secrets).map_err(|problems| {
         format!("{problems}\n--diff: with these errors the folder cannot be compared")
-    };
-    let before = load(other, secrets).map_err(wrong)?;
+    })?;
     let changed = match secrets {
         Secrets::Resolve => {
             let changed =
@@ -251,16 +250,10 @@ impl Comparison {
 
     /// Writes it for programs.
     pub(super) fn json(&self) -> String {
-        let number = |effect| {
-            self.changes
-                .iter()
-                .filter(|change| change.effect == effect)
-                .count()
-        };
-        let counts: BTreeMap<_, _> = Effect::ALL
-            .into_iter()
-            .map(|effect| (effect.name(), number(effect)))
-            .collect();
+        let mut counts = BTreeMap::from(Effect::ALL.map(|effect| (effect.name(), 0)));
+        for change in &self.changes {
+            *counts.entry(change.effect.name()).or_default() += 1;
+        }
         let Comparison {
             folder,
             against,

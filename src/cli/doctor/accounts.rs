@@ -38,6 +38,15 @@ struct Looked {
     is_unreached: bool,
 }
 
+impl Looked {
+    fn only(finding: Finding) -> Looked {
+        Looked {
+            findings: vec![finding],
+            ..Looked::default()
+        }
+    }
+}
+
 /// What was heard from an account's server.
 #[derive(Default)]
 struct Heard {
@@ -104,41 +113,62 @@ pub(super) async fn look(
             (nth, look_at(&patient, &upstream).await)
         });
     }
-    // They are told in the order of the catalog.
-    let (mut looked, mut next, mut hosts) = (BTreeMap::new(), 0, BTreeSet::new());
-    let mut unreached = BTreeSet::new();
-    let mut tell = |account: &Account,
-                    Looked {
-                        findings,
-                        heard,
-                        is_unreached,
-                    }| {
-        findings.into_iter().for_each(|finding| report.add(finding));
-        unreached.extend((is_unreached || heard.is_refused).then_some(account.index));
-        let name = account.base.host.to_string();
-        if let Some((before, told)) = heard.clock.filter(|_| hosts.insert(name.clone())) {
-            clocks.add(name, before, millis(told));
-        }
+    // They are reported in the order of the catalog.
+    let (mut looked, mut next) = (BTreeMap::new(), 0);
+    let mut outcomes = Outcomes {
+        clocks,
+        report,
+        hosts: BTreeSet::new(),
+        unreached: BTreeSet::new(),
     };
     while let Ok(Some(ended)) = timeout_at(due, running.join_next()).await {
         looked.extend(ended.ok());
         while let Some((account, looked)) = accounts.get(next).zip(looked.remove(&next)) {
-            tell(account, looked);
+            outcomes.add(account, looked);
             next += 1;
         }
     }
     for (nth, account) in accounts.iter().enumerate().skip(next) {
-        let has_begun = begun
-            .get(nth)
-            .is_some_and(|begun| begun.load(Ordering::Relaxed));
-        let late = || Looked {
-            findings: vec![late(account, has_begun)],
-            is_unreached: has_begun,
-            ..Looked::default()
-        };
-        tell(account, looked.remove(&nth).unwrap_or_else(late));
+        let outcome = looked.remove(&nth).unwrap_or_else(|| {
+            let has_begun = begun
+                .get(nth)
+                .is_some_and(|begun| begun.load(Ordering::Relaxed));
+            Looked {
+                findings: vec![late(account, has_begun)],
+                is_unreached: has_begun,
+                ..Looked::default()
+            }
+        });
+        outcomes.add(account, outcome);
     }
-    unreached
+    outcomes.unreached
+}
+
+/// Where the outcomes of all accounts go.
+struct Outcomes<'o> {
+    clocks: &'o mut Clocks,
+    report: &'o mut Findings,
+    /// The hosts whose clocks are known.
+    hosts: BTreeSet<String>,
+    /// The indexes of the accounts that cannot be asked.
+    unreached: BTreeSet<usize>,
+}
+
+impl Outcomes<'_> {
+    fn add(&mut self, account: &Account, looked: Looked) {
+        for finding in looked.findings {
+            self.report.add(finding);
+        }
+        if looked.is_unreached || looked.heard.is_refused {
+            self.unreached.insert(account.index);
+        }
+        let host = account.base.host.to_string();
+        if let Some((before, clock)) = looked.heard.clock
+            && self.hosts.insert(host.clone())
+        {
+            self.clocks.add(host, before, millis(clock));
+        }
+    }
 }
 
 /// Returns the finding for an account that was not looked at in time. Whoever had to wait for
@@ -172,12 +202,15 @@ fn subject(account: &Account) -> Subject {
 
 /// Lists the accounts, each with the names of its models.
 pub(super) fn patients(snapshot: &Snapshot) -> Vec<Patient> {
-    let none = |place: &Arc<Place>| Patient {
-        place: place.clone(),
-        models: BTreeMap::new(),
-        patterns: BTreeSet::new(),
-    };
-    let mut patients: Vec<Patient> = snapshot.places.iter().map(none).collect();
+    let mut patients: Vec<Patient> = snapshot
+        .places
+        .iter()
+        .map(|place| Patient {
+            place: place.clone(),
+            models: BTreeMap::new(),
+            patterns: BTreeSet::new(),
+        })
+        .collect();
     for model in snapshot.catalog.models() {
         for target in &model.targets {
             let Some(patient) = patients.get_mut(target.account.index) else {
@@ -209,15 +242,11 @@ pub(super) fn made_for(written: Option<ModelKind>, name: &str) -> ModelKind {
 
 async fn look_at(patient: &Patient, upstream: &Upstream) -> Looked {
     let account = patient.account();
-    let only = |finding| Looked {
-        findings: vec![finding],
-        ..Looked::default()
-    };
     if !account.enabled {
-        return only(patient.finding(CheckState::Skip, "account", "is disabled"));
+        return Looked::only(patient.finding(CheckState::Skip, "account", "is disabled"));
     }
     if account.dialect.protocol.calls_nobody() {
-        return only(patient.finding(
+        return Looked::only(patient.finding(
             CheckState::Ok,
             "account",
             "the gateway itself answers for it",

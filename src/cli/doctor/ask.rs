@@ -69,13 +69,10 @@ impl Ability {
             Ability::Stream => {
                 let why = has.as_ref().err()?;
                 let is_refused = STREAM_USAGE.iter().any(|field| why.contains(field));
-                let act = || {
-                    format!(
-                        "write `stream_usage: false` at accounts.{}",
-                        target.account.id
-                    )
-                };
-                return (is_refused && target.account.added.stream_usage).then(act);
+                return (is_refused && target.account.added.stream_usage).then(|| {
+                    let id = &target.account.id;
+                    format!("write `stream_usage: false` at accounts.{id}")
+                });
             }
         };
         (written != has.is_ok()).then(|| {
@@ -257,20 +254,15 @@ fn candidates(
 
 /// Returns the kind of endpoint at which a target is asked.
 fn endpoint(target: &Target, kind: Option<ModelKind>) -> Option<Endpoint> {
-    let serves = |kind: Endpoint| {
-        target
-            .account
-            .serves
-            .iter()
-            .any(|(served, _)| *served == kind)
-    };
-    let vectors = Some(Endpoint::Embeddings).filter(|kind| serves(*kind));
+    let served = target.account.serves.iter().map(|(kind, _)| *kind);
+    let served: Vec<Endpoint> = served.collect();
+    let vectors = Some(Endpoint::Embeddings).filter(|kind| served.contains(kind));
     match made_for(kind, &target.model) {
         ModelKind::Embedding => vectors,
         ModelKind::Chat => {
             let mut kinds = Endpoint::ALL
                 .into_iter()
-                .filter(|kind| kind.is_conversation() && serves(*kind));
+                .filter(|kind| kind.is_conversation() && served.contains(kind));
             kinds.next().or(vectors)
         }
         ModelKind::Completion

@@ -126,7 +126,8 @@ fn of_gateway(server: &Server) -> Result<BTreeMap<String, String>, String> {
     let address = reachable(server.admin.address);
     let page = get(
         address,
-        (&address.to_string(), "/catalog"),
+        &address.to_string(),
+        "/catalog",
         key(Some(&server.admin)).as_ref(),
         NEAR,
     );

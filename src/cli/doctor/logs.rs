@@ -16,39 +16,40 @@ pub(super) fn look(access: &Access, report: &mut Findings) {
 }
 
 fn file(path: &Path) -> Finding {
-    let finding =
-        |state, seen: String| Finding::new(state, Subject::of("access log"), "file", seen);
-    let fail = |why: String| {
-        finding(CheckState::Fail, format!("{} cannot be opened: {why}", path.display())).with(
-            "the gateway does not start without it. Make its folder, give the user that runs the gateway the right to write there, or \
-             correct `log.access` in server.yaml",
-        )
-    };
+    let name = path.display();
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    match fs::metadata(path) {
-        Ok(there) if there.is_dir() => fail("it is a folder".to_owned()),
+    let seen = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err("it is a folder".to_owned()),
         // A pipe would not open until somebody reads it.
-        Ok(there) if !there.is_file() => finding(
+        Ok(there) if !there.is_file() => Ok((
             CheckState::Skip,
-            format!(
-                "{} is no regular file: it is not opened here",
-                path.display()
-            ),
-        ),
+            format!("{name} is no regular file: it is not opened here"),
+        )),
         Ok(_) => match OpenOptions::new().append(true).open(path) {
-            Ok(_) => finding(CheckState::Ok, format!("{} can be written", path.display())),
-            Err(why) => fail(why.to_string()),
+            Ok(_) => Ok((CheckState::Ok, format!("{name} can be written"))),
+            Err(why) => Err(why.to_string()),
         },
         Err(why) if why.kind() == ErrorKind::NotFound => match nameless(folder) {
-            Ok(_) => finding(
+            Ok(_) => Ok((
                 CheckState::Ok,
-                format!("{} is not there yet: `serve` makes it", path.display()),
-            ),
-            Err(why) => fail(why.to_string()),
+                format!("{name} is not there yet: `serve` makes it"),
+            )),
+            Err(why) => Err(why.to_string()),
         },
-        Err(why) => fail(why.to_string()),
+        Err(why) => Err(why.to_string()),
+    };
+    let subject = Subject::of("access log");
+    match seen {
+        Ok((state, seen)) => Finding::new(state, subject, "file", seen),
+        Err(why) => {
+            let seen = format!("{name} cannot be opened: {why}");
+            Finding::new(CheckState::Fail, subject, "file", seen).with(
+                "the gateway does not start without it. Make its folder, give the user that runs the gateway the right to write there, or \
+                 correct `log.access` in server.yaml",
+            )
+        }
     }
 }

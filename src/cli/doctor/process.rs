@@ -4,13 +4,12 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::report::{CheckState, Finding, Findings, Subject};
 use super::words::{size, span};
 use crate::base::descriptors::{self, REMEDY};
-use crate::catalog::{Account, Catalog};
+use crate::catalog::Catalog;
 use crate::conf::config::{Bounds, Drain, Server};
 use crate::conf::proxy::Proxies;
 use crate::conf::secret_ref::ASSUMED;
@@ -88,12 +87,12 @@ fn proxy(server: &Server, catalog: Option<&Catalog>) -> Finding {
         .map(|catalog| catalog.accounts().iter())
         .into_iter()
         .flatten();
-    let is_meant = |account: &Arc<Account>| {
+    let is_used = accounts.any(|account| {
         account.enabled
             && account.network.proxy.own().is_none()
             && account.proxy(&proxies).is_some()
-    };
-    if catalog.is_some() && !accounts.any(is_meant) {
+    });
+    if catalog.is_some() && !is_used {
         return ok(&format!(
             "{name} is set, and no account would be reached through it"
         ));
@@ -113,14 +112,12 @@ fn proxy(server: &Server, catalog: Option<&Catalog>) -> Finding {
 
 /// Returns what the variables would be good for, whatever their URLs are. `ALL_PROXY` is for all.
 fn assumed_proxies(is_all: bool) -> Proxies {
-    let variable = |name: &str| {
+    let read = Proxies::of_environment(|name| {
         let value = env::var(name).unwrap_or_default();
         let is_proxy = !name.eq_ignore_ascii_case("NO_PROXY") && (is_all || !value.is_empty());
         Ok(if is_proxy { ASSUMED.to_owned() } else { value })
-    };
-    Proxies::of_environment(variable)
-        .map(|(proxies, _)| proxies)
-        .unwrap_or_default()
+    });
+    read.map(|(proxies, _)| proxies).unwrap_or_default()
 }
 
 fn subject() -> Subject {

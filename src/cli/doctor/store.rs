@@ -78,16 +78,15 @@ pub(super) async fn look(settings: &Store, clocks: &mut Clocks, report: &mut Fin
 /// Judges what the store does when its memory is full.
 fn policy(seen: &Look) -> Option<Finding> {
     let policy = seen.policy.as_deref()?;
-    let finding =
-        |state, seen: String| Some(Finding::new(state, Subject::of("store"), "eviction", seen));
+    let subject = Subject::of("store");
     let bound = match seen.max_memory {
         Some(0) | None => "without a `maxmemory`".to_owned(),
         Some(bytes) => format!("with a `maxmemory` of {}", size(bytes)),
     };
     let seen = format!("`maxmemory-policy` is {policy}, {bound}");
     if policy == "noeviction" {
-        return finding(CheckState::Ok, seen);
+        return Some(Finding::new(CheckState::Ok, subject, "eviction", seen));
     }
-    let warned = finding(CheckState::Warn, seen)?;
+    let warned = Finding::new(CheckState::Warn, subject, "eviction", seen);
     Some(warned.with("when it is full it drops counts, and callers use more than they may: set `maxmemory-policy noeviction` in the store"))
 }

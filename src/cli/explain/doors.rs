@@ -108,13 +108,6 @@ fn write(
 
 fn text(found: &DoorsOfModel<'_>) -> String {
     let mut text = format!("what is lost of requests for \"{}\"\n", found.model);
-    let list = |names: &[&str]| {
-        if names.is_empty() {
-            "nothing".to_owned()
-        } else {
-            names.join(", ")
-        }
-    };
     for DoorAtTarget {
         door,
         account,
@@ -126,9 +119,17 @@ fn text(found: &DoorsOfModel<'_>) -> String {
         let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
         text.push_str(&format!(
             "\n{door} at {account} ({upstream_model})\n  lost     {}\n  refused  {}\n",
-            list(&lost),
-            list(refused)
+            list_names(&lost),
+            list_names(refused)
         ));
     }
     text
+}
+
+fn list_names(names: &[&str]) -> String {
+    if names.is_empty() {
+        "nothing".to_owned()
+    } else {
+        names.join(", ")
+    }
 }

@@ -28,7 +28,7 @@ pub(in crate::cli) fn read(
         let keys = http::keys_of(conf, key);
         (
             from.to_owned(),
-            http::ask((from, "/status"), Question::Get, OTHERWISE, &keys, PATIENCE)?,
+            http::ask(from, "/status", Question::Get, OTHERWISE, &keys, PATIENCE)?,
         )
     } else {
         let (age, json) = saved(from).map_err(|why| format!("the file cannot be read: {why}"))?;
@@ -99,7 +99,8 @@ pub(super) fn ask_gateway(
     let url = format!("{origin}/explain");
     let question = question.to_string();
     let answer = http::ask(
-        (&url, "/explain"),
+        &url,
+        "/explain",
         Question::Post(question.as_bytes()),
         "",
         key,

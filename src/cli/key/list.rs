@@ -164,16 +164,7 @@ fn models(key: &Key) -> String {
 /// Reads from the ledger the time at which each key was last used. If the ledger cannot be read, a
 /// note says so.
 pub(super) fn last_used(conf: &Path) -> HashMap<String, SystemTime> {
-    let read = || {
-        let ledger = server(conf, Secrets::Assume)
-            .map_err(|problems| problems.to_string())?
-            .ledger;
-        if !ledger.path.exists() {
-            return Err(format!("there is no ledger at {}", ledger.path.display()));
-        }
-        ledger::read::last_used(&ledger.path)
-    };
-    let used = read().unwrap_or_else(|why| {
+    let used = read_last_used(conf).unwrap_or_else(|why| {
         tell(&format!(
             "note: the times when keys were last used are unknown: {why}"
         ));
@@ -182,4 +173,14 @@ pub(super) fn last_used(conf: &Path) -> HashMap<String, SystemTime> {
     used.into_iter()
         .map(|(id, at)| (id, SystemTime::UNIX_EPOCH + Duration::from_millis(at)))
         .collect()
+}
+
+fn read_last_used(conf: &Path) -> Result<HashMap<String, u64>, String> {
+    let ledger = server(conf, Secrets::Assume)
+        .map_err(|problems| problems.to_string())?
+        .ledger;
+    if !ledger.path.exists() {
+        return Err(format!("there is no ledger at {}", ledger.path.display()));
+    }
+    ledger::read::last_used(&ledger.path)
 }

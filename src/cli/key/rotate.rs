@@ -124,8 +124,6 @@ fn changes<'a>(
         }
         (Hashes::Several(ends), until) => {
             let at = |index: usize| [id.field("hashes"), vec![Step::Index(index)]].concat();
-            let is_gone =
-                |end: &Option<SystemTime>| until.is_none() || end.is_some_and(|end| end <= now);
             let mut changes = Vec::new();
             if let Some(until) = until {
                 let open = ends.iter().enumerate().filter(|(_, end)| end.is_none());
@@ -141,7 +139,7 @@ fn changes<'a>(
                 .iter()
                 .enumerate()
                 .rev()
-                .filter(|(_, end)| is_gone(end));
+                .filter(|(_, end)| until.is_none() || end.is_some_and(|end| end <= now));
             changes.extend(gone.map(|(index, _)| Change::Remove(at(index))));
             changes
         }

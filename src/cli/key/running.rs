@@ -168,34 +168,28 @@ fn ask(
     folder: &Metadata,
     patience: Duration,
 ) -> Result<CatalogReport, Running> {
-    let none =
-        |what: &str| Running::Nobody(format!("the process that listens at {address} {what}"));
-    let answer = match get(address, (&address.to_string(), "/status"), key, patience) {
+    let process = format!("the process that listens at {address}");
+    let answer = match get(address, &address.to_string(), "/status", key, patience) {
         Ok(Ok(answer)) => answer,
         Ok(Err(locked @ Instead::Locked)) => {
-            return Err(Running::Unknown(format!(
-                "the process that listens at {address} {locked}"
-            )));
+            return Err(Running::Unknown(format!("{process} {locked}")));
         }
-        Ok(Err(Instead::Hidden(why) | Instead::Other(why))) => return Err(none(&why)),
+        Ok(Err(Instead::Hidden(why) | Instead::Other(why))) => {
+            return Err(Running::Nobody(format!("{process} {why}")));
+        }
         Err(why) => {
             let waited = matches!(
                 why.kind(),
                 io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
             );
-            let silent = || {
-                Running::Unknown(format!(
-                    "the process that listens at {address} does not answer"
-                ))
-            };
-            return Err(if waited {
-                silent()
-            } else {
-                Running::Nobody(format!("no process answers at {address}"))
+            return Err(match waited {
+                true => Running::Unknown(format!("{process} does not answer")),
+                false => Running::Nobody(format!("no process answers at {address}")),
             });
         }
     };
-    let stranger = || none("is not a gateway that reports its folder");
+    let no_folder = format!("{process} is not a gateway that reports its folder");
+    let stranger = || Running::Nobody(no_folder.clone());
     let Page { catalog } = serde_json::from_slice(&answer).map_err(|_| stranger())?;
     let FolderReport {
         path,
@@ -203,7 +197,9 @@ fn ask(
         inode,
     } = catalog.folder.as_ref().ok_or_else(stranger)?;
     if (*device, *inode) != (Some(folder.dev()), Some(folder.ino())) {
-        return Err(none(&format!("serves another folder, {path}")));
+        return Err(Running::Nobody(format!(
+            "{process} serves another folder, {path}"
+        )));
     }
     Ok(catalog)
 }

@@ -28,20 +28,22 @@ pub(super) fn seal_keys(
         return Vec::new();
     };
     list.problem_if(!(1..=16).contains(&written.len()), "must list 1 to 16 keys");
-    let key = |text: &str| match text.len() {
-        _ if text == ASSUMED => Ok(Secret::new(text)),
-        ..32 => Err(
-            "holds a key of fewer than 32 characters: `openssl rand -base64 32` writes one"
-                .to_owned(),
-        ),
-        _ => Ok(Secret::new(text)),
-    };
     let mut keys = Vec::new();
     for (index, written) in items(Some(written)) {
         let at = list.index(index);
         let what = "is a secret in clear text: `{ file: /path }` or `{ env: NAME }` is safer";
         at.warn_if(matches!(written, SecretRef::Literal(_)), what);
-        keys.extend(at.secret(written, key));
+        keys.extend(at.secret(written, read_key));
     }
     keys
+}
+
+fn read_key(text: &str) -> Result<Secret, String> {
+    match text.len() {
+        ..32 if text != ASSUMED => Err(
+            "holds a key of fewer than 32 characters: `openssl rand -base64 32` writes one"
+                .to_owned(),
+        ),
+        _ => Ok(Secret::new(text)),
+    }
 }

@@ -98,11 +98,9 @@ impl Address {
                 "must have no `?` and no `#`: in a password write %3F and %23 for them".to_owned(),
             );
         }
-        let plain = |part: &str| {
-            decoded(part).ok_or(
-                "holds a `%` without two hexadecimal digits after it, or text that is not UTF-8",
-            )
-        };
+        const UNREADABLE: &str =
+            "holds a `%` without two hexadecimal digits after it, or text that is not UTF-8";
+        let plain = |part: &str| decoded(part).ok_or(UNREADABLE);
         let username = Some(url.username())
             .filter(|name| !name.is_empty())
             .map(plain)

@@ -275,29 +275,31 @@ fn headers_of_variable(is_other: bool, section: &Scribe<'_, '_>) -> Vec<(HeaderN
         section.warn(&what);
         return Vec::new();
     }
-    let header = |(name, value): (String, String)| {
-        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
-        (!OWN_HEADERS.contains(&name.as_str())).then_some((name, header_value(&value).ok()?))
-    };
-    let headers =
-        pairs(&text).and_then(|pairs| pairs.into_iter().map(header).collect::<Option<Vec<_>>>());
+    let headers = pairs(&text).and_then(|pairs| {
+        let headers = pairs.iter().map(|(name, value)| read_header(name, value));
+        headers.collect::<Option<Vec<_>>>()
+    });
     let wrong = format!(
         "take {variable}, which must be a list such as name=value,other=value, of headers that may be set"
     );
     section.noted(headers.ok_or(wrong)).unwrap_or_default()
 }
 
+/// Reads a header, if it may be set.
+fn read_header(name: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
+    let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+    (!OWN_HEADERS.contains(&name.as_str())).then_some((name, header_value(value).ok()?))
+}
+
 /// Reads `name=value,name=value`. The values are percent-encoded.
 fn pairs(text: &str) -> Option<Vec<(String, String)>> {
-    let pair = |part: &str| {
+    let parts = text.split(',').filter(|part| !part.trim().is_empty());
+    let pairs = parts.map(|part| {
         let (name, value) = part.split_once('=')?;
         let value = String::from_utf8(percent::decode(value.trim())?).ok()?;
         Some((name.trim().to_owned(), value)).filter(|(name, _)| !name.is_empty())
-    };
-    text.split(',')
-        .filter(|part| !part.trim().is_empty())
-        .map(pair)
-        .collect()
+    });
+    pairs.collect()
 }
 
 fn ca(
@@ -340,22 +342,11 @@ fn sampling(raw: &raw::Traces, section: &Scribe<'_, '_>) -> Sampling {
 /// Returns the share of `OTEL_TRACES_SAMPLER`, and whether the caller's `traceparent` decides.
 fn sampler(section: &Scribe<'_, '_>) -> Option<(f64, bool)> {
     let name = variable(section, "OTEL_TRACES_SAMPLER")?;
-    let ratio = || {
-        let Some(text) = variable(section, "OTEL_TRACES_SAMPLER_ARG") else {
-            return Some(1.0);
-        };
-        let share = text
-            .parse()
-            .ok()
-            .filter(|share| (0.0..=1.0).contains(share));
-        let wrong = "take OTEL_TRACES_SAMPLER_ARG, which must be a number from 0 to 1; or write `sample` here";
-        section.noted(share.ok_or(wrong))
-    };
     let base = name.strip_prefix("parentbased_");
     let share = match base.unwrap_or(&name) {
         "always_on" => 1.0,
         "always_off" => 0.0,
-        "traceidratio" => ratio()?,
+        "traceidratio" => sampler_ratio(section)?,
         _ => {
             section.problem(
                 "take OTEL_TRACES_SAMPLER, which must be always_on, always_off or traceidratio, or one of them after \
@@ -367,17 +358,31 @@ fn sampler(section: &Scribe<'_, '_>) -> Option<(f64, bool)> {
     Some((share, base.is_some()))
 }
 
+fn sampler_ratio(section: &Scribe<'_, '_>) -> Option<f64> {
+    let Some(text) = variable(section, "OTEL_TRACES_SAMPLER_ARG") else {
+        return Some(1.0);
+    };
+    let share = text
+        .parse()
+        .ok()
+        .filter(|share| (0.0..=1.0).contains(share));
+    let wrong =
+        "take OTEL_TRACES_SAMPLER_ARG, which must be a number from 0 to 1; or write `sample` here";
+    section.noted(share.ok_or(wrong))
+}
+
 fn resource(raw: &raw::Traces, section: &Scribe<'_, '_>) -> BTreeMap<String, String> {
     const NAME: &str = "service.name";
-    // The names are percent-encoded, too.
-    let decoded = |(name, value): (String, String)| {
-        Some((String::from_utf8(percent::decode(&name)?).ok()?, value))
-    };
     let of_variable = variable(section, "OTEL_RESOURCE_ATTRIBUTES").map(|text| {
         let wrong =
             "take OTEL_RESOURCE_ATTRIBUTES, which must be a list such as name=value,other=value";
-        let read = pairs(&text)
-            .and_then(|pairs| pairs.into_iter().map(decoded).collect::<Option<Vec<_>>>());
+        let read = pairs(&text).and_then(|pairs| {
+            // The names are percent-encoded, too.
+            let decoded = pairs.into_iter().map(|(name, value)| {
+                Some((String::from_utf8(percent::decode(&name)?).ok()?, value))
+            });
+            decoded.collect::<Option<Vec<_>>>()
+        });
         section.noted(read.ok_or(wrong)).unwrap_or_default()
     });
     let mut resource = BTreeMap::from([(NAME.to_owned(), "portcullis".to_owned())]);

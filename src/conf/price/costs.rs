@@ -1,6 +1,6 @@
 //! The costs of a price in words, by their names in the catalog.
 
-use super::{Each, Long, Million, Price, Rates};
+use super::{Each, Long, Million, Price};
 
 /// The names of all costs.
 pub const COSTS: [&str; 10] = [
@@ -39,8 +39,7 @@ pub fn costs(price: Option<&Price>) -> [String; 10] {
     else {
         return std::array::from_fn(|_| dash());
     };
-    let rate =
-        |of: fn(&Rates) -> u64| rates.map_or_else(dash, |rates| Million(of(&rates)).to_string());
+    let rate = |rate: Option<u64>| rate.map_or_else(dash, |usd| Million(usd).to_string());
     let each = |price: &Option<Each>| price.map_or_else(dash, |price| price.to_string());
     let long = long.map_or_else(dash, |Long { above, rates }| {
         let [input, output, cached, written] = [
@@ -53,11 +52,11 @@ pub fn costs(price: Option<&Price>) -> [String; 10] {
         format!("above {above}: {input} {output} {cached} {written}")
     });
     [
-        rate(|rates| rates.input),
-        rate(|rates| rates.output),
-        rate(|rates| rates.cached_input),
-        rate(|rates| rates.cache_write),
-        rate(|rates| rates.thinking),
+        rate(rates.map(|rates| rates.input)),
+        rate(rates.map(|rates| rates.output)),
+        rate(rates.map(|rates| rates.cached_input)),
+        rate(rates.map(|rates| rates.cache_write)),
+        rate(rates.map(|rates| rates.thinking)),
         per_request.map_or_else(dash, |usd| usd.to_string()),
         each(per_image),
         each(per_second),

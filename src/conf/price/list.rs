@@ -105,21 +105,15 @@ fn row(line: &'static str) -> Option<ListedPrice> {
 
 /// Reads what a million tokens cost that are read, are written, come out of the cache, or go into
 /// it. Where one of the last two is empty, it is the first.
-fn rates([input, output, cached_input, cache_write]: [&str; 4]) -> Option<Rates> {
-    let (read, output) = (number(input)?, number(output)?);
-    let or_read = |cell: &str| {
-        if cell.is_empty() {
-            Some(read)
-        } else {
-            number(cell)
-        }
-    };
-    let (cached_input, cache_write) = (or_read(cached_input)?, or_read(cache_write)?);
+fn rates(cells: [&str; 4]) -> Option<Rates> {
+    let [input, output, cached_input, cache_write] = cells;
+    let or_input = |cell: &str| number(if cell.is_empty() { input } else { cell });
+    let output = number(output)?;
     Some(Rates {
-        input: read,
+        input: number(input)?,
         output,
-        cached_input,
-        cache_write,
+        cached_input: or_input(cached_input)?,
+        cache_write: or_input(cache_write)?,
         thinking: output,
     })
 }

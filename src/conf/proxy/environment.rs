@@ -43,36 +43,9 @@ impl Proxies {
     pub fn of_environment(
         mut variable: impl FnMut(&str) -> Result<String, String>,
     ) -> Result<(Proxies, Vec<Remark>), String> {
-        let mut first = |names: [&'static str; 2]| {
-            for name in names {
-                let value = variable(name).map_err(|_| format!("{name} is not UTF-8"))?;
-                let value = value.trim_end_matches(['\r', '\n']);
-                if !value.is_empty() {
-                    return Ok(Some((name, value.to_owned())));
-                }
-            }
-            Ok::<_, String>(None)
-        };
-        let proxy = |found: Option<(&str, String)>| match found {
-            None => Ok(None),
-            // The value is a stand-in if secrets are not read.
-            Some((_, value)) if value == ASSUMED => Ok(Some(Arc::new(Proxy::assumed()))),
-            Some((name, value)) if value == "none" => {
-                Err(format!("{name} {SHAPE}; for no proxy unset it"))
-            }
-            Some((name, value)) => {
-                let url = if value.contains("://") {
-                    value
-                } else {
-                    format!("http://{value}")
-                };
-                Proxy::parse(&url)
-                    .map(|proxy| Some(Arc::new(proxy)))
-                    .map_err(|why| format!("{name} {why}"))
-            }
-        };
-        let (https, http) = (proxy(first(HTTPS)?)?, proxy(first(HTTP)?)?);
-        let list = first(EXEMPT)?
+        let https = read_proxy(first_set(HTTPS, &mut variable)?)?;
+        let http = read_proxy(first_set(HTTP, &mut variable)?)?;
+        let list = first_set(EXEMPT, &mut variable)?
             .map(|(_, list)| list)
             .filter(|list| list != ASSUMED)
             .unwrap_or_default();
@@ -83,10 +56,12 @@ impl Proxies {
             exempt,
             asked: true,
         };
-        let none = proxies.is_empty().then(|| match first(ALL) {
-            Ok(None) => Remark::NoProxy,
-            Ok(Some(_)) | Err(_) => Remark::OnlyAll,
-        });
+        let none = proxies
+            .is_empty()
+            .then(|| match first_set(ALL, &mut variable) {
+                Ok(None) => Remark::NoProxy,
+                Ok(Some(_)) | Err(_) => Remark::OnlyAll,
+            });
         let useless = (wrong > 0).then_some(Remark::Useless(wrong));
         Ok((proxies, none.into_iter().chain(useless).collect()))
     }
@@ -118,9 +93,7 @@ impl Proxies {
 
     /// Returns the same without passwords.
     pub fn without_secrets(&self) -> Proxies {
-        let bare = |proxy: &Option<Arc<Proxy>>| {
-            proxy.as_ref().map(|proxy| Arc::new(proxy.without_secret()))
-        };
+        let bare = |proxy: &Option<Arc<Proxy>>| Some(Arc::new(proxy.as_ref()?.without_secret()));
         Proxies {
             https: bare(&self.https),
             http: bare(&self.http),
@@ -128,6 +101,37 @@ impl Proxies {
             asked: self.asked,
         }
     }
+}
+
+/// Returns the first of these variables that is set, and its value.
+fn first_set(
+    names: [&'static str; 2],
+    variable: &mut impl FnMut(&str) -> Result<String, String>,
+) -> Result<Option<(&'static str, String)>, String> {
+    for name in names {
+        let value = variable(name).map_err(|_| format!("{name} is not UTF-8"))?;
+        let value = value.trim_end_matches(['\r', '\n']);
+        if !value.is_empty() {
+            return Ok(Some((name, value.to_owned())));
+        }
+    }
+    Ok(None)
+}
+
+fn read_proxy(found: Option<(&str, String)>) -> Result<Option<Arc<Proxy>>, String> {
+    let Some((name, value)) = found else {
+        return Ok(None);
+    };
+    let proxy = match value.as_str() {
+        // The value is a stand-in if secrets are not read.
+        ASSUMED => Ok(Proxy::assumed()),
+        "none" => return Err(format!("{name} {SHAPE}; for no proxy unset it")),
+        url if url.contains("://") => Proxy::parse(url),
+        host => Proxy::parse(&format!("http://{host}")),
+    };
+    proxy
+        .map(|proxy| Some(Arc::new(proxy)))
+        .map_err(|why| format!("{name} {why}"))
 }
 
 #[cfg(test)]

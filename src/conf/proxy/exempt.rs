@@ -80,15 +80,11 @@ impl ExemptHost {
             .unwrap_or(host);
         let name = name.strip_prefix('.').unwrap_or(name);
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-        let is_label = |label: &str| {
-            !label.is_empty()
-                && label
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
-        };
-        name.split('.')
-            .all(is_label)
-            .then_some(ExemptHost::Name { name, port })
+        let is_name = name.split('.').all(|label| {
+            let mut bytes = label.bytes();
+            !label.is_empty() && bytes.all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+        });
+        is_name.then_some(ExemptHost::Name { name, port })
     }
 }
 

@@ -41,10 +41,7 @@ impl<'t> Placeholder<'t> {
     /// Returns the kind of placeholder that a whole value is, if it is one.
     pub(crate) fn of(text: &'t str) -> Option<Self> {
         let text = text.trim();
-        let between = |open: &str, close: &str| {
-            text.strip_prefix(open)
-                .and_then(|rest| rest.strip_suffix(close))
-        };
+        let between = |open: &str, close: &str| text.strip_prefix(open)?.strip_suffix(close);
         if let Some(inside) = ["\"", "'", "`"]
             .into_iter()
             .find_map(|quote| between(quote, quote))

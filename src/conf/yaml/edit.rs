@@ -93,12 +93,13 @@ impl Change<'_> {
         // After an alias, the lines go back to the text that it stands for. The largest line is the
         // path's own.
         let tree = parse(text).ok().map(|(tree, _)| tree);
-        let line_of = |depth| {
+        let lines = (1..=self.path().len()).filter_map(|depth| {
+            let tree = tree.as_ref()?;
             on_path(self.path().get(..depth)?, &Path::Root, &|path| {
-                tree.as_ref()?.line_of(path)
+                tree.line_of(path)
             })
-        };
-        let line = (1..=self.path().len()).filter_map(line_of).max();
+        });
+        let line = lines.max();
         let path = on_path(self.path(), &Path::Root, &|path| path.to_string());
         Problem {
             line,

@@ -24,15 +24,13 @@ pub fn rows(
 /// Returns the words to write instead of a field, from a table. The field stands at a place where
 /// the fields `allowed` may stand.
 pub fn find(table: &'static str, field: &str, allowed: &[&str]) -> Option<&'static str> {
-    let is_meant = |brought: &str, beside: &str| {
-        beside.split(' ').any(|word| allowed.contains(&word))
-            && brought
-                .split(' ')
-                .any(|word| word.eq_ignore_ascii_case(field))
-    };
-    rows(table)
-        .find(|(brought, beside, _)| is_meant(brought, beside))
-        .map(|(_, _, instead)| instead)
+    let mut rows = rows(table);
+    let meant = rows.find(|(brought, beside, _)| {
+        let (mut brought, mut beside) = (brought.split(' '), beside.split(' '));
+        beside.any(|word| allowed.contains(&word))
+            && brought.any(|word| word.eq_ignore_ascii_case(field))
+    });
+    meant.map(|(_, _, instead)| instead)
 }
 
 /// Returns all fields of a file, at any depth.

@@ -31,7 +31,9 @@ pub(super) fn without_pairs(text: &str) -> (Cow<'_, str>, PairPlaces) {
         let length = if character.is_some() { WRITTEN } else { 2 };
         let (escape, after) = escape.split_at_checked(length).unwrap_or((escape, ""));
         for passed in [before, if character.is_some() { "" } else { escape }] {
-            (line, column) = passed.chars().fold((line, column), step);
+            (line, column) = passed
+                .chars()
+                .fold((line, column), |(line, column), c| step(line, column, c));
             joined.push_str(passed);
         }
         if let Some(character) = character {
@@ -52,7 +54,8 @@ pub(super) fn without_pairs(text: &str) -> (Cow<'_, str>, PairPlaces) {
     )
 }
 
-fn step((line, column): (usize, usize), character: char) -> (usize, usize) {
+/// Returns the line and the column after a character.
+fn step(line: usize, column: usize, character: char) -> (usize, usize) {
     if character == '\n' {
         (line + 1, 1)
     } else {

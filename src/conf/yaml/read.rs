@@ -55,7 +55,7 @@ pub fn read<T: for<'de> Deserialize<'de>>(
             progress: &progress,
         }) {
             Ok(value) => break Some(value),
-            Err(error) => progress.record(error, root, (root.line, root.column), &Path::Root),
+            Err(error) => progress.record(error, root, root.line, root.column, &Path::Root),
         };
         if progress.is_dead(root) || progress.is_full() || progress.count() == before {
             break None;
@@ -77,6 +77,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Entries<T> {
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a map")
             }
+
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries<T>, A::Error> {
                 let mut entries: Vec<(String, Option<T>)> =
                     Vec::with_capacity(map.size_hint().unwrap_or(0));
@@ -100,9 +101,11 @@ impl<T: JsonSchema> JsonSchema for Entries<T> {
     fn schema_name() -> Cow<'static, str> {
         BTreeMap::<String, T>::schema_name()
     }
+
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         BTreeMap::<String, T>::json_schema(generator)
     }
+
     fn inline_schema() -> bool {
         true
     }
@@ -159,7 +162,8 @@ impl FaultCollector {
         &self,
         error: ReadError,
         node: &Node<'_>,
-        (line, column): (usize, usize),
+        line: usize,
+        column: usize,
         path: &Path<'_>,
     ) -> ReadError {
         let (path, what) = match (error, path) {

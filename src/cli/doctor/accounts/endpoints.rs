@@ -3,7 +3,6 @@
 //! nothing. An empty object would not do: some servers answer it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
@@ -72,12 +71,11 @@ pub(super) async fn ask(
     for (kind, dialect) in &account.serves {
         let in_path = dialect.has_model_in_path();
         // Where the path has a model, one that is for something else would be missing.
-        let fits =
-            |(_, made_for): &(&Arc<str>, &ModelKind)| **made_for == ModelKind::of_endpoint(*kind);
+        let needed = ModelKind::of_endpoint(*kind);
         let model = patient
             .models
             .iter()
-            .find(fits)
+            .find(|(_, made_for)| **made_for == needed)
             .map(|(name, _)| name.to_string());
         if in_path && model.is_none() {
             without_model.push(*kind);
@@ -92,7 +90,8 @@ pub(super) async fn ask(
         let (mut alarm, connect) = (Alarm::default(), account.timeouts.connect);
         let headers = credential::of_place(
             upstream,
-            (&patient.place, connect),
+            &patient.place,
+            connect,
             &outbound,
             due,
             &mut alarm,
@@ -166,17 +165,11 @@ impl EndpointAnswers {
     pub(super) fn tell(&self, patient: &Patient, findings: &mut Vec<Finding>) {
         let there: Vec<_> = self.answers.iter().filter(|one| one.is_there()).collect();
         let is_written = !is_assumed(patient);
-        // What a model of the catalog is for must be somewhere.
-        let made_for = |one: &EndpointAnswer| ModelKind::of_endpoint(one.kind);
-        let is_needed = |one: &EndpointAnswer| {
-            let is_wanted = patient.models.values().any(|model| *model == made_for(one));
-            is_wanted && !there.iter().any(|other| made_for(other) == made_for(one))
-        };
-        let is_no_fault = |one: &&EndpointAnswer| {
-            let is_only_assumed = !is_written && !there.is_empty() && one.model.is_none();
-            is_only_assumed && one.verdict() == Verdict::Missing && !is_needed(one)
-        };
-        let missing: Vec<_> = self.answers.iter().filter(is_no_fault).collect();
+        let missing: Vec<_> = self
+            .answers
+            .iter()
+            .filter(|one| self.may_be_missing(one, patient))
+            .collect();
         if let Some(first) = there.first().filter(|_| !self.show_one()) {
             let (kinds, why) = (kinds(&there).join(", "), first.why(patient));
             let seen = format!(
@@ -199,7 +192,7 @@ impl EndpointAnswers {
         for one in self
             .answers
             .iter()
-            .filter(|one| !one.is_there() && !is_no_fault(one))
+            .filter(|one| !one.is_there() && !self.may_be_missing(one, patient))
         {
             let status = one
                 .failure
@@ -236,6 +229,19 @@ impl EndpointAnswers {
             }
         }
     }
+
+    /// Returns whether an endpoint is missing, and need not be there: it is only assumed, others
+    /// are there, and no model of the catalog is for it alone.
+    fn may_be_missing(&self, one: &EndpointAnswer, patient: &Patient) -> bool {
+        let made_for = |one: &EndpointAnswer| ModelKind::of_endpoint(one.kind);
+        let mut there = self.answers.iter().filter(|other| other.is_there());
+        let is_wanted = patient.models.values().any(|model| *model == made_for(one));
+        let is_only_assumed =
+            is_assumed(patient) && one.model.is_none() && there.clone().next().is_some();
+        is_only_assumed
+            && one.verdict() == Verdict::Missing
+            && (!is_wanted || there.any(|other| made_for(other) == made_for(one)))
+    }
 }
 
 /// Endpoints at which the server answers alike.
@@ -260,20 +266,9 @@ impl AlikeAnswers<'_> {
             some(&kinds)
         };
         let (paths, why, id) = (some(&paths), first.why(patient), &patient.account().id);
-        let told = |state, seen: String, remedy: String| {
-            Some(
-                patient
-                    .finding(
-                        state,
-                        "endpoints",
-                        format!("{kinds}: {seen} POST {paths}{why}"),
-                    )
-                    .with(remedy),
-            )
-        };
         let nothing = || "there is nothing at".to_owned();
-        match self.verdict {
-            Verdict::There | Verdict::Perhaps => None,
+        let (state, seen, remedy) = match self.verdict {
+            Verdict::There | Verdict::Perhaps => return None,
             Verdict::Refused | Verdict::Forbidden => {
                 let remedy = match &first.failure {
                     Some(failure) if advice::is_about_money(failure) => advice::act(failure, patient.account()),
@@ -282,7 +277,7 @@ impl AlikeAnswers<'_> {
                     }
                     _ => format!("allow it at the provider, or {}", self.take_out(&kinds, id)),
                 };
-                told(
+                (
                     CheckState::Warn,
                     "the credential may not ask".to_owned(),
                     remedy,
@@ -294,9 +289,9 @@ impl AlikeAnswers<'_> {
                         "are {} and the rest of the path right? --ask tells",
                         shown(model)
                     );
-                    told(CheckState::Warn, nothing(), remedy)
+                    (CheckState::Warn, nothing(), remedy)
                 }
-                None if self.is_alone => told(
+                None if self.is_alone => (
                     CheckState::Fail,
                     nothing(),
                     "are host, port and path of `base_url` right?".to_owned(),
@@ -306,15 +301,18 @@ impl AlikeAnswers<'_> {
                         "correct the path of `base_url`, or {}",
                         self.take_out(&kinds, id)
                     );
-                    told(CheckState::Fail, nothing(), remedy)
+                    (CheckState::Fail, nothing(), remedy)
                 }
             },
-            Verdict::Unknown => told(
+            Verdict::Unknown => (
                 CheckState::Warn,
                 "it is not known whether the server has".to_owned(),
                 "look at the server, or run this again later".to_owned(),
             ),
-        }
+        };
+        let seen = format!("{kinds}: {seen} POST {paths}{why}");
+        let finding = patient.finding(state, "endpoints", seen);
+        Some(finding.with(remedy))
     }
 
     /// Says how the gateway does not ask for these kinds any more.

@@ -351,18 +351,10 @@ fn failed(patient: &Patient, failure: &Failure, what: &str) -> Finding {
 
 /// Compares the models of the catalog with the list.
 fn models(patient: &Patient, listed: &ListedNames, findings: &mut Vec<Finding>) {
-    let has = |name: &str| {
-        listed
-            .names
-            .binary_search_by(|listed| (**listed).cmp(name))
-            .is_ok()
-    };
-    // Ollama lists a model without a tag as the latest.
-    let is_listed = |name: &str| has(name) || has(&format!("{name}:latest"));
     let missing: Vec<&Arc<str>> = patient
         .models
         .keys()
-        .filter(|name| !is_listed(name))
+        .filter(|name| !is_listed(listed, name))
         .collect();
     let (all, of) = (patient.models.len(), listed.names.len());
     if missing.len() < all {
@@ -421,4 +413,13 @@ fn models(patient: &Patient, listed: &ListedNames, findings: &mut Vec<Finding>) 
             }
         });
     }
+}
+
+/// Returns whether the provider lists a model. Ollama lists a model without a tag as the latest.
+fn is_listed(listed: &ListedNames, name: &str) -> bool {
+    let names = [name, &format!("{name}:latest")];
+    names.iter().any(|name| {
+        let found = listed.names.binary_search_by(|listed| (**listed).cmp(name));
+        found.is_ok()
+    })
 }

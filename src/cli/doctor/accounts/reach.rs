@@ -199,14 +199,6 @@ async fn connect(
         .into_iter()
         .partition(|(address, why)| has_no_way(&answered, *address, why.as_ref()));
     if good.is_some() {
-        let shown = |addresses: &[SocketAddr]| {
-            some(
-                &addresses
-                    .iter()
-                    .map(ToString::to_string)
-                    .collect::<Vec<_>>(),
-            )
-        };
         let no_way: Vec<SocketAddr> = no_way.into_iter().map(|(address, _)| address).collect();
         let besides = match no_way.as_slice() {
             [] => String::new(),
@@ -240,6 +232,11 @@ async fn connect(
         findings.push(patient.finding(state, "tcp", why).with(remedy));
     }
     good
+}
+
+fn shown(addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    some(&addresses)
 }
 
 /// Returns whether an address failed at once only because this machine does not have that version

@@ -70,10 +70,6 @@ impl GoodAnswer {
 
     /// Returns the reason why the answer does not have what was asked for.
     pub(super) fn lacks(&self, one: Ability) -> Result<(), String> {
-        let lost = |name: &str| match self.losses.iter().any(|lost| lost.starts_with(name)) {
-            true => Err("its format cannot say it".to_owned()),
-            false => Ok(()),
-        };
         match one {
             Ability::Stream if !self.is_stream => {
                 Err("it sends the answer in one piece".to_owned())
@@ -82,9 +78,18 @@ impl GoodAnswer {
                 Err("it does not tell the usage of a stream, so costs are estimates".to_owned())
             }
             Ability::Stream => Ok(()),
-            Ability::Tools => lost("tools"),
-            Ability::LateSystem => lost("messages"),
-            Ability::Schema => lost("response_format").and_then(|()| self.keeps_the_schema()),
+            Ability::Tools => self.keeps("tools"),
+            Ability::LateSystem => self.keeps("messages"),
+            Ability::Schema => self
+                .keeps("response_format")
+                .and_then(|()| self.keeps_the_schema()),
+        }
+    }
+
+    fn keeps(&self, field: &str) -> Result<(), String> {
+        match self.losses.iter().any(|lost| lost.starts_with(field)) {
+            true => Err("its format cannot say it".to_owned()),
+            false => Ok(()),
         }
     }
 
@@ -115,14 +120,8 @@ impl Asker<'_> {
         let candidate = self.candidate;
         let front = front(candidate.track.endpoint);
         let body = Bytes::from(body.to_string());
-        let unable = |said: String| NoAnswer {
-            is_about_the_request: true,
-            was_not_sent: true,
-            said,
-            act: "its format cannot say such a request".to_owned(),
-        };
-        let envelope =
-            (front.envelope)(&body).map_err(|_| unable("the request cannot be read".to_owned()))?;
+        let envelope = (front.envelope)(&body)
+            .map_err(|_| not_written("the request cannot be read".to_owned()))?;
         let mut traits = candidate.traits;
         // The catalog may be wrong about these: that is what is asked.
         (
@@ -137,7 +136,7 @@ impl Asker<'_> {
             sealed: Sealed::Closed,
             ..Translate::new(&body, &envelope, &candidate.upstream_model)
         });
-        let said = said.map_err(|_| unable("its format cannot say it".to_owned()))?;
+        let said = said.map_err(|_| not_written("its format cannot say it".to_owned()))?;
         self.send(front, envelope.stream, &said)
             .await
             .map_err(|failure| self.unanswered(&failure))
@@ -208,13 +207,10 @@ impl Asker<'_> {
         let is_stream = stream && is_events;
         let (usage, body) = if is_stream {
             let (mut reading, mut out) = (dialect.stream(model, to, MOST), Vec::new());
-            let fault = |fault| match fault {
-                StreamFault::Upstream(error) => Failure::InAnswer(error.into()),
-                StreamFault::Broken(why) => Failure::Nonsense(why.to_owned()),
-                StreamFault::Cut => Failure::Cut,
-            };
-            reading.feed(&body, &mut out).map_err(fault)?;
-            (reading.finish(&mut out, None).map_err(fault)?, out)
+            let fed = reading.feed(&body, &mut out);
+            fed.map_err(stream_failure)?;
+            let usage = reading.finish(&mut out, None);
+            (usage.map_err(stream_failure)?, out)
         } else {
             let read = if stream {
                 dialect.converted(model, &to, &body)
@@ -293,6 +289,23 @@ impl Asker<'_> {
             said,
             act,
         }
+    }
+}
+
+fn not_written(said: String) -> NoAnswer {
+    NoAnswer {
+        is_about_the_request: true,
+        was_not_sent: true,
+        said,
+        act: "its format cannot say such a request".to_owned(),
+    }
+}
+
+fn stream_failure(fault: StreamFault) -> Failure {
+    match fault {
+        StreamFault::Upstream(error) => Failure::InAnswer(error.into()),
+        StreamFault::Broken(why) => Failure::Nonsense(why.to_owned()),
+        StreamFault::Cut => Failure::Cut,
     }
 }
 

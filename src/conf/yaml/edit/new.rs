@@ -104,10 +104,10 @@ impl New {
             Self::List(items) => format!("[{}]", joined(items.iter().map(New::flow).collect())),
             Self::Map(entries) if entries.is_empty() => "{}".to_owned(),
             Self::Map(entries) => {
-                let entry = |(key, value): &(String, New)| {
-                    format!("{}: {}", scalar(key, true), value.flow())
-                };
-                format!("{{ {} }}", joined(entries.iter().map(entry).collect()))
+                let entries = entries
+                    .iter()
+                    .map(|(key, value)| format!("{}: {}", scalar(key, true), value.flow()));
+                format!("{{ {} }}", joined(entries.collect()))
             }
             Self::Noted(new, _) => new.on_a_line(flow),
         }
@@ -144,18 +144,15 @@ pub(super) fn entry<'t>(key: &str, new: &New) -> Entry<'t> {
 
 /// Writes a text as a scalar. It gets quotes if it would be read as something else.
 pub(super) fn scalar(text: &str, flow: bool) -> String {
-    let plain = |(at, b): (usize, u8)| match b {
+    let is_word = text.bytes().enumerate().all(|(index, byte)| match byte {
         b':' => {
-            !flow
-                && text
-                    .as_bytes()
-                    .get(at + 1)
-                    .is_some_and(u8::is_ascii_alphanumeric)
+            let next = text.as_bytes().get(index + 1);
+            !flow && next.is_some_and(u8::is_ascii_alphanumeric)
         }
-        _ => b.is_ascii_alphanumeric() || b"._-/@+".contains(&b),
-    };
-    let is_plain = text.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && text.bytes().enumerate().all(plain)
+        _ => byte.is_ascii_alphanumeric() || b"._-/@+".contains(&byte),
+    });
+    let is_plain = is_word
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && reads_as_text(&Node { line: 0, column: 0, value: Value::Plain(text.into()) })
         && !is_special_in_yaml_1_1(text)
         // Other readers take some texts, such as `0b11`, for a number.

@@ -139,18 +139,12 @@ impl<'p, 't> PathInText<'p, 't> {
         let line = self.behind_comments(self.rest_of_line(end).ok_or(UNSURE)?, indent);
         Ok(vec![(
             line..line,
-            self.on_lines(line, indent, self.step(indent), (key, new)),
+            self.on_lines(line, indent, self.step(indent), key, new),
         )])
     }
 
     /// Writes an entry of a map in block style on lines of its own, after the line that ends here.
-    fn on_lines(
-        &self,
-        line: usize,
-        indent: usize,
-        step: usize,
-        (key, new): (&str, &New),
-    ) -> String {
+    fn on_lines(&self, line: usize, indent: usize, step: usize, key: &str, new: &New) -> String {
         let eol = self.eol(line);
         format!(
             "{eol}{:indent$}{}:{}",
@@ -271,7 +265,7 @@ impl<'p, 't> PathInText<'p, 't> {
             (colon..end, String::new()),
             (
                 line..line,
-                self.on_lines(line, indent + step, step, (key, new)),
+                self.on_lines(line, indent + step, step, key, new),
             ),
         ])
     }
@@ -355,7 +349,8 @@ impl<'p, 't> PathInText<'p, 't> {
         Ok(vec![(before.len()..end, String::new())])
     }
 
-    pub(super) fn split(&self, name: &str, [first, second]: &[New; 2]) -> Splices {
+    pub(super) fn split(&self, name: &str, items: &[New; 2]) -> Splices {
+        let [first, second] = items;
         let (place, Some(Step::Key(key))) = (self.place()?, self.last) else {
             return Err(UNSURE);
         };

@@ -37,11 +37,10 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
             }
             let key: de::value::StrDeserializer<'_, ReadError> = (*entry.key).into_deserializer();
             let path = self.path(&entry.key);
-            let place = (entry.line, entry.column);
-            return seed
-                .deserialize(key)
-                .map(Some)
-                .map_err(|error| progress.record(error, &entry.node, place, &path));
+            return seed.deserialize(key).map(Some).map_err(|error| {
+                let (line, column) = (entry.line, entry.node.column);
+                progress.record(error, &entry.node, line, column, &path)
+            });
         }
         Ok(None)
     }
@@ -64,7 +63,7 @@ impl<'de> MapAccess<'de> for MapReader<'_, '_> {
             }
             Err(error) => {
                 let error =
-                    progress.record(error, &entry.node, (entry.line, entry.node.column), &path);
+                    progress.record(error, &entry.node, entry.line, entry.node.column, &path);
                 progress.give_up(&entry.node, before);
                 if progress.is_full() {
                     self.left = &[];
@@ -105,7 +104,7 @@ impl<'de> SeqAccess<'de> for ListReader<'_, '_> {
             progress,
         });
         item.map(Some)
-            .map_err(|error| progress.record(error, node, (node.line, node.column), &path))
+            .map_err(|error| progress.record(error, node, node.line, node.column, &path))
     }
 
     fn size_hint(&self) -> Option<usize> {
