@@ -1,9 +1,9 @@
-//! The [`Clock`] of the gateway's own periods: cool-downs, refreshes, and the rounds of what runs in
-//! the background. Windows of limits, dates, and the timeouts of the settings do not go by it, but
-//! by the real time.
+//! The [`Clock`] of the gateway's own periods: cool-downs, refreshes, and the rounds of what runs
+//! in the background. Windows of limits, dates, and the timeouts of the settings do not go by it,
+//! but by the real time.
 //!
-//! It is the system's monotonic clock, and costs nothing more. With the feature `test-clock`, a test
-//! may hold it, advance it, and ask for a round: [`commands`] has how.
+//! It is the system's monotonic clock, and costs nothing more. With the feature `test-clock`, a
+//! test may hold it, advance it, and ask for a round: the module `commands` has how.
 
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,11 @@ impl Clock {
         moment
     }
 
+    /// Waits until a time on this clock.
+    pub async fn sleep_until(due: Instant) {
+        tokio::time::sleep_until(due.into()).await;
+    }
+
     /// Waits between two rounds.
     pub async fn pause(_: Round, time: Duration) {
         tokio::time::sleep(time).await;
@@ -70,6 +75,11 @@ impl Clock {
     /// Returns the time on this clock at a moment of the real time.
     pub fn time_at(moment: Instant) -> Instant {
         commands::CONTROL.lock().time_at(moment)
+    }
+
+    /// Waits until a time on this clock.
+    pub async fn sleep_until(due: Instant) {
+        commands::sleep_until(due).await;
     }
 
     /// Waits between two rounds.

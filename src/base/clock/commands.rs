@@ -3,10 +3,11 @@
 //! * `/test-clock/hold`: it stands still;
 //! * `/test-clock/advance/500`: it is as many milliseconds later, whether it stands still or not;
 //! * `/test-clock/release`: it goes on;
-//! * `/test-clock/round/names`: the next round begins at once. It is answered when the round has ended.
+//! * `/test-clock/round/names`: the next round begins at once, and the answer comes when it has
+//!   ended.
 //!
-//! Each answers with the number of rounds so far, as JSON: `{"names": 7, …}`. Without a command the
-//! clock is the real one.
+//! Each answers with the number of rounds so far, as JSON: `{"names": 7, …}`. Without a command
+//! the clock is the real one.
 
 use super::Round;
 use crate::base::lock::Lock;
@@ -89,17 +90,24 @@ impl Control {
     }
 
     /// Returns how long to wait in real time until `due`: for ever if the clock is held. Returns
-    /// `None` if the next round begins now.
-    fn wait(&mut self, round: Round, due: Instant) -> Option<Duration> {
+    /// `None` if it is then or later.
+    fn left(&self, due: Instant) -> Option<Duration> {
         const FOR_EVER: Duration = Duration::from_secs(86_400);
         let is_held = self.set.is_some_and(|set| set.is_held);
         let left = due.saturating_duration_since(self.time_at(Instant::now()));
+        (!left.is_zero()).then_some(if is_held { FOR_EVER } else { left })
+    }
+
+    /// Returns how long to wait for a round, which is due at a time. Returns `None` if it begins
+    /// now.
+    fn wait(&mut self, round: Round, due: Instant) -> Option<Duration> {
+        let left = self.left(due);
         let rounds = self.rounds_mut(round);
-        if left.is_zero() || rounds.asked > rounds.begun {
+        let left = left.filter(|_| rounds.asked == rounds.begun);
+        if left.is_none() {
             rounds.begun = rounds.asked;
-            return None;
         }
-        Some(if is_held { FOR_EVER } else { left })
+        left
     }
 
     fn rounds_mut(&mut self, round: Round) -> &mut Rounds {
@@ -128,12 +136,20 @@ pub(super) fn end(round: Round) {
 pub(super) async fn pause(round: Round, time: Duration) {
     end(round);
     let due = super::Clock::now() + time;
+    until_none(|| CONTROL.lock().wait(round, due)).await;
+}
+
+/// Waits until a time on the clock.
+pub(super) async fn sleep_until(due: Instant) {
+    until_none(|| CONTROL.lock().left(due)).await;
+}
+
+/// Waits until nothing is left to wait for.
+async fn until_none(mut left: impl FnMut() -> Option<Duration>) {
     loop {
         let mut changed = pin!(CHANGED.notified());
         changed.as_mut().enable();
-        let Some(left) = CONTROL.lock().wait(round, due) else {
-            return;
-        };
+        let Some(left) = left() else { return };
         // Until the clock is changed, or the time is over.
         drop(tokio::time::timeout(left, changed).await);
     }
