@@ -64,7 +64,7 @@ fn envelopes(criterion: &mut Criterion) {
     ] {
         group.throughput(Throughput::Bytes(body.len() as u64));
         group.bench_function(name, |bencher| {
-            bencher.iter(|| (CHAT.envelope)(black_box(&body)))
+            bencher.iter(|| CHAT.envelope(black_box(&body)))
         });
     }
     group.finish();
@@ -82,7 +82,8 @@ fn scans(criterion: &mut Criterion) {
 fn splices(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("splice");
     let body = chat(300, "Hello, world. ");
-    let span = (CHAT.envelope)(&body)
+    let span = CHAT
+        .envelope(&body)
         .map(|envelope| envelope.places.model)
         .unwrap_or(0..0);
     let mut out = Vec::new();

@@ -147,7 +147,7 @@ fn request() -> Bytes {
 fn requests(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("a request of 50 messages and 10 tools");
     let body = request();
-    let envelope = (CHAT.envelope)(&body).expect("a request");
+    let envelope = CHAT.envelope(&body).expect("a request");
     for (name, dialect, model, _) in dialects() {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {

@@ -137,12 +137,7 @@ fn entry<'m>(
 /// at a server that does nothing else, hold conversations.
 fn kinds(model: &Model, target: &Target) -> Vec<ModelKind> {
     let account = &target.account;
-    let served = || {
-        account
-            .serves
-            .iter()
-            .map(|(kind, _)| ModelKind::of_endpoint(*kind))
-    };
+    let served = || account.serves.iter().map(|(kind, _)| kind.facts().made_for);
     if let Some(kind) = model.kind.or_else(|| ModelKind::of_name(&target.model)) {
         return vec![kind];
     }

@@ -470,7 +470,7 @@ mod tests {
         conversation(
             session,
             body.as_bytes(),
-            &(CHAT.envelope)(body.as_bytes()).expect("a request"),
+            &CHAT.envelope(body.as_bytes()).expect("a request"),
         )
     }
 

@@ -6,7 +6,7 @@ use dialects::front::CHAT;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-fuzz_target!(|body: &[u8]| match (CHAT.envelope)(body) {
+fuzz_target!(|body: &[u8]| match CHAT.envelope(body) {
     Ok(envelope) => {
         assert_eq!(body.get(envelope.places.open), Some(&b'{'));
         let model: &[u8] = body

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use dialects::front::{Asked, TRANSCRIPTIONS, form};
+use dialects::front::{Asked, Front, form};
 use dialects::wire::multipart::{FormField, FormScanner, boundary};
 use libfuzzer_sys::fuzz_target;
 
@@ -34,7 +34,12 @@ fuzz_target!(|input: &[u8]| {
         let ends = sent[field.place.end..].starts_with(&[b"\r\n", lines.as_slice()].concat());
         assert_eq!(ends, field.is_whole);
     }
-    let Ok(read) = form::read(&TRANSCRIPTIONS, &fields, &Asked::default(), sent.len()) else {
+    let Ok(read) = form::read(
+        Front::find("transcriptions").expect("a door"),
+        &fields,
+        &Asked::default(),
+        sent.len(),
+    ) else {
         return;
     };
     let texts: Vec<&[u8]> = read.texts.split(|byte| *byte == 0).collect();

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 fuzz_target!(|input: &[u8]| {
     let [which, body @ ..] = input else { return };
-    let Ok(envelope) = (CHAT.envelope)(body) else {
+    let Ok(envelope) = CHAT.envelope(body) else {
         return;
     };
     let which = usize::from(*which);

@@ -141,7 +141,8 @@ fn by_path(sent: &str, query: Option<&str>, front: &'static Front) -> Option<Doo
     let asks = |front: &'static Front| {
         let counts =
             || (front.counting.as_ref()?.route)(sent, query).map(|asked| Door::Count(front, asked));
-        (front.route)(sent, query)
+        front
+            .route(sent, query)
             .map(|asked| Door::Ask(front, asked))
             .or_else(counts)
     };

@@ -322,7 +322,7 @@ fn within_limits(bounds: &Bounds<'_>, ask: Ask, all: Ask, report: &mut Report) {
 fn read(
     body: &Bytes,
     limit: usize,
-    (front, asked): (&Front, &Asked),
+    (front, asked): (&'static Front, &Asked),
     report: &mut Report,
 ) -> Option<Envelope> {
     if body.len() > limit {
@@ -331,7 +331,7 @@ fn read(
         report.fault("request", Refusal::new(What::TooLarge, what));
         return None;
     }
-    let envelope = (front.envelope)(body);
+    let envelope = front.envelope(body);
     if envelope
         .as_ref()
         .is_ok_and(|envelope| !envelope.model.is_empty())

@@ -2,6 +2,8 @@
 //! these names. Pure.
 
 use crate::settled::Tried;
+use dialects::front::{DOORS, Front};
+use dialects::neutral::EndpointAnswer;
 use dialects::upstream::quirks::Quirks;
 use dialects::{Dialect, Endpoint};
 use http::Method;
@@ -85,27 +87,14 @@ pub(super) fn is_traced(door: &str) -> bool {
 
 /// Returns the path of a door, without what differs between requests.
 pub(super) fn route(door: &str, path: &str) -> Option<&'static str> {
-    Some(match door {
-        "chat" => "/v1/chat/completions",
-        "messages" => "/v1/messages",
-        "responses" => "/v1/responses",
-        "completions" => "/v1/completions",
-        "embeddings" => "/v1/embeddings",
-        "rerank" => "/v1/rerank",
-        "moderations" => "/v1/moderations",
-        "images" => "/v1/images/generations",
-        "image_edits" => "/v1/images/edits",
-        "speech" => "/v1/audio/speech",
-        "transcriptions" => "/v1/audio/transcriptions",
-        "translations" => "/v1/audio/translations",
-        "gemini" if !path.contains(":stream") => "/v1beta/models/{model}:generateContent",
-        "gemini" | "gemini_array" => "/v1beta/models/{model}:streamGenerateContent",
-        "gemini_embed" => "/v1beta/models/{model}:embedContent",
-        "gemini_embeds" => "/v1beta/models/{model}:batchEmbedContents",
-        "count" if path.contains(':') => "/v1beta/models/{model}:countTokens",
-        "count" => "/v1/messages/count_tokens",
-        _ => return None,
-    })
+    if door == "count" {
+        let mut forms = DOORS.iter().filter_map(|front| front.counting.as_ref());
+        let form = forms.find(|form| (form.route)(path, None).is_some());
+        return form.map(|form| form.path);
+    }
+    let front = Front::find(door)?;
+    let stream_path = front.stream_path.filter(|_| path.contains(":stream"));
+    stream_path.or(front.paths.first().copied())
 }
 
 /// The word for a method that is not known.
@@ -164,19 +153,18 @@ pub(super) struct Operation {
 /// Returns what an attempt asks for.
 pub(super) fn operation(tried: &Tried) -> Operation {
     let endpoint = tried.endpoint.and_then(Endpoint::find).unwrap_or_default();
-    let (name, output, openai) = match endpoint {
-        Endpoint::Chat => ("chat", None, Some("chat_completions")),
-        Endpoint::Responses => ("chat", None, Some("responses")),
-        Endpoint::Messages => ("chat", None, None),
-        Endpoint::Completions => ("text_completion", None, None),
-        Endpoint::Embeddings => ("embeddings", None, None),
-        Endpoint::Images | Endpoint::Edits => ("generate_content", Some("image"), None),
-        Endpoint::Speech => ("generate_content", Some("speech"), None),
-        Endpoint::Transcriptions | Endpoint::Translations => {
-            ("generate_content", Some("text"), None)
-        }
-        Endpoint::Rerank => ("rerank", None, None),
-        Endpoint::Moderations => ("moderations", None, None),
+    let (name, output) = match endpoint.facts().answer {
+        EndpointAnswer::Message => ("chat", None),
+        EndpointAnswer::Choices => ("text_completion", None),
+        EndpointAnswer::Vectors | EndpointAnswer::Results => (endpoint.name(), None),
+        EndpointAnswer::Pictures => ("generate_content", Some("image")),
+        EndpointAnswer::Sound => ("generate_content", Some("speech")),
+        EndpointAnswer::Transcript => ("generate_content", Some("text")),
+    };
+    let openai = match endpoint {
+        Endpoint::Chat => Some("chat_completions"),
+        Endpoint::Responses => Some("responses"),
+        _ => None,
     };
     Operation {
         name,
@@ -188,7 +176,6 @@ pub(super) fn operation(tried: &Tried) -> Operation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use dialects::front::DOORS;
     use dialects::upstream;
 
     #[test]

@@ -113,7 +113,7 @@ impl Dialect {
 
     fn write_named(&self, job: &Translate<'_>) -> Result<Outbound, Refused> {
         let Way { protocol, native } = self.way(job.envelope.front, job.model, job.hide_reasoning);
-        let path = (protocol.path)(&self.settings, job.model, job.envelope.stream);
+        let path = protocol.path(&self.settings, job.model, job.envelope.stream);
         if let Some(native) = native {
             return self.pass_native(job, path, protocol, native);
         }

@@ -178,7 +178,7 @@ impl WrittenEntry<'_, '_, '_, raw::Account> {
             return dialect.serves(&base.host).to_vec();
         };
         let list = self.at.key("serves");
-        if dialect.protocol.endpoints.others.is_empty() {
+        if dialect.protocol.endpoints.protocols.is_empty() {
             list.problem("only applies to dialects that have several kinds of endpoint: remove it");
         }
         list.problem_if(

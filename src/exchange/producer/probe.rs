@@ -89,7 +89,7 @@ fn due(
     if candidate.place.state.health.rest(now).is_some() {
         return None;
     }
-    let (trial, envelope) = (track.probe(now)?, (CHAT.envelope)(BODY).ok()?);
+    let (trial, envelope) = (track.probe(now)?, CHAT.envelope(BODY).ok()?);
     let request = Request {
         envelope,
         face: Arc::new(AnswerHeader::default()),

@@ -108,7 +108,11 @@ impl Request {
     /// Returns the request for a slice with this body.
     fn slice(&self, place: usize, body: &Bytes) -> Result<Request, Refusal> {
         // It is a part of what was read before.
-        let read = (self.envelope.front.envelope)(body).map_err(|_| Refusal::no_room())?;
+        let read = self
+            .envelope
+            .front
+            .envelope(body)
+            .map_err(|_| Refusal::no_room())?;
         let Envelope { model, headers, .. } = &self.envelope;
         let envelope = Envelope {
             model: model.clone(),

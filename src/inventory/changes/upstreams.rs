@@ -317,7 +317,7 @@ fn kinds<'i>(inventory: &'i Inventory, model: &ModelItem) -> BTreeSet<&'i str> {
 fn is_for(kind: &str, made_for: &str) -> bool {
     match Endpoint::find(kind) {
         _ if kind == CONVERSATIONS => made_for == ModelKind::Chat.name(),
-        one => one.is_some_and(|one| ModelKind::of_endpoint(one).name() == made_for),
+        one => one.is_some_and(|one| one.facts().made_for.name() == made_for),
     }
 }
 

@@ -1,5 +1,5 @@
 // The official OpenAI client for Node, and its client for Azure, at the endpoints beside chat. BASE_URL is a gateway, API_KEY is a
-// key, SDK says where the client is installed. tests/integration/sdk_beside.rs scripts the upstreams of the models `openai` and
+// key, SDK says where the client is installed. tests/integration/sdk_other_endpoints.rs scripts the upstreams of the models `openai` and
 // `azure`.
 
 import assert from 'node:assert/strict';

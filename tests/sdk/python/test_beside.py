@@ -1,6 +1,6 @@
 """The official OpenAI client for Python, and its client for Azure, at the endpoints beside chat.
 
-BASE_URL is a gateway, API_KEY is a key. tests/integration/sdk_beside.rs scripts the upstreams of the models `openai` and `azure`.
+BASE_URL is a gateway, API_KEY is a key. tests/integration/sdk_other_endpoints.rs scripts the upstreams of the models `openai` and `azure`.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The official Cohere client for Python, at the gateway BASE_URL with the key API_KEY.
 
-tests/integration/sdk_beside.rs scripts the upstreams of the models `openai` and `cohere`.
+tests/integration/sdk_other_endpoints.rs scripts the upstreams of the models `openai` and `cohere`.
 """
 
 import os

@@ -12,7 +12,7 @@ impl Dialect {
     pub fn empty(&self, model: &str) -> Outbound {
         let protocol = self.protocol.for_model(model);
         Outbound {
-            path: (protocol.path)(&self.settings, model, false),
+            path: protocol.path(&self.settings, model, false),
             body: vec![Bytes::from_static(b"[]")],
             headers: Vec::new(),
             copied: 0,

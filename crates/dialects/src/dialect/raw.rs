@@ -4,7 +4,7 @@
 use super::decoder::EventDecoder;
 use crate::neutral::StreamFault;
 use crate::neutral::usage::Usage;
-use crate::upstream::openai::beside;
+use crate::upstream::openai::other_endpoints;
 use crate::wire::json;
 
 /// An answer that passes.
@@ -99,7 +99,7 @@ impl PassedBytes {
 
 /// Reads an event. Returns whether the answer is told.
 fn event(data: &[u8], state: &mut (&mut Usage, &mut bool, &mut bool)) -> Result<bool, StreamFault> {
-    *state.2 = beside::passing_event(data, state.0)?;
+    *state.2 = other_endpoints::passing_event(data, state.0)?;
     *state.1 = true;
     Ok(data.trim_ascii() == b"[DONE]")
 }

@@ -29,7 +29,7 @@ impl Dialect {
             headers,
             ..
         } = job.envelope;
-        let read = match ((front.envelope)(&body), &front.counting) {
+        let read = match (front.envelope(&body), &front.counting) {
             // A request whose tokens are counted may lack fields that a conversation needs.
             (Err(_), Some(form)) => {
                 let asked = Asked {

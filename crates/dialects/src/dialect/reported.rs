@@ -40,7 +40,7 @@ impl Dialect {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::{CHAT, EMBEDDINGS, Front, RERANK};
+    use crate::front::{CHAT, EMBEDDINGS, Front};
     use crate::neutral::AnswerHeader;
     use crate::neutral::answer::AnswerOptions;
     use crate::neutral::usage::Source;
@@ -100,7 +100,7 @@ mod tests {
         );
         let ranked = r#"{"message":"no","meta":{"tokens":{"input_tokens":7}}}"#;
         check(
-            &RERANK,
+            Front::find("rerank").unwrap(),
             cohere::PROTOCOL.at(crate::Endpoint::Rerank).unwrap(),
             ranked,
             Some((7, 0)),

@@ -22,7 +22,7 @@ fn what_passes_through_goes_to_no_model_that_cannot_do_it() {
         br#"{"model":"m","messages":[{"role":"user","content":[{"type":"video_url"}]}]}"#,
     );
     let write = |dialect: &Dialect, body: &Bytes, traits| {
-        let envelope = (crate::front::CHAT.envelope)(body).unwrap();
+        let envelope = crate::front::CHAT.envelope(body).unwrap();
         let job = Translate {
             traits,
             ..Translate::new(body, &envelope, "m")
@@ -66,7 +66,7 @@ fn a_body_in_which_too_much_would_have_to_change_is_refused() {
         let body = Bytes::from(format!(
             r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"assistant","content":[{thought}{{"type":"text","text":"x"}}]}}]}}"#
         ));
-        let envelope = (MESSAGES.envelope)(&body).unwrap();
+        let envelope = MESSAGES.envelope(&body).unwrap();
         Dialect::from(&anthropic::PROTOCOL).write(&Translate::new(&body, &envelope, "m"))
     };
     assert!(write(MOST_EDITS).is_ok());
@@ -79,7 +79,7 @@ fn a_renamed_body_counts_beside_what_is_written_of_it() {
     let body = Bytes::from(format!(
         r#"{{"model":"m","max_tokens":9,"fallbacks":[{{"model":"ours"}}],"messages":[{{"role":"user","content":"{text}"}}]}}"#
     ));
-    let envelope = (MESSAGES.envelope)(&body).unwrap();
+    let envelope = MESSAGES.envelope(&body).unwrap();
     let job = Translate {
         other: &|_| OtherModel::Here("theirs".into()),
         ..Translate::new(&body, &envelope, "m")
@@ -576,7 +576,7 @@ fn every_dialect_is_at_its_address() {
         let BaseUrl::At(base) = protocol.base_url else {
             panic!("{:?}", protocol.base_url)
         };
-        format!("{base}{}", (protocol.path)(&Settings::NONE, "m", false))
+        format!("{base}{}", protocol.path(&Settings::NONE, "m", false))
     };
     assert_eq!(
         url(&anthropic::PROTOCOL),

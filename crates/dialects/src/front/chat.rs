@@ -10,45 +10,13 @@ pub(crate) mod write;
 
 pub(super) use envelope::{part, stream_options};
 
-use super::{AroundStream, Contents, ErrorForm, Front, Heard, route};
-
-const PATH: &str = "chat/completions";
+use super::{Contents, Front};
+use crate::neutral::Endpoint;
 
 /// OpenAI's chat completions.
 pub static CHAT: Front = Front {
-    name: "chat",
-    route: |path, _| route::fixed(path, PATH),
-    owns: |path| route::after(path, PATH).is_some(),
-    only: None,
-    heard: Heard {
-        sessions: &[],
-        passed: &[],
-        query_key: None,
-    },
-    errors: ErrorForm {
-        unavailable: 503,
-        hopeless: 503,
-        overloaded: None,
-        failed: None,
-        cuts: false,
-        obeys_waits: false,
-        asks_upgrade: false,
-        id_header: None,
-        body: errors::body,
-        event: errors::event,
-    },
-    models: models::LISTS,
     probes: include_str!("chat/probes.json"),
-    native: None,
-    vectors: None,
-    counting: None,
-    id_prefix: "chatcmpl-",
-    around: AroundStream {
-        content_type: "text/event-stream",
-        keepalive: b": keepalive\n\n",
-        late_header: |name, value| format!(": {name}: {value}\n\n"),
-    },
-    envelope: envelope::read,
+    envelope: |_, body| envelope::read(body),
     contents: Contents {
         fields: &["messages"],
         is_plain: references::is_plain_in,
@@ -65,4 +33,5 @@ pub static CHAT: Front = Front {
     ],
     stream: |header| Box::new(write::Chunks::new(header)),
     whole: |header| Box::new(write::Whole::new(header)),
+    ..Front::of_endpoint(Endpoint::Chat)
 };

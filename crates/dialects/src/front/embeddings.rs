@@ -1,8 +1,8 @@
 //! OpenAI's embeddings, as callers speak them: texts, or tokens, that become vectors.
 
-use super::beside::{self, BESIDE, NATIVE};
+use super::other_endpoints::{self, NATIVE, door};
 use super::reading::{others, value};
-use super::{Choices, Envelope, Fault, Front, Heard, Native, PassedRequest, VectorDoor, route};
+use super::{Choices, Envelope, Fault, Front, Heard, Native, PassedRequest, VectorDoor};
 use crate::neutral::answer::Tally;
 use crate::neutral::embedding::{Embedding, Input};
 use crate::neutral::purpose::Purpose;
@@ -14,27 +14,22 @@ use crate::wire::splice::Edits;
 
 /// Vectors of texts.
 pub static EMBEDDINGS: Front = Front {
-    name: "embeddings",
-    route: |path, _| route::fixed(path, "embeddings"),
-    owns: |path| route::fixed(path, "embeddings").is_some(),
-    only: Some(Endpoint::Embeddings),
     heard: Heard {
         passed: &[INPUT_TYPE],
-        ..BESIDE.heard
+        ..Front::COMMON.heard
     },
     native: Some(Native {
         format: "embeddings",
         request: passed,
         ..NATIVE
     }),
-    envelope,
-    id_prefix: "embd-",
+    envelope: |_, body| envelope(body),
     vectors: Some(VectorDoor {
         read,
         write,
         places: OF_OPENAI,
     }),
-    ..BESIDE
+    ..door(Endpoint::Embeddings)
 };
 
 /// The header that says what the vectors are for.
@@ -45,7 +40,7 @@ pub(super) const MOST: usize = 2048;
 
 /// Reads what decides where a body goes.
 fn envelope(body: &[u8]) -> Result<Envelope, Fault> {
-    let mut envelope = beside::read(body, &EMBEDDINGS, &["input"])?;
+    let mut envelope = other_endpoints::read(body, &EMBEDDINGS, &["input"])?;
     let mut inputs = Inputs::default();
     let mut fault = None;
     // The body was read before.

@@ -3,8 +3,8 @@
 
 use super::named::{Finder, field_reading};
 use super::{Asked, Envelope, Fault, Front};
-use crate::neutral::Endpoint;
 use crate::neutral::usage::Units;
+use crate::neutral::{Endpoint, EndpointAnswer};
 use crate::wire::json::Span;
 use crate::wire::multipart::{FieldReading, FormFault, FormField, FormScanner};
 
@@ -82,7 +82,8 @@ pub fn read(
     let model_field = known_field(fields, "model");
     let model = model(model_field, asked)?;
     let choices = choices(known_field(fields, "n"))?;
-    let units = if front.only == Some(Endpoint::Edits) {
+    let answer = front.only.map(|endpoint| endpoint.facts().answer);
+    let units = if answer == Some(EndpointAnswer::Pictures) {
         Units {
             images: u32::try_from(choices).unwrap_or(u32::MAX),
             ..Units::NONE
@@ -260,7 +261,6 @@ pub fn broken(why: &str) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::{EDITS, TRANSCRIPTIONS};
 
     fn field(name: &'static str, value: &str, start: usize) -> FormField {
         let (reading, place) = (FieldReading::Once(name), start..start + value.len());
@@ -281,7 +281,12 @@ mod tests {
             model: model.map(str::to_owned),
             stream: false,
         };
-        let read = super::read(&TRANSCRIPTIONS, &fields, &asked, 32_000)?;
+        let read = super::read(
+            Front::find("transcriptions").unwrap(),
+            &fields,
+            &asked,
+            32_000,
+        )?;
         let place = read.places.first().cloned().filter(|_| read.names_model);
         Ok((read.envelope, place))
     }
@@ -311,7 +316,13 @@ mod tests {
             "an estimate"
         );
         let fields = [field("model", "m", 1), field("n", "3", 9)];
-        let changed = super::read(&EDITS, &fields, &Asked::default(), 9).unwrap();
+        let changed = super::read(
+            Front::find("image_edits").unwrap(),
+            &fields,
+            &Asked::default(),
+            9,
+        )
+        .unwrap();
         assert_eq!(
             changed.envelope.units,
             Units {
@@ -359,7 +370,10 @@ mod tests {
     fn a_form_that_is_there_is_read_as_a_whole() {
         let form =
             "--B\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nwhisper-1\r\n--B--\r\n";
-        let read = (TRANSCRIPTIONS.envelope)(form.as_bytes()).unwrap();
+        let read = Front::find("transcriptions")
+            .unwrap()
+            .envelope(form.as_bytes())
+            .unwrap();
         assert_eq!(
             (&*read.model, &form[read.places.model.clone()]),
             ("whisper-1", "whisper-1")
@@ -372,7 +386,13 @@ mod tests {
             &form[..60],
             &form.replace("model", "file"),
         ] {
-            assert!((TRANSCRIPTIONS.envelope)(odd.as_bytes()).is_err(), "{odd}");
+            assert!(
+                Front::find("transcriptions")
+                    .unwrap()
+                    .envelope(odd.as_bytes())
+                    .is_err(),
+                "{odd}"
+            );
         }
     }
 

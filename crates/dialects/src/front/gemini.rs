@@ -23,6 +23,7 @@ use write::StreamForm;
 /// Gemini's `generateContent`, and `streamGenerateContent` with server-sent events.
 pub static GEMINI: Front = Front {
     counting: Some(CountForm {
+        path: "/v1beta/models/{model}:countTokens",
         route: route::count,
         read: count::read,
         field: "totalTokens",
@@ -34,7 +35,8 @@ pub static GEMINI: Front = Front {
 /// Gemini's `streamGenerateContent` with a JSON array.
 pub static GEMINI_ARRAY: Front = Front {
     name: "gemini_array",
-    route: |path, query| route::route(path, query, StreamForm::Array),
+    paths: &[STREAM_PATH],
+    route: |_, path, query| route::route(path, query, StreamForm::Array),
     errors: ErrorForm {
         // An array holds the error as an element, so it may end.
         cuts: false,
@@ -53,7 +55,6 @@ pub static GEMINI_ARRAY: Front = Front {
         around: [b"[", b",\n", b"]\n"],
         ..NATIVE
     }),
-    envelope: |body| envelope::read(body, &GEMINI_ARRAY),
     stream: |header| {
         Box::new(write::CandidatesWriter::new(
             header,
@@ -62,6 +63,8 @@ pub static GEMINI_ARRAY: Front = Front {
     },
     ..EVENTS
 };
+
+const STREAM_PATH: &str = "/v1beta/models/{model}:streamGenerateContent";
 
 const AROUND: AroundStream = AroundStream {
     content_type: "text/event-stream",
@@ -80,36 +83,26 @@ const AROUND: AroundStream = AroundStream {
 };
 
 const EVENTS: Front = Front {
-    name: "gemini",
-    route: |path, query| route::route(path, query, StreamForm::Events),
-    owns: route::owns,
-    only: None,
+    stream_path: Some(STREAM_PATH),
+    route: |_, path, query| route::route(path, query, StreamForm::Events),
+    owns: |_, path| route::owns(path),
     heard: Heard {
-        sessions: &[],
-        passed: &[],
         query_key: Some("key"),
+        ..Front::COMMON.heard
     },
     errors: ErrorForm {
-        unavailable: 503,
         // Google's clients try again after any 5xx.
         hopeless: 400,
-        overloaded: None,
-        failed: None,
         cuts: true,
-        obeys_waits: false,
-        asks_upgrade: false,
-        id_header: None,
         body: errors::body,
         event: errors::event,
+        ..Front::COMMON.errors
     },
     models: models::LISTS,
     probes: include_str!("gemini/probes.json"),
     native: Some(NATIVE),
-    vectors: None,
-    counting: None,
-    id_prefix: "",
     around: AROUND,
-    envelope: |body| envelope::read(body, &GEMINI),
+    envelope: |front, body| envelope::read(body, front),
     contents: Contents {
         fields: &["contents", "systeminstruction"],
         is_plain: references::is_plain,
@@ -135,6 +128,7 @@ const EVENTS: Front = Front {
         ))
     },
     whole: |header| Box::new(write::CandidatesWriter::new(header, None)),
+    ..Front::common("gemini", &["/v1beta/models/{model}:generateContent"])
 };
 
 const NATIVE: Native = Native {

@@ -10,31 +10,21 @@ mod references;
 mod write;
 
 use super::{AroundStream, Contents, CountForm, ErrorForm, Front, Heard, Native, route};
-
-const PATH: &str = "messages";
+use crate::neutral::Endpoint;
 
 /// Anthropic's Messages.
 pub static MESSAGES: Front = Front {
-    name: "messages",
-    route: |path, _| route::fixed(path, PATH),
-    owns: |path| route::after(path, PATH).is_some(),
-    only: None,
     heard: Heard {
         sessions: &["x-claude-code-session-id"],
         passed: &["anthropic-beta"],
-        query_key: None,
+        ..Front::COMMON.heard
     },
     errors: ErrorForm {
-        unavailable: 503,
-        hopeless: 503,
         overloaded: Some(529),
-        failed: None,
-        cuts: false,
-        obeys_waits: false,
-        asks_upgrade: false,
         id_header: Some("request-id"),
         body: errors::body,
         event: errors::event,
+        ..Front::COMMON.errors
     },
     models: models::LISTS,
     probes: include_str!("messages/probes.json"),
@@ -45,21 +35,19 @@ pub static MESSAGES: Front = Front {
         around: [b"", b"", b""],
         whole: pass::whole,
     }),
-    vectors: None,
     counting: Some(CountForm {
-        route: |path, _| route::fixed(path, "messages/count_tokens"),
+        path: "/v1/messages/count_tokens",
+        route: |path, _| route::fixed(path, "/v1/messages/count_tokens"),
         read: |body, _| envelope::to_count(&body).map(|envelope| (body, envelope)),
         field: "input_tokens",
         nobody: 404,
     }),
-    id_prefix: "msg_",
     around: AroundStream {
-        content_type: "text/event-stream",
         // Clients skip this event, wherever it comes.
         keepalive: b"event: ping\ndata: {\"type\":\"ping\"}\n\n",
-        late_header: |name, value| format!(": {name}: {value}\n\n"),
+        ..Front::COMMON.around
     },
-    envelope: envelope::read,
+    envelope: |_, body| envelope::read(body),
     contents: Contents {
         fields: &["messages", "system"],
         is_plain: references::is_plain,
@@ -76,4 +64,5 @@ pub static MESSAGES: Front = Front {
     ],
     stream: |header| Box::new(write::MessageWriter::new(header, true)),
     whole: |header| Box::new(write::MessageWriter::new(header, false)),
+    ..Front::of_endpoint(Endpoint::Messages)
 };

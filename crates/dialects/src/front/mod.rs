@@ -4,7 +4,6 @@
 //! Each format has a folder, and one static, its [`Front`]: all that the rest of this crate, and a
 //! gateway, ask of it.
 
-mod beside;
 pub(crate) mod chat;
 mod contents;
 mod embeddings;
@@ -15,6 +14,7 @@ mod messages;
 mod models;
 mod named;
 mod names;
+mod other_endpoints;
 pub(crate) mod passing;
 mod place;
 mod probes;
@@ -28,9 +28,6 @@ use std::fmt;
 
 use bytes::Bytes;
 
-pub use beside::{
-    COMPLETIONS, EDITS, IMAGES, MODERATIONS, RERANK, SPEECH, TRANSCRIPTIONS, TRANSLATIONS,
-};
 pub use chat::CHAT;
 pub use contents::Contents;
 pub use embeddings::EMBEDDINGS;
@@ -41,11 +38,12 @@ pub use messages::MESSAGES;
 pub use models::{HasHeader, ListedModel, ModelLists, ModelsAsked};
 pub use named::Named;
 pub use names::FieldNames;
+use other_endpoints::OTHERS;
 pub(crate) use passing::PassedAnswer;
 pub use responses::RESPONSES;
 pub use route::Asked;
 
-use crate::neutral::answer::{AnswerWriter, Tally};
+use crate::neutral::answer::{AnswerWriter, Nothing, Tally};
 use crate::neutral::embedding::Embedding;
 use crate::neutral::seal::Sealed;
 use crate::neutral::traits::Traits;
@@ -61,11 +59,16 @@ use crate::wire::{Event, json, percent};
 pub struct Front {
     /// Its name.
     pub name: &'static str,
+    /// Its paths; the first one is the usual one. `{model}` stands for the model, if it is named
+    /// there.
+    pub paths: &'static [&'static str],
+    /// The path of a request for a stream, if it is another one.
+    pub stream_path: Option<&'static str>,
     /// Returns what a path and its query say of a request, or `None` if the path does not lead
     /// here.
-    pub route: fn(&str, Option<&str>) -> Option<Asked>,
+    pub(crate) route: fn(&Front, &str, Option<&str>) -> Option<Asked>,
     /// Returns whether callers at this path speak the format, also if nothing is there.
-    pub owns: fn(&str) -> bool,
+    pub(crate) owns: fn(&Front, &str) -> bool,
     /// The one kind of endpoint that can answer. `None` for conversations, which any kind can
     /// answer that holds them.
     pub only: Option<Endpoint>,
@@ -88,7 +91,7 @@ pub struct Front {
     /// What a stream has besides its events.
     pub around: AroundStream,
     /// Reads what decides where a body goes.
-    pub envelope: fn(&[u8]) -> Result<Envelope, Fault>,
+    pub(crate) envelope: fn(&'static Front, &[u8]) -> Result<Envelope, Fault>,
     /// Where the conversation stands, and what of it refers to nothing.
     pub contents: Contents,
     /// Reads a body whole.
@@ -107,16 +110,15 @@ pub struct Front {
 /// What is below Ollama's paths, where nothing is: its clients are told so in the form that they
 /// read.
 static OLLAMA: Front = Front {
-    name: "chat",
     errors: ErrorForm {
         body: |error| {
             let mut w = crate::wire::json::Writer::default();
             w.object(|w| w.texts([("error", error.message)]));
             w.into_bytes()
         },
-        ..beside::BESIDE.errors
+        ..Front::COMMON.errors
     },
-    ..beside::BESIDE
+    ..Front::common("chat", &[])
 };
 
 /// The front door whose format OpenAI's servers speak. Requests of other formats are put into it
@@ -169,6 +171,8 @@ pub(crate) struct VectorDoor {
 
 /// How callers ask for the number of a request's tokens.
 pub struct CountForm {
+    /// Its path.
+    pub path: &'static str,
     /// Returns what a path and its query say of the request, or `None` if the path does not lead
     /// here.
     pub route: fn(&str, Option<&str>) -> Option<Asked>,
@@ -201,25 +205,35 @@ pub(crate) struct PassedRequest<'a> {
 /// The front doors of conversations.
 pub static FRONTS: [&Front; 5] = [&CHAT, &MESSAGES, &RESPONSES, &GEMINI, &GEMINI_ARRAY];
 
-/// Every front door.
-pub static DOORS: [&Front; 16] = [
+/// The front doors that do not follow from the facts of their endpoints alone.
+const OWN: [&Front; 8] = [
     &CHAT,
     &MESSAGES,
     &RESPONSES,
     &GEMINI,
     &GEMINI_ARRAY,
-    &COMPLETIONS,
-    &RERANK,
-    &MODERATIONS,
-    &IMAGES,
     &EMBEDDINGS,
     &GEMINI_EMBED,
     &GEMINI_EMBEDS,
-    &EDITS,
-    &SPEECH,
-    &TRANSCRIPTIONS,
-    &TRANSLATIONS,
 ];
+
+/// Every front door.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the compiler does it, and would not compile a panic"
+)]
+pub static DOORS: [&Front; OWN.len() + OTHERS.len()] = {
+    let mut doors: [&Front; _] = [&CHAT; OWN.len() + OTHERS.len()];
+    let mut index = 0_usize;
+    while index < doors.len() {
+        doors[index] = match index.checked_sub(OWN.len()) {
+            None => OWN[index],
+            Some(other) => &OTHERS[other],
+        };
+        index += 1;
+    }
+    doors
+};
 
 /// What is read of a request besides its path and its body.
 #[derive(Clone, Copy)]
@@ -320,6 +334,98 @@ pub type RequestRead<'a> = Result<(Request<'a>, FieldNames), Refused>;
 pub(crate) type NewWriter = fn(&AnswerHeader) -> Box<dyn AnswerWriter>;
 
 impl Front {
+    /// The values that most front doors share. The static of each door replaces the others.
+    const COMMON: Front = Front {
+        name: "",
+        paths: &[],
+        stream_path: None,
+        route: |front, path, _| {
+            let mut paths = front.paths.iter();
+            paths.find_map(|wanted| route::fixed(path, wanted))
+        },
+        owns: route::owns,
+        only: None,
+        heard: Heard {
+            sessions: &[],
+            passed: &[],
+            query_key: None,
+        },
+        errors: ErrorForm {
+            unavailable: 503,
+            hopeless: 503,
+            overloaded: None,
+            failed: None,
+            cuts: false,
+            obeys_waits: false,
+            asks_upgrade: false,
+            id_header: None,
+            body: chat::errors::body,
+            event: chat::errors::event,
+        },
+        models: chat::models::LISTS,
+        probes: "",
+        native: None,
+        vectors: None,
+        counting: None,
+        id_prefix: "",
+        around: AroundStream {
+            content_type: "text/event-stream",
+            keepalive: b": keepalive\n\n",
+            late_header: |name, value| format!(": {name}: {value}\n\n"),
+        },
+        envelope: other_endpoints::envelope,
+        contents: Contents {
+            fields: &["input", "documents", "query", "prompt", "suffix"],
+            is_plain: |name, _, is_text| is_text && name == b"text",
+            results: &[],
+            may_call: |_| false,
+        },
+        read: |_| {
+            Err(Refused::invalid(
+                "model",
+                "this endpoint holds no conversation",
+            ))
+        },
+        field_name: |request, field| (CHAT.field_name)(request, field),
+        flaw_names: [""; 4],
+        stream: |_| Box::new(Nothing::default()),
+        whole: |_| Box::new(Nothing::default()),
+    };
+
+    /// Returns a front door of this name at these paths, with the values that most share.
+    const fn common(name: &'static str, paths: &'static [&'static str]) -> Front {
+        Front {
+            name,
+            paths,
+            ..Front::COMMON
+        }
+    }
+
+    /// Returns the front door of a kind of endpoint, with the values that most share.
+    const fn of_endpoint(endpoint: Endpoint) -> Front {
+        let facts = endpoint.facts();
+        Front {
+            id_prefix: facts.id_prefix,
+            ..Front::common(facts.name, facts.paths)
+        }
+    }
+
+    /// Returns the front door of this name.
+    pub fn find(name: &str) -> Option<&'static Front> {
+        DOORS.into_iter().find(|front| front.name == name)
+    }
+
+    /// Returns what a path and its query say of a request, or `None` if the path does not lead
+    /// here.
+    pub fn route(&self, path: &str, query: Option<&str>) -> Option<Asked> {
+        (self.route)(self, path, query)
+    }
+
+    /// Reads what decides where a body goes.
+    pub fn envelope(&'static self, body: &[u8]) -> Result<Envelope, Fault> {
+        (self.envelope)(self, body)
+    }
+
     /// Returns whether this is the format of OpenAI's servers, so that bodies pass through to them.
     pub fn passes(&self) -> bool {
         self == STANDARD
@@ -328,7 +434,7 @@ impl Front {
     /// Returns the format in which callers at this path expect an answer, also if nothing is there.
     /// Where several formats share a path, the headers and the query decide.
     pub fn of(path: &str, query: Option<&str>, has: &HasHeader<'_>) -> &'static Front {
-        let owner = || DOORS.into_iter().find(|front| (front.owns)(path));
+        let owner = || DOORS.into_iter().find(|front| (front.owns)(front, path));
         let asks = || {
             FRONTS
                 .into_iter()
@@ -343,15 +449,19 @@ impl Front {
 
     /// Reads what decides where a request goes. If the path names the model, the body need not,
     /// where it does in this format: then the path's is written into it.
-    pub fn request(&self, mut body: Bytes, asked: Asked) -> Result<(Bytes, Envelope), Fault> {
-        let mut envelope = (self.envelope)(&body);
+    pub fn request(
+        &'static self,
+        mut body: Bytes,
+        asked: Asked,
+    ) -> Result<(Bytes, Envelope), Fault> {
+        let mut envelope = self.envelope(&body);
         if let Some(model) = &asked.model {
             if envelope
                 .as_ref()
                 .is_err_and(|fault| *fault == Fault::missing("model"))
             {
                 body = with_model(&body, model);
-                envelope = (self.envelope)(&body);
+                envelope = self.envelope(&body);
             } else if envelope
                 .as_ref()
                 .is_ok_and(|envelope| !["", model].contains(&&*envelope.model))
@@ -556,7 +666,7 @@ mod tests {
             model: model.map(str::to_owned),
             stream: false,
         };
-        let read = |front: &Front, body: &str, model: Option<&str>| {
+        let read = |front: &'static Front, body: &str, model: Option<&str>| {
             let read = front.request(Bytes::copy_from_slice(body.as_bytes()), asked(model));
             read.map(|(body, envelope)| {
                 let place = envelope.places.model.clone();

@@ -26,7 +26,9 @@ impl Front {
 
     /// Returns a request for each part of the format: the name of the part, the body, and what is
     /// read of it.
-    pub fn probes(&self) -> impl Iterator<Item = (&'static str, Bytes, Result<Envelope, Fault>)> {
+    pub fn probes(
+        &'static self,
+    ) -> impl Iterator<Item = (&'static str, Bytes, Result<Envelope, Fault>)> {
         let Probes { needed, parts } = serde_json::from_str(self.probes).unwrap_or_default();
         parts.into_iter().map(move |(name, members)| {
             let members: Map<_, _> = needed.clone().into_iter().chain(members).collect();
@@ -35,7 +37,7 @@ impl Front {
                 model: Some("m".to_owned()),
                 stream: false,
             };
-            let envelope = (self.envelope)(&body).map(|envelope| envelope.at(asked));
+            let envelope = self.envelope(&body).map(|envelope| envelope.at(asked));
             (name, body, envelope)
         })
     }

@@ -2,7 +2,8 @@
 //! no version: so a path may have too many slashes, and no `/v1`. Azure's clients put `/openai` in
 //! front of OpenAI's paths, and often the model.
 
-use super::ModelsAsked;
+use super::{Front, ModelsAsked};
+use crate::neutral::{Endpoint, Servers, below_version};
 use crate::wire::percent;
 
 /// What a path says of a request, where the format says it there and not in the body.
@@ -15,24 +16,9 @@ pub struct Asked {
     pub stream: bool,
 }
 
-/// The paths of OpenAI's that Azure has below `/openai`, and whether it has them below the model,
-/// too.
-const OF_AZURE: [(&str, bool); 11] = [
-    ("audio/speech", true),
-    ("audio/transcriptions", true),
-    ("audio/translations", true),
-    ("chat/completions", true),
-    ("completions", true),
-    ("embeddings", true),
-    ("images/edits", true),
-    ("images/generations", true),
-    ("models", false),
-    ("moderations", false),
-    ("responses", false),
-];
-
 /// Routes a path that says nothing, but for the model if it is one of Azure's.
-pub(super) fn fixed(path: &str, wanted: &str) -> Option<Asked> {
+pub(super) fn fixed(path: &str, wanted: &'static str) -> Option<Asked> {
+    let wanted = bare(wanted);
     // Most paths are those of other doors, and end otherwise. The last part of each of ours has at
     // least five bytes, so slashes too many make no difference.
     let end = wanted
@@ -49,10 +35,30 @@ pub(super) fn fixed(path: &str, wanted: &str) -> Option<Asked> {
     }
 }
 
+/// Returns whether callers at this path speak the format of a front door. Whatever stands below the
+/// path of conversations is in their format.
+pub(super) fn owns(front: &Front, path: &str) -> bool {
+    front.paths.iter().any(|wanted| match front.only {
+        None => after(path, bare(wanted)).is_some(),
+        Some(_) => fixed(path, wanted).is_some(),
+    })
+}
+
+/// Returns a path without its version and the slash before it.
+fn bare(path: &'static str) -> &'static str {
+    below_version(path).trim_start_matches('/')
+}
+
+/// Returns whether these servers have an endpoint at this path.
+fn is_at(servers: Servers, wanted: &str) -> bool {
+    let mut endpoints = Endpoint::ALL.into_iter();
+    endpoints.any(|endpoint| endpoint.is_at(servers) && bare(endpoint.path()) == wanted)
+}
+
 /// Routes `/openai/deployments/{model}/…`.
 fn deployed(path: &str, wanted: &str) -> Option<Asked> {
     let path = under(under(skip_slashes(path)?, "openai")?, "deployments")?;
-    OF_AZURE.contains(&(wanted, true)).then_some(())?;
+    is_at(Servers::DatedAzure, wanted).then_some(())?;
     let model = path
         .trim_end_matches('/')
         .strip_suffix(wanted)?
@@ -69,7 +75,7 @@ fn deployed(path: &str, wanted: &str) -> Option<Asked> {
 /// may have that.
 pub(super) fn without_azure<'p>(path: &'p str, wanted: &str) -> Option<&'p str> {
     let path = skip_slashes(path)?;
-    let is_known = |_: &&str| OF_AZURE.iter().any(|(known, _)| *known == wanted);
+    let is_known = |_: &&str| wanted == "models" || is_at(Servers::OpenAi, wanted);
     Some(under(path, "openai").filter(is_known).unwrap_or(path))
 }
 

@@ -1,111 +1,277 @@
 //! An endpoint is what an account's server is asked for. A server may have several kinds.
+//!
+//! Each kind is one row of a table. From it follow the door with its path, the protocols of OpenAI's
+//! and Azure's servers, how an answer is read, and what it costs.
 
 use std::fmt;
 
+use super::kind::ModelKind;
 use super::price::Price;
 
-/// A kind of endpoint.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Endpoint {
+/// The facts of a kind of endpoint.
+#[derive(Debug)]
+pub struct EndpointFacts {
+    /// Its name: in the catalog, and that of its door and of its format.
+    pub name: &'static str,
+    /// Its paths here. The first one is that of OpenAI's servers, too.
+    pub paths: &'static [&'static str],
+    /// What its requests are.
+    pub body: EndpointBody,
+    /// What its answers have.
+    pub answer: EndpointAnswer,
+    /// What the ids of its answers begin with.
+    pub id_prefix: &'static str,
+    /// What its models are for.
+    pub made_for: ModelKind,
+    /// The servers that have it if their accounts do not say which kinds they have.
+    pub servers: &'static [Servers],
+}
+
+/// What the requests of an endpoint are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndpointBody {
+    /// Conversations. Each kind of endpoint that holds them can answer the callers of each format.
+    Conversation,
+    /// JSON that passes. The model reads the texts of these fields; the first one must be there.
+    Json(&'static [&'static str]),
+    /// Forms that pass, which may have large files.
+    Form,
+}
+
+/// What the answers of an endpoint have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndpointAnswer {
+    /// What a model says, token by token.
+    Message,
+    /// Choices with continued texts, which are written token by token.
+    Choices,
+    /// Vectors.
+    Vectors,
+    /// A list of results.
+    Results,
+    /// Pictures, which are paid for one by one.
+    Pictures,
+    /// Sound of a text, whose characters are paid for.
+    Sound,
+    /// A text of sound, whose seconds are paid for.
+    Transcript,
+}
+
+/// Servers that speak OpenAI's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Servers {
+    /// OpenAI's own.
+    OpenAi,
+    /// Azure's, whose paths have no date.
+    Azure,
+    /// Azure's, whose paths have the date of a version, and the name of a deployment.
+    DatedAzure,
+    /// Those of others, and the demo. Nobody knows what a server has before it is asked.
+    Others,
+}
+
+/// Servers of all kinds.
+const EVERYWHERE: &[Servers] = &[
+    Servers::OpenAi,
+    Servers::Azure,
+    Servers::DatedAzure,
+    Servers::Others,
+];
+
+/// Makes the enum, the list of all kinds and the facts of each out of one table.
+macro_rules! endpoints {
+    ($($(#[$about:meta])+ $kind:ident { $($facts:tt)* })+) => {
+        /// A kind of endpoint.
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Endpoint { $($(#[$about])+ $kind),+ }
+
+        impl Endpoint {
+            /// All kinds.
+            pub const ALL: [Endpoint; [$(Endpoint::$kind),+].len()] = [$(Endpoint::$kind),+];
+
+            /// Returns its facts.
+            pub const fn facts(self) -> &'static EndpointFacts {
+                match self { $(Endpoint::$kind => &EndpointFacts { $($facts)* }),+ }
+            }
+        }
+    };
+}
+
+endpoints! {
     /// Chat completions; in another dialect, its own way to hold a conversation.
     #[default]
-    Chat,
+    Chat {
+        name: "chat",
+        paths: &["/v1/chat/completions"],
+        body: EndpointBody::Conversation,
+        answer: EndpointAnswer::Message,
+        id_prefix: "chatcmpl-",
+        made_for: ModelKind::Chat,
+        servers: EVERYWHERE,
+    }
     /// OpenAI's Responses.
-    Responses,
+    Responses {
+        name: "responses",
+        paths: &["/v1/responses"],
+        body: EndpointBody::Conversation,
+        answer: EndpointAnswer::Message,
+        id_prefix: "resp_",
+        made_for: ModelKind::Chat,
+        // An older version of Azure's may not have the newer endpoint.
+        servers: &[Servers::OpenAi, Servers::Azure],
+    }
     /// Anthropic's Messages.
-    Messages,
+    Messages {
+        name: "messages",
+        paths: &["/v1/messages"],
+        body: EndpointBody::Conversation,
+        answer: EndpointAnswer::Message,
+        id_prefix: "msg_",
+        made_for: ModelKind::Chat,
+        servers: &[],
+    }
     /// Texts that are continued, and no conversation.
-    Completions,
+    Completions {
+        name: "completions",
+        paths: &["/v1/completions"],
+        body: EndpointBody::Json(&["prompt", "suffix"]),
+        answer: EndpointAnswer::Choices,
+        id_prefix: "cmpl-",
+        made_for: ModelKind::Completion,
+        servers: EVERYWHERE,
+    }
     /// Vectors of texts.
-    Embeddings,
+    Embeddings {
+        name: "embeddings",
+        paths: &["/v1/embeddings"],
+        body: EndpointBody::Json(&["input"]),
+        answer: EndpointAnswer::Vectors,
+        id_prefix: "embd-",
+        made_for: ModelKind::Embedding,
+        servers: EVERYWHERE,
+    }
     /// Documents in the order in which they answer a question.
-    Rerank,
+    Rerank {
+        name: "rerank",
+        // Cohere's own clients ask the second one.
+        paths: &["/v1/rerank", "/v2/rerank"],
+        body: EndpointBody::Json(&["documents", "query"]),
+        answer: EndpointAnswer::Results,
+        id_prefix: "",
+        made_for: ModelKind::Rerank,
+        servers: &[Servers::Others],
+    }
     /// Whether a text is harmful.
-    Moderations,
+    Moderations {
+        name: "moderations",
+        paths: &["/v1/moderations"],
+        body: EndpointBody::Json(&["input"]),
+        answer: EndpointAnswer::Results,
+        id_prefix: "modr-",
+        made_for: ModelKind::Moderation,
+        servers: &[Servers::OpenAi, Servers::Others],
+    }
     /// Pictures.
-    Images,
+    Images {
+        name: "images",
+        paths: &["/v1/images/generations"],
+        body: EndpointBody::Json(&["prompt"]),
+        answer: EndpointAnswer::Pictures,
+        id_prefix: "",
+        made_for: ModelKind::Image,
+        servers: EVERYWHERE,
+    }
     /// Pictures that are changed.
-    Edits,
+    Edits {
+        name: "image_edits",
+        paths: &["/v1/images/edits"],
+        body: EndpointBody::Form,
+        answer: EndpointAnswer::Pictures,
+        id_prefix: "",
+        made_for: ModelKind::Image,
+        servers: EVERYWHERE,
+    }
     /// Texts that are spoken.
-    Speech,
+    Speech {
+        name: "speech",
+        paths: &["/v1/audio/speech"],
+        body: EndpointBody::Json(&["input"]),
+        answer: EndpointAnswer::Sound,
+        id_prefix: "",
+        made_for: ModelKind::Speech,
+        servers: EVERYWHERE,
+    }
     /// The text of a recording.
-    Transcriptions,
-    /// The same in English.
-    Translations,
+    Transcriptions {
+        name: "transcriptions",
+        paths: &["/v1/audio/transcriptions"],
+        body: EndpointBody::Form,
+        answer: EndpointAnswer::Transcript,
+        id_prefix: "",
+        made_for: ModelKind::Transcription,
+        servers: EVERYWHERE,
+    }
+    /// The text of a recording, in English.
+    Translations {
+        name: "translations",
+        paths: &["/v1/audio/translations"],
+        body: EndpointBody::Form,
+        answer: EndpointAnswer::Transcript,
+        id_prefix: "",
+        made_for: ModelKind::Transcription,
+        servers: EVERYWHERE,
+    }
 }
 
 impl Endpoint {
-    /// All kinds.
-    pub const ALL: [Endpoint; 12] = {
-        use Endpoint::*;
-        [
-            Chat,
-            Responses,
-            Messages,
-            Completions,
-            Embeddings,
-            Rerank,
-            Moderations,
-            Images,
-            Edits,
-            Speech,
-            Transcriptions,
-            Translations,
-        ]
-    };
-
     /// Finds a kind by its name.
     pub fn find(name: &str) -> Option<Endpoint> {
         Endpoint::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
     /// Returns its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Endpoint::Chat => "chat",
-            Endpoint::Responses => "responses",
-            Endpoint::Messages => "messages",
-            Endpoint::Completions => "completions",
-            Endpoint::Embeddings => "embeddings",
-            Endpoint::Rerank => "rerank",
-            Endpoint::Moderations => "moderations",
-            Endpoint::Images => "images",
-            Endpoint::Edits => "image_edits",
-            Endpoint::Speech => "speech",
-            Endpoint::Transcriptions => "transcriptions",
-            Endpoint::Translations => "translations",
-        }
+    pub const fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// Returns its path below the version, as OpenAI's servers have it.
+    pub fn path(self) -> &'static str {
+        below_version(self.facts().paths.first().unwrap_or(&""))
     }
 
     /// Returns whether it holds conversations. Any kind that does can answer any conversation.
-    pub fn is_conversation(self) -> bool {
-        matches!(
-            self,
-            Endpoint::Chat | Endpoint::Responses | Endpoint::Messages
-        )
+    pub const fn is_conversation(self) -> bool {
+        matches!(self.facts().body, EndpointBody::Conversation)
     }
 
     /// Returns whether its answers are written by a model, token by token.
     pub fn writes(self) -> bool {
-        self.is_conversation() || self == Endpoint::Completions
+        use EndpointAnswer::{Choices, Message};
+        matches!(self.facts().answer, Message | Choices)
+    }
+
+    /// Returns whether these servers have it if their accounts do not say which kinds they have.
+    pub const fn is_at(self, servers: Servers) -> bool {
+        let mut rest = self.facts().servers;
+        while let [first, others @ ..] = rest {
+            if *first as u8 == servers as u8 {
+                return true;
+            }
+            rest = others;
+        }
+        false
     }
 
     /// Returns whether a price says what its answers cost.
     pub fn is_priced_by(self, price: &Price) -> bool {
-        let (by_tokens, by_answers) = (price.rates.is_some(), price.per_request.is_some());
-        by_answers
-            || match self {
-                Endpoint::Chat
-                | Endpoint::Responses
-                | Endpoint::Messages
-                | Endpoint::Completions
-                | Endpoint::Embeddings
-                | Endpoint::Rerank
-                | Endpoint::Moderations => by_tokens,
-                Endpoint::Images | Endpoint::Edits => price.per_image.is_some(),
-                Endpoint::Speech => price.per_character.is_some(),
-                Endpoint::Transcriptions | Endpoint::Translations => price.per_second.is_some(),
-            }
+        use EndpointAnswer::*;
+        let is_priced = match self.facts().answer {
+            Message | Choices | Vectors | Results => price.rates.is_some(),
+            Pictures => price.per_image.is_some(),
+            Sound => price.per_character.is_some(),
+            Transcript => price.per_second.is_some(),
+        };
+        is_priced || price.per_request.is_some()
     }
 
     /// Returns whether an answer of one model may stand for that of another. Vectors of different
@@ -116,15 +282,13 @@ impl Endpoint {
 
     /// Returns whether its requests are forms, which may have large files.
     pub fn takes_forms(self) -> bool {
-        matches!(
-            self,
-            Endpoint::Edits | Endpoint::Transcriptions | Endpoint::Translations
-        )
+        self.facts().body == EndpointBody::Form
     }
 
     /// Returns whether its answers may be other than JSON: they then pass as they come.
     pub fn gives_bytes(self) -> bool {
-        self.takes_forms() || matches!(self, Endpoint::Images | Endpoint::Speech)
+        use EndpointAnswer::{Pictures, Sound, Transcript};
+        matches!(self.facts().answer, Pictures | Sound | Transcript)
     }
 
     /// Returns the fewest tokens that an answer may be asked to have at most. Who asks for fewer
@@ -142,6 +306,41 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+impl Servers {
+    /// Counts the kinds of endpoint that the servers have.
+    pub(crate) const fn count(self) -> usize {
+        let (mut count, mut rest) = (0, &Endpoint::ALL as &[Endpoint]);
+        while let [kind, others @ ..] = rest {
+            count += kind.is_at(self) as usize;
+            rest = others;
+        }
+        count
+    }
+
+    /// Returns the kinds of endpoint that the servers have.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the compiler does it, and would not compile a panic"
+    )]
+    pub(crate) const fn kinds<const N: usize>(self) -> [Endpoint; N] {
+        let (mut kinds, mut count) = ([Endpoint::Chat; N], 0);
+        let mut rest = &Endpoint::ALL as &[Endpoint];
+        while let [kind, others @ ..] = rest {
+            if kind.is_at(self) {
+                kinds[count] = *kind;
+                count += 1;
+            }
+            rest = others;
+        }
+        kinds
+    }
+}
+
+/// Returns what follows the version in a path.
+pub(crate) fn below_version(path: &'static str) -> &'static str {
+    path.strip_prefix("/v1").unwrap_or(path)
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! What models are for, as far as it is known.
 
-use super::Endpoint;
-
 /// What a model is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModelKind {
@@ -77,20 +75,6 @@ impl ModelKind {
             .iter()
             .find(|(begin, _)| name.starts_with(begin))
             .map(|(_, kind)| *kind)
-    }
-
-    /// Returns what a kind of endpoint is for.
-    pub fn of_endpoint(endpoint: Endpoint) -> Self {
-        match endpoint {
-            Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => Self::Chat,
-            Endpoint::Completions => Self::Completion,
-            Endpoint::Embeddings => Self::Embedding,
-            Endpoint::Rerank => Self::Rerank,
-            Endpoint::Moderations => Self::Moderation,
-            Endpoint::Images | Endpoint::Edits => Self::Image,
-            Endpoint::Speech => Self::Speech,
-            Endpoint::Transcriptions | Endpoint::Translations => Self::Transcription,
-        }
     }
 }
 

@@ -21,7 +21,6 @@ pub use request::request;
 pub use stream::AnthropicReader;
 
 use super::listing::ModelListing;
-use super::openai;
 use super::protocol::{BaseUrl, Counting, ENDPOINTS, Endpoints, Protocol, Translation};
 use crate::neutral::Family;
 use crate::wire::splice::without;
@@ -31,7 +30,7 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "anthropic",
     about: "Anthropic's Messages. `key` is sent as `x-api-key`.",
     base_url: BaseUrl::At("https://api.anthropic.com/v1"),
-    path: |_, _, _| "/messages".into(),
+    path: |_, _, _, _| "/messages".into(),
     endpoints: Endpoints {
         listing: Some(ModelListing {
             path: |base| format!("{base}/models?limit=1000"),
@@ -50,17 +49,10 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// The same at a server that imitates OpenAI's chat too. What it counts may be an estimate.
-pub(super) static BESIDE_CHAT: Protocol = Protocol {
-    name: "messages",
-    path: PROTOCOL.path,
-    family: PROTOCOL.family,
-    translation: Some(Translation {
-        counting: None,
-        ..TRANSLATION
-    }),
-    error: PROTOCOL.error,
-    ..openai::PROTOCOL
+/// The translation at servers of others. What they count may be an estimate.
+pub(super) const ELSEWHERE: Translation = Translation {
+    counting: None,
+    ..TRANSLATION
 };
 
 /// The API refuses here what changes only the answer.

@@ -5,12 +5,11 @@
 //! passed on. But a stream begins with a chunk of the filter that has no choices. This chunk is
 //! removed, because no client expects it.
 
-use super::openai;
+use super::openai::{self, other_endpoints::protocols};
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Prices, Protocol};
 use super::quirks::Rule::{Cannot, Format, Omit};
 use super::quirks::{FieldRule, Formats, MAX_TOKENS, Quirks};
-use crate::neutral::Endpoint;
-use crate::neutral::UpstreamError;
+use crate::neutral::{Endpoint, Servers, UpstreamError};
 use crate::wire::percent::segment;
 
 /// Azure OpenAI. A server knows only the fields of its version, and deployments have their own
@@ -19,20 +18,10 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "azure",
     about: "Azure OpenAI. `key` is sent as `api-key`, or as a bearer with `auth: bearer`.",
     base_url: BaseUrl::Own,
-    path: |settings, model, _| path(settings.version.as_deref(), model).into(),
+    path: |endpoint, settings, model, _| path(endpoint, settings.version.as_deref(), model).into(),
     model_in_path: |settings| settings.version.is_some(),
     endpoints: Endpoints {
-        others: &[
-            (Endpoint::Responses, &RESPONSES),
-            (Endpoint::Completions, &COMPLETIONS),
-            (Endpoint::Embeddings, &EMBEDDINGS),
-            (Endpoint::Images, &IMAGES),
-            (Endpoint::Edits, &EDITS),
-            (Endpoint::Speech, &SPEECH),
-            (Endpoint::Transcriptions, &TRANSCRIPTIONS),
-            (Endpoint::Translations, &TRANSLATIONS),
-        ],
-        // An older version may not have the newer endpoint.
+        protocols: &PROTOCOLS,
         usual: |settings, _| match settings.version.as_deref().and_then(date) {
             None => &KINDS,
             Some(_) => &OLDER,
@@ -48,141 +37,27 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// Azure OpenAI's Responses.
-pub static RESPONSES: Protocol = Protocol {
-    name: openai::responses::PROTOCOL.name,
-    path: |settings, _, _| responses_path(settings.version.as_deref()).into(),
-    model_in_path: |_| false,
-    quirks_of_version: None,
-    family: openai::responses::PROTOCOL.family,
-    translation: Some(openai::responses::TRANSLATION),
-    ..PROTOCOL
-};
+static PROTOCOLS: [Protocol; Servers::Azure.count()] = protocols(&PROTOCOL, &KINDS);
+static KINDS: [Endpoint; Servers::Azure.count()] = Servers::Azure.kinds();
+static OLDER: [Endpoint; Servers::DatedAzure.count()] = Servers::DatedAzure.kinds();
 
-/// Azure OpenAI's completions.
-static COMPLETIONS: Protocol = Protocol {
-    name: openai::beside::COMPLETIONS.name,
-    path: |settings, model, _| path_to("/completions", settings.version.as_deref(), model).into(),
-    translation: openai::beside::COMPLETIONS.translation,
-    ..PROTOCOL
-};
-
-/// Azure OpenAI's vectors.
-static EMBEDDINGS: Protocol = Protocol {
-    name: openai::embed::EMBEDDINGS.name,
-    path: |settings, model, _| path_to("/embeddings", settings.version.as_deref(), model).into(),
-    translation: openai::embed::EMBEDDINGS.translation,
-    ..PROTOCOL
-};
-
-/// The kinds of endpoint that the servers have.
-static KINDS: [Endpoint; 9] = {
-    use Endpoint::*;
-    [
-        Chat,
-        Responses,
-        Completions,
-        Embeddings,
-        Images,
-        Edits,
-        Speech,
-        Transcriptions,
-        Translations,
-    ]
-};
-static OLDER: [Endpoint; 8] = {
-    use Endpoint::*;
-    [
-        Chat,
-        Completions,
-        Embeddings,
-        Images,
-        Edits,
-        Speech,
-        Transcriptions,
-        Translations,
-    ]
-};
-
-/// Azure OpenAI's pictures that are changed.
-static EDITS: Protocol = Protocol {
-    name: openai::beside::EDITS.name,
-    path: |settings, model, _| path_to("/images/edits", settings.version.as_deref(), model).into(),
-    translation: openai::beside::EDITS.translation,
-    ..PROTOCOL
-};
-
-/// Azure OpenAI's speech.
-static SPEECH: Protocol = Protocol {
-    name: openai::beside::SPEECH.name,
-    path: |settings, model, _| path_to("/audio/speech", settings.version.as_deref(), model).into(),
-    translation: openai::beside::SPEECH.translation,
-    ..PROTOCOL
-};
-
-/// Azure OpenAI's texts of recordings.
-static TRANSCRIPTIONS: Protocol = Protocol {
-    name: openai::beside::TRANSCRIPTIONS.name,
-    path: |settings, model, _| {
-        path_to("/audio/transcriptions", settings.version.as_deref(), model).into()
-    },
-    translation: openai::beside::TRANSCRIPTIONS.translation,
-    ..PROTOCOL
-};
-
-/// The same in English.
-static TRANSLATIONS: Protocol = Protocol {
-    name: openai::beside::TRANSLATIONS.name,
-    path: |settings, model, _| {
-        path_to("/audio/translations", settings.version.as_deref(), model).into()
-    },
-    translation: openai::beside::TRANSLATIONS.translation,
-    ..PROTOCOL
-};
-
-/// Azure OpenAI's pictures.
-static IMAGES: Protocol = Protocol {
-    name: openai::beside::IMAGES.name,
-    path: |settings, model, _| {
-        path_to("/images/generations", settings.version.as_deref(), model).into()
-    },
-    translation: openai::beside::IMAGES.translation,
-    ..PROTOCOL
-};
-
-/// Returns the path and query of Responses. The body names the model in every version.
-fn responses_path(api_version: Option<&str>) -> String {
-    match api_version {
-        None => "/openai/v1/responses".to_owned(),
-        Some(version) if date(version).is_none() => {
-            format!("/openai/v1/responses?api-version={}", segment(version))
-        }
-        Some(version) => format!("/openai/responses?api-version={}", segment(version)),
-    }
-}
-
-/// Returns the path and query after `https://{resource}.openai.azure.com`. Without a version it is
-/// the newer API, which takes the deployment's name as the model.
-pub fn path(api_version: Option<&str>, model: &str) -> String {
-    path_to("/chat/completions", api_version, model)
-}
-
-/// Returns the path and query of an endpoint, whose path this is at OpenAI's own servers.
-fn path_to(endpoint: &str, api_version: Option<&str>, model: &str) -> String {
-    match api_version {
-        None => format!("/openai/v1{endpoint}"),
-        // `preview`: a version of the newer API.
-        Some(version) if date(version).is_none() => {
-            format!("/openai/v1{endpoint}?api-version={}", segment(version))
-        }
-        Some(version) => {
-            format!(
-                "/openai/deployments/{}{endpoint}?api-version={}",
-                segment(model),
-                segment(version)
-            )
-        }
-    }
+/// Returns the path and query of an endpoint after `https://{resource}.openai.azure.com`. Without a
+/// version it is the newer API, which takes the deployment's name as the model.
+pub fn path(endpoint: Endpoint, api_version: Option<&str>, model: &str) -> String {
+    let path = endpoint.path();
+    let Some(version) = api_version else {
+        return format!("/openai/v1{path}");
+    };
+    let (model, query) = (segment(model), segment(version));
+    // `preview`: a version of the newer API.
+    let begin = if date(version).is_none() {
+        "/openai/v1".to_owned()
+    } else if endpoint.is_at(Servers::DatedAzure) {
+        format!("/openai/deployments/{model}")
+    } else {
+        "/openai".to_owned()
+    };
+    format!("{begin}{path}?api-version={query}")
 }
 
 /// Returns the quirks of a version: the fields that it does not know yet. The server would answer

@@ -40,7 +40,7 @@ pub static PROTOCOL: Protocol = Protocol {
         usual: "us-east-1",
         at: base_url,
     },
-    path: |_, model, stream| path(model, stream).into(),
+    path: |_, _, model, stream| path(model, stream).into(),
     model_in_path: |_| true,
     key_variable: Some("AWS_BEARER_TOKEN_BEDROCK"),
     signs_with: SignsWith::AccessKey,
@@ -61,7 +61,7 @@ pub static PROTOCOL: Protocol = Protocol {
         cloud: None,
     }),
     endpoints: Endpoints {
-        others: &[(Endpoint::Embeddings, &embed::EMBEDDINGS)],
+        protocols: std::slice::from_ref(&embed::EMBEDDINGS),
         usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
         beside: |_, model| models::is_claude(model).then_some(&invoke::CLAUDE),
         ..ENDPOINTS

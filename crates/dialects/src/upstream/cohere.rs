@@ -15,7 +15,7 @@ pub use error::error;
 pub use request::request;
 
 use super::listing::ModelListing;
-use super::openai::beside;
+use super::openai::other_endpoints::translation;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol, Translation};
 use crate::neutral::Endpoint;
 use crate::neutral::traits::{Thinking, Traits};
@@ -25,12 +25,9 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "cohere",
     about: "Cohere's chat, v2. `key` is sent as a bearer.",
     base_url: BaseUrl::At("https://api.cohere.com/v2"),
-    path: |_, _, _| "/chat".into(),
+    path: |_, _, _, _| "/chat".into(),
     endpoints: Endpoints {
-        others: &[
-            (Endpoint::Embeddings, &embed::EMBEDDINGS),
-            (Endpoint::Rerank, &RERANK),
-        ],
+        protocols: &OTHERS,
         usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings, Endpoint::Rerank],
         listing: Some(ModelListing {
             // The second version of the API has no list.
@@ -61,10 +58,13 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
+static OTHERS: [Protocol; 2] = [embed::EMBEDDINGS, RERANK];
+
 /// Documents in the order in which they answer a question. Others took the form over from Cohere.
 static RERANK: Protocol = Protocol {
-    path: |_, _, _| "/rerank".into(),
-    translation: beside::RERANK.translation,
+    endpoint: Endpoint::Rerank,
+    path: |_, _, _, _| "/rerank".into(),
+    translation: Some(translation(Endpoint::Rerank)),
     endpoints: ENDPOINTS,
     ..PROTOCOL
 };

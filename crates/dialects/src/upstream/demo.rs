@@ -11,13 +11,13 @@ mod sample;
 
 use std::time::Duration;
 
-use super::openai;
+use super::openai::{self, other_endpoints::protocols};
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Prices, Protocol};
 use crate::front::STANDARD;
 use crate::neutral::answer::{AnswerOptions, Draft};
 use crate::neutral::traits::{Thinking, Traits};
 use crate::neutral::{
-    AnswerHeader, Effort, Endpoint, Event, Family, Finish, Format, PartKind, Request, Tokens,
+    AnswerHeader, Effort, Event, Family, Finish, Format, PartKind, Request, Servers, Tokens,
 };
 use calls::NextAct;
 
@@ -27,8 +27,8 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "Answers by itself, without a network and without a credential: for trying things out.",
     base_url: BaseUrl::Nowhere,
     endpoints: Endpoints {
-        others: &OTHERS,
-        usual: |_, _| &SERVED,
+        protocols: &PROTOCOLS,
+        usual: |_, _| &openai::OF_OTHERS,
         ..ENDPOINTS
     },
     traits: |_| Traits {
@@ -42,34 +42,8 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// The kinds of endpoint that it has beside chat.
-const OTHERS: [(Endpoint, &Protocol); 9] = [
-    (Endpoint::Completions, &openai::beside::COMPLETIONS),
-    (Endpoint::Embeddings, &openai::embed::EMBEDDINGS),
-    (Endpoint::Rerank, &openai::beside::RERANK),
-    (Endpoint::Moderations, &openai::beside::MODERATIONS),
-    (Endpoint::Images, &openai::beside::IMAGES),
-    (Endpoint::Edits, &openai::beside::EDITS),
-    (Endpoint::Speech, &openai::beside::SPEECH),
-    (Endpoint::Transcriptions, &openai::beside::TRANSCRIPTIONS),
-    (Endpoint::Translations, &openai::beside::TRANSLATIONS),
-];
-/// All kinds of endpoint that it has.
-const SERVED: [Endpoint; 10] = {
-    use Endpoint::*;
-    [
-        Chat,
-        Completions,
-        Embeddings,
-        Rerank,
-        Moderations,
-        Images,
-        Edits,
-        Speech,
-        Transcriptions,
-        Translations,
-    ]
-};
+static PROTOCOLS: [Protocol; Servers::Others.count()] =
+    protocols(&openai::PROTOCOL, &openai::OF_OTHERS);
 
 /// The pause before the first word of the slow model: longer than callers wait for a sign of life.
 const SLOW: Duration = Duration::from_secs(30);
@@ -112,7 +86,8 @@ pub fn reply(path: &str, body: &[u8], length: usize, stream: bool) -> Option<Rep
             breaks: false,
         }));
     }
-    let model = (STANDARD.envelope)(body)
+    let model = STANDARD
+        .envelope(body)
         .map(|envelope| envelope.model)
         .unwrap_or_default();
     match model.as_str() {

@@ -35,9 +35,9 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "gemini",
     about: "Google's Gemini API. `key` is sent as `x-goog-api-key`.",
     base_url: BaseUrl::At("https://generativelanguage.googleapis.com/v1beta"),
-    path: |_, model, stream| path(model, stream).into(),
+    path: |_, _, model, stream| path(model, stream).into(),
     endpoints: Endpoints {
-        others: &[(Endpoint::Embeddings, &embed::BATCH)],
+        protocols: std::slice::from_ref(&embed::BATCH),
         usual: USUAL,
         listing: Some(ModelListing {
             path: |base| format!("{base}/models?pageSize=1000"),

@@ -45,10 +45,10 @@ pub static ALL: [&Protocol; 9] = [
 )]
 pub static NAMES: [&str; ALL.len()] = {
     let mut names = [""; ALL.len()];
-    let mut at = 0;
-    while at < names.len() {
-        names[at] = ALL[at].name;
-        at += 1;
+    let mut index = 0;
+    while index < names.len() {
+        names[index] = ALL[index].name;
+        index += 1;
     }
     names
 };
@@ -61,21 +61,10 @@ impl Protocol {
 
     /// Returns the protocol of a kind of endpoint, if its servers may have one.
     pub fn at(&'static self, endpoint: Endpoint) -> Option<&'static Protocol> {
-        let others = || {
-            self.endpoints
-                .others
-                .iter()
-                .find(|(kind, _)| *kind == endpoint)
-                .map(|(_, protocol)| *protocol)
-        };
-        let messages = || {
-            (endpoint == Endpoint::Messages && *self == openai::PROTOCOL)
-                .then_some(&anthropic::BESIDE_CHAT)
-        };
-        if endpoint == Endpoint::Chat {
-            Some(self)
-        } else {
-            others().or_else(messages)
+        if endpoint == self.endpoint {
+            return Some(self);
         }
+        let mut protocols = self.endpoints.protocols.iter();
+        protocols.find(|protocol| protocol.endpoint == endpoint)
     }
 }

@@ -23,9 +23,9 @@ pub static PROTOCOL: Protocol = Protocol {
     name: "ollama",
     about: "Ollama's own chat. The server needs no `key`.",
     base_url: BaseUrl::At("http://127.0.0.1:11434"),
-    path: |_, _, _| "/api/chat".into(),
+    path: |_, _, _, _| "/api/chat".into(),
     endpoints: Endpoints {
-        others: &[(Endpoint::Embeddings, &embed::EMBEDDINGS)],
+        protocols: std::slice::from_ref(&embed::EMBEDDINGS),
         usual: |_, _| &[Endpoint::Chat, Endpoint::Embeddings],
         listing: Some(ModelListing {
             path: |base| format!("{base}/api/tags"),

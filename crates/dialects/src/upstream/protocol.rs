@@ -20,6 +20,7 @@ use crate::neutral::{
 };
 
 /// The facts that are the same for all accounts of a dialect.
+#[derive(Clone, Copy)]
 pub struct Protocol {
     /// The dialect's name in the catalog.
     pub name: &'static str,
@@ -27,9 +28,11 @@ pub struct Protocol {
     pub about: &'static str,
     /// The address of its servers.
     pub base_url: BaseUrl,
-    /// Writes the path after the base URL, including the query. The arguments are the settings, the
-    /// model, and true for a stream.
-    pub path: fn(&Settings, &str, bool) -> Cow<'static, str>,
+    /// The kind of endpoint that is asked.
+    pub endpoint: Endpoint,
+    /// Writes the path after the base URL, including the query. The arguments are the kind of
+    /// endpoint, the settings, the model, and true for a stream.
+    pub path: fn(Endpoint, &Settings, &str, bool) -> Cow<'static, str>,
     /// Returns whether the path has the model.
     pub model_in_path: fn(&Settings) -> bool,
     /// The kinds of endpoint that its servers may have.
@@ -123,8 +126,8 @@ pub struct Counting {
 /// The kinds of endpoint that the servers of a dialect may have.
 #[derive(Clone, Copy)]
 pub struct Endpoints {
-    /// The kinds beside chat that its inventor has, and the protocol of each.
-    pub others: &'static [(Endpoint, &'static Protocol)],
+    /// The protocols of the kinds that the servers of its inventor have.
+    pub protocols: &'static [Protocol],
     /// Returns the kinds that a server has if its account does not say it. The arguments are the
     /// settings and the server's host.
     pub usual: fn(&Settings, &str) -> &'static [Endpoint],
@@ -204,7 +207,7 @@ pub enum Prices {
 
 /// The endpoints of most dialects.
 pub(crate) const ENDPOINTS: Endpoints = Endpoints {
-    others: &[],
+    protocols: &[],
     usual: |_, _| &[Endpoint::Chat],
     of_model: |_| None,
     beside: |_, _| None,
@@ -230,7 +233,8 @@ impl Protocol {
         name: "",
         about: "",
         base_url: BaseUrl::Own,
-        path: |_, _, _| Cow::Borrowed("/chat/completions"),
+        endpoint: Endpoint::Chat,
+        path: |endpoint, _, _, _| Cow::Borrowed(endpoint.path()),
         model_in_path: |_| false,
         endpoints: ENDPOINTS,
         key_header: None,
@@ -254,6 +258,11 @@ impl Protocol {
         is_imitated: false,
         quirks_of_version: None,
     };
+
+    /// Writes the path after the base URL, including the query.
+    pub fn path(&self, settings: &Settings, model: &str, stream: bool) -> Cow<'static, str> {
+        (self.path)(self.endpoint, settings, model, stream)
+    }
 
     /// Returns whether requests and answers are in OpenAI's own format. They then pass through,
     /// except for the parts that must change.

@@ -124,14 +124,14 @@ impl Dialect {
     /// calls.
     pub fn write(
         self,
-        front: &Front,
+        front: &'static Front,
         model: &str,
         body: &str,
         kept: &[answer::Kept],
     ) -> Result<Sent, Refused> {
         let spoken = self.spoken(false);
         let body = Bytes::copy_from_slice(body.as_bytes());
-        let envelope = (front.envelope)(&body).expect("a request");
+        let envelope = front.envelope(&body).expect("a request");
         // Where the body does not say it, the path does.
         let asked = Asked {
             model: envelope.model.is_empty().then(|| "m".to_owned()),

@@ -19,7 +19,6 @@
     reason = "a test may fail loudly; the lints guard what runs in production"
 )]
 
-mod beside;
 mod cited;
 mod differences;
 mod doors;
@@ -27,6 +26,7 @@ mod drive;
 mod errors;
 mod files;
 mod frames;
+mod other_endpoints;
 mod passes;
 mod responses_pass;
 mod shape;
@@ -117,7 +117,7 @@ fn second_turns() {
 fn written(
     case: &Case,
     dialect: Dialect,
-    (front, request, which): (&Front, &str, &str),
+    (front, request, which): (&'static Front, &str, &str),
     kept: &[Kept],
     differences: &mut Differences,
 ) {

@@ -23,11 +23,7 @@ fn passed(dialect: &Dialect, model: &str, body: &str) -> (String, Value) {
         .write(&Translate {
             traits: (dialect.protocol.traits)(model),
             other: &|_| dialects::OtherModel::Elsewhere,
-            ..Translate::new(
-                &body,
-                &(RESPONSES.envelope)(&body).expect("a request"),
-                model,
-            )
+            ..Translate::new(&body, &RESPONSES.envelope(&body).expect("a request"), model)
         })
         .expect("it passes");
     (

@@ -48,7 +48,7 @@ fn spoken(name: &str) -> Dialect {
 }
 
 fn write(
-    front: &Front,
+    front: &'static Front,
     name: &str,
     model: &str,
     body: &str,
@@ -58,7 +58,7 @@ fn write(
         model: (*front != EMBEDDINGS).then(|| "m".to_owned()),
         stream: false,
     };
-    let envelope = (front.envelope)(&body).expect("a request").at(asked);
+    let envelope = front.envelope(&body).expect("a request").at(asked);
     spoken(name).write(&Translate::new(&body, &envelope, model))
 }
 

@@ -211,7 +211,10 @@ impl Tables {
             place: Some("europe-west1".into()),
             ..Settings::NONE
         };
-        let envelope = (self.front.envelope)(&body).unwrap_or_else(|why| panic!("{why:?}"));
+        let envelope = self
+            .front
+            .envelope(&body)
+            .unwrap_or_else(|why| panic!("{why:?}"));
         let model_of_path = envelope.model.is_empty().then(|| "m".to_owned());
         let spoken = Dialect::new(protocol, settings);
         let spoken = if is_responses {

@@ -71,7 +71,7 @@ pub(super) async fn ask(
     for (kind, dialect) in &account.serves {
         let in_path = dialect.has_model_in_path();
         // Where the path has a model, one that is for something else would be missing.
-        let needed = ModelKind::of_endpoint(*kind);
+        let needed = kind.facts().made_for;
         let model = patient
             .models
             .iter()
@@ -233,7 +233,7 @@ impl EndpointAnswers {
     /// Returns whether an endpoint is missing, and need not be there: it is only assumed, others
     /// are there, and no model of the catalog is for it alone.
     fn may_be_missing(&self, one: &EndpointAnswer, patient: &Patient) -> bool {
-        let made_for = |one: &EndpointAnswer| ModelKind::of_endpoint(one.kind);
+        let made_for = |one: &EndpointAnswer| one.kind.facts().made_for;
         let mut there = self.answers.iter().filter(|other| other.is_there());
         let is_wanted = patient.models.values().any(|model| *model == made_for(one));
         let is_only_assumed =

@@ -120,7 +120,8 @@ impl Asker<'_> {
         let candidate = self.candidate;
         let front = front(candidate.track.endpoint);
         let body = Bytes::from(body.to_string());
-        let envelope = (front.envelope)(&body)
+        let envelope = front
+            .envelope(&body)
             .map_err(|_| not_written("the request cannot be read".to_owned()))?;
         let mut traits = candidate.traits;
         // The catalog may be wrong about these: that is what is asked.

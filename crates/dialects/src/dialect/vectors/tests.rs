@@ -19,12 +19,12 @@ fn at(name: &str) -> Dialect {
     Dialect::new(Protocol::find(name).unwrap(), settings).at(Endpoint::Embeddings)
 }
 
-fn envelope(front: &Front, body: &str) -> Envelope {
+fn envelope(front: &'static Front, body: &str) -> Envelope {
     let asked = Asked {
         model: (*front != EMBEDDINGS).then(|| "m".to_owned()),
         stream: false,
     };
-    (front.envelope)(body.as_bytes()).unwrap().at(asked)
+    front.envelope(body.as_bytes()).unwrap().at(asked)
 }
 
 fn header() -> AnswerHeader {

@@ -22,12 +22,13 @@ use crate::wire::splice::Edits;
 /// Many vectors.
 pub static GEMINI_EMBEDS: Front = Front {
     name: "gemini_embeds",
-    route: |path, _| asked_model(path, "batchEmbedContents"),
+    paths: &["/v1beta/models/{model}:batchEmbedContents"],
+    route: |_, path, _| asked_model(path, "batchEmbedContents"),
     native: Some(Native {
         format: "batch_embed_contents",
         ..EMBED_NATIVE
     }),
-    envelope: |body| read_envelope(body, &GEMINI_EMBEDS, "requests"),
+    envelope: |front, body| read_envelope(body, front, "requests"),
     vectors: Some(VectorDoor {
         read: |envelope, body| read_embedding(envelope, body, true),
         write: |vectors, _, tally| write_answer(vectors, r#"{"embeddings":["#, "]", tally),
@@ -39,12 +40,13 @@ pub static GEMINI_EMBEDS: Front = Front {
 /// One vector.
 pub static GEMINI_EMBED: Front = Front {
     name: "gemini_embed",
-    route: |path, _| asked_model(path, "embedContent"),
+    paths: &["/v1beta/models/{model}:embedContent"],
+    route: |_, path, _| asked_model(path, "embedContent"),
     native: Some(Native {
         format: "embed_content",
         ..EMBED_NATIVE
     }),
-    envelope: |body| read_envelope(body, &GEMINI_EMBED, "content"),
+    envelope: |front, body| read_envelope(body, front, "content"),
     vectors: Some(VectorDoor {
         read: |envelope, body| read_embedding(envelope, body, false),
         write: |vectors, _, tally| write_answer(vectors, r#"{"embedding":"#, "", tally),
@@ -55,6 +57,7 @@ pub static GEMINI_EMBED: Front = Front {
 
 /// The fields that both front doors have in common.
 const EMBED: Front = Front {
+    stream_path: None,
     only: Some(Endpoint::Embeddings),
     heard: Heard {
         passed: &[INPUT_TYPE],

@@ -215,7 +215,7 @@ mod tests {
     use crate::front::{Asked, GEMINI};
 
     fn of(body: &str) -> Envelope {
-        (GEMINI.envelope)(body.as_bytes()).expect("a request")
+        GEMINI.envelope(body.as_bytes()).expect("a request")
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
             ),
             ("[]", None, None),
         ] {
-            let fault = (GEMINI.envelope)(body.as_bytes()).unwrap_err();
+            let fault = GEMINI.envelope(body.as_bytes()).unwrap_err();
             assert_eq!(
                 (fault.param.as_deref(), fault.code),
                 (param, code),

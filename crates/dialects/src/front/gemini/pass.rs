@@ -174,7 +174,7 @@ mod tests {
 
     /// Passes a body to the model `up`.
     fn passed(body: &str) -> (String, String) {
-        let envelope = (GEMINI.envelope)(body.as_bytes()).expect("a request");
+        let envelope = GEMINI.envelope(body.as_bytes()).expect("a request");
         let envelope = envelope.at(Asked {
             model: Some("m".to_owned()),
             stream: false,

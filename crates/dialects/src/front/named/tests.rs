@@ -2,9 +2,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 
 use crate::front::references::{AllowedReferences, Urls};
-use crate::front::{
-    Asked, CHAT, EDITS, Envelope, Front, GEMINI, MESSAGES, RESPONSES, TRANSCRIPTIONS,
-};
+use crate::front::{Asked, CHAT, Envelope, Front, GEMINI, MESSAGES, RESPONSES};
 use crate::neutral::Endpoint;
 use crate::neutral::Refused;
 use crate::upstream::{anthropic, gemini, openai};
@@ -37,7 +35,7 @@ fn doors() -> [(&'static Front, Dialect, &'static str); 4] {
 
 fn envelope(front: &'static Front, body: &[u8]) -> Envelope {
     let model = (*front == GEMINI).then(|| "m".to_owned());
-    (front.envelope)(body).expect("a request").at(Asked {
+    front.envelope(body).expect("a request").at(Asked {
         model,
         stream: false,
     })
@@ -59,7 +57,7 @@ fn write(front: &'static Front, dialect: &Dialect, body: &str) -> Result<Outboun
 }
 
 fn is_refused(front: &'static Front, dialect: &Dialect, body: &str) -> bool {
-    (front.envelope)(body.as_bytes()).is_err() || write(front, dialect, body).is_err()
+    front.envelope(body.as_bytes()).is_err() || write(front, dialect, body).is_err()
 }
 
 fn param(refused: Refused) -> String {
@@ -352,7 +350,10 @@ fn tools_of_items_and_namespaces_are_judged_like_all_others() {
 fn a_tool_whose_type_changes_after_its_schema_is_refused() {
     let (_, _, base) = &doors()[0];
     let tool = r#"{"type":"function","parameters":{"model":"dear"},"type":"openrouter:subagent"}"#;
-    assert!((CHAT.envelope)(format!(r#"{base},"tools":[{tool}]}}"#).as_bytes()).is_err());
+    assert!(
+        CHAT.envelope(format!(r#"{base},"tools":[{tool}]}}"#).as_bytes())
+            .is_err()
+    );
 }
 
 #[test]
@@ -367,7 +368,7 @@ fn many_schemas_are_not_counted_as_names() {
             .is_empty()
     );
     let named = body(2 * super::MOST).replace("function", "openrouter:x");
-    assert!((RESPONSES.envelope)(named.as_bytes()).is_err());
+    assert!(RESPONSES.envelope(named.as_bytes()).is_err());
 }
 
 #[test]
@@ -601,8 +602,8 @@ fn a_body_that_names_more_than_a_request_needs_is_refused() {
             r#","m""#.repeat(count - 1)
         )
     };
-    assert!((CHAT.envelope)(many(super::MOST).as_bytes()).is_ok());
-    assert!((CHAT.envelope)(many(super::MOST + 1).as_bytes()).is_err());
+    assert!(CHAT.envelope(many(super::MOST).as_bytes()).is_ok());
+    assert!(CHAT.envelope(many(super::MOST + 1).as_bytes()).is_err());
 }
 
 /// A form for the model `m`, with these fields more.
@@ -619,7 +620,10 @@ fn form(fields: &[(&str, &str)]) -> String {
 
 #[test]
 fn a_form_is_judged_and_written_like_a_body() {
-    for front in [&TRANSCRIPTIONS, &EDITS] {
+    for front in [
+        Front::find("transcriptions").unwrap(),
+        Front::find("image_edits").unwrap(),
+    ] {
         let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.expect("one kind"));
         for (field, value) in [
             ("fallbacks", "NAME"),
@@ -700,7 +704,7 @@ fn what_a_form_refers_to_needs_the_accounts_permission() {
         ),
     ] {
         let body = form(&[(field, value)]);
-        let envelope = envelope(&TRANSCRIPTIONS, body.as_bytes());
+        let envelope = envelope(Front::find("transcriptions").unwrap(), body.as_bytes());
         assert!(envelope.may_refer(), "{field}");
         assert!(
             envelope
@@ -721,12 +725,16 @@ fn what_a_form_refers_to_needs_the_accounts_permission() {
         ("container", ""),
     ]);
     assert_eq!(
-        envelope(&EDITS, good.as_bytes()).check_references(&NOTHING, good.as_bytes()),
+        envelope(Front::find("image_edits").unwrap(), good.as_bytes())
+            .check_references(&NOTHING, good.as_bytes()),
         Ok(())
     );
     let long = form(&[("image_path", &"/a b".repeat(900))]);
     assert!(
-        (EDITS.envelope)(long.as_bytes()).is_err(),
+        Front::find("image_edits")
+            .unwrap()
+            .envelope(long.as_bytes())
+            .is_err(),
         "too long to be judged"
     );
 }
@@ -796,7 +804,7 @@ proptest! {
             (format!("{first} {member}{list}"), "dear".to_owned()),
         ] {
             let fields = if before { [(&*name, &*value), ("prompt", "x")] } else { [("prompt", "x"), (&*name, &*value)] };
-            for front in [&TRANSCRIPTIONS, &EDITS] {
+            for front in [Front::find("transcriptions").unwrap(), Front::find("image_edits").unwrap()] {
                 let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.expect("one kind"));
                 let body = form(&fields);
                 prop_assert!(is_refused(front, &dialect, &body), "{body}");

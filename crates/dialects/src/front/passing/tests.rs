@@ -264,7 +264,7 @@ fn sent(pass: &Pass, turn: &str, sealed: Sealed<'_>) -> (String, String) {
         model: Some(pass.model.to_owned()),
         stream: false,
     };
-    let envelope = (pass.front.envelope)(&body).unwrap();
+    let envelope = pass.front.envelope(&body).unwrap();
     let envelope = if pass.front.name.starts_with("gemini") {
         envelope.at(asked)
     } else {
@@ -360,7 +360,7 @@ fn a_seal_of_several_thoughts_or_of_another_kind_is_left_out() {
 fn a_whole_answer_in_place_of_a_stream_carries_thoughts_too() {
     let [.., pass] = &passes();
     let body = Bytes::from_static(pass.turn.as_bytes());
-    let envelope = (pass.front.envelope)(&body).unwrap();
+    let envelope = pass.front.envelope(&body).unwrap();
     let outbound = pass
         .dialect
         .write(&Translate::new(&body, &envelope, pass.model))
@@ -399,7 +399,7 @@ fn long_parts_of_a_body_are_not_copied_and_short_ones_are_put_together() {
     let long = "x".repeat(100_000);
     let body = json!({"model": "m", "input": [item("a"), item("b"), item(&long), item("c")], "store": false});
     let body = Bytes::from(body.to_string());
-    let envelope = (pass.front.envelope)(&body).unwrap();
+    let envelope = pass.front.envelope(&body).unwrap();
     let outbound = pass
         .dialect
         .write(&Translate::new(&body, &envelope, pass.model))

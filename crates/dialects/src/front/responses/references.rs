@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn what_a_servers_tool_would_use_of_the_account_is_found() {
         let is_refused = |body: &str| {
-            let envelope = (RESPONSES.envelope)(body.as_bytes()).unwrap();
+            let envelope = RESPONSES.envelope(body.as_bytes()).unwrap();
             envelope
                 .check_references(&AllowedReferences::NOTHING, body.as_bytes())
                 .is_err()

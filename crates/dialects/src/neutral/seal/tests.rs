@@ -298,7 +298,7 @@ fn written(
             traits: (dialect.protocol.traits)(model),
             hide_reasoning: hides,
             sealed,
-            ..Translate::new(&body, &(front.envelope)(&body).unwrap(), model)
+            ..Translate::new(&body, &front.envelope(&body).unwrap(), model)
         })
         .unwrap();
     (

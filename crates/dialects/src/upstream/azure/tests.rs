@@ -37,7 +37,7 @@ fn addresses() {
         ),
         (Some(""), "m", "/openai/v1/chat/completions?api-version=_"),
     ] {
-        assert_eq!(path(version, model), expected);
+        assert_eq!(path(Endpoint::Chat, version, model), expected);
     }
 }
 
@@ -45,7 +45,7 @@ fn addresses() {
 fn check(version: &str, before: &str, after: &str, losses: &str) {
     let [before, after] = [before, after]
         .map(|fields| format!(r#"{{"model":"m","messages":[{{"role":"user"}}]{fields}}}"#));
-    let envelope = (CHAT.envelope)(before.as_bytes()).unwrap();
+    let envelope = CHAT.envelope(before.as_bytes()).unwrap();
     let to = To {
         model: "m",
         ask_usage: true,
@@ -119,7 +119,7 @@ fn old_versions_know_no_schemas() {
     let body = Bytes::from_static(
         br#"{"model":"m","messages":[{}],"response_format":{"type":"json_schema","json_schema":{}}}"#,
     );
-    let envelope = (CHAT.envelope)(&body).unwrap();
+    let envelope = CHAT.envelope(&body).unwrap();
     for (version, is_refused) in [
         ("2024-06-01", true),
         ("2024-08-01-preview", false),

@@ -2,19 +2,21 @@
 //! time.
 
 use super::PROTOCOL;
+use crate::neutral::Endpoint;
 use crate::neutral::embedding::{Embedding, Says};
 use crate::neutral::vectors::Found;
 use crate::neutral::{FieldRefused, Written};
 use crate::upstream::VectorForm;
 use crate::upstream::cohere;
-use crate::upstream::openai::beside::passing;
+use crate::upstream::openai::other_endpoints::passing;
 use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
 use crate::wire::json::Writer;
 use crate::wire::percent::segment;
 
 /// Vectors of texts.
 pub(super) static EMBEDDINGS: Protocol = Protocol {
-    path: |_, model, _| format!("/model/{}/invoke", segment(model)).into(),
+    endpoint: Endpoint::Embeddings,
+    path: |_, _, model, _| format!("/model/{}/invoke", segment(model)).into(),
     endpoints: ENDPOINTS,
     translation: Some(Translation {
         vectors: Some(&FORM),

@@ -15,7 +15,7 @@ use crate::wire::percent::segment;
 
 /// Claude through `invoke`.
 pub(super) static CLAUDE: Protocol = Protocol {
-    path: |_, model, stream| {
+    path: |_, _, model, stream| {
         let action = if stream {
             "invoke-with-response-stream"
         } else {
@@ -173,7 +173,7 @@ mod tests {
             let outbound = Dialect::from(&PROTOCOL).write(&Translate {
                 traits: (PROTOCOL.traits)(model),
                 hide_reasoning: hides,
-                ..Translate::new(&body, &(front.envelope)(&body).unwrap(), model)
+                ..Translate::new(&body, &front.envelope(&body).unwrap(), model)
             });
             let outbound = outbound.unwrap();
             outbound.path.rsplit('/').next().unwrap().to_owned()

@@ -1,18 +1,20 @@
 //! Vectors, by `POST /v2/embed`. Bedrock has the same form, where the path names the model.
 
 use super::PROTOCOL;
+use crate::neutral::Endpoint;
 use crate::neutral::embedding::{Embedding, Says};
 use crate::neutral::purpose::Purpose;
 use crate::neutral::vectors::Found;
 use crate::neutral::{FieldRefused, Written};
 use crate::upstream::VectorForm;
-use crate::upstream::openai::beside::passing;
+use crate::upstream::openai::other_endpoints::passing;
 use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
 use crate::wire::json::Writer;
 
 /// Vectors of texts.
 pub(super) static EMBEDDINGS: Protocol = Protocol {
-    path: |_, _, _| "/embed".into(),
+    endpoint: Endpoint::Embeddings,
+    path: |_, _, _, _| "/embed".into(),
     endpoints: ENDPOINTS,
     translation: Some(Translation {
         vectors: Some(&FORM),

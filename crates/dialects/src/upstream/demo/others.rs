@@ -7,6 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Value, json};
 
+use crate::neutral::Endpoint;
+
 /// The most bytes of a body of JSON.
 const LONGEST: usize = 1 << 20;
 /// The most numbers of an answer with vectors.
@@ -55,16 +57,17 @@ pub(super) fn answer(path: &str, body: &[u8], length: usize) -> Option<Result<Pi
     };
     let heard =
         || json!({ "text": format!("The demo cannot hear. It got a form of {length} bytes.") });
-    Some(match path {
-        "/embeddings" => read().and_then(|asked| embeddings(&asked)).map(write),
-        "/completions" => read().map(|asked| completion(&asked)),
-        "/rerank" => read().map(|asked| write(rerank(&asked))),
-        "/moderations" => read().map(|asked| write(moderations(&asked))),
-        "/images/generations" => read().map(|asked| write(images(&asked))),
-        "/images/edits" => Ok(write(images(&Value::Null))),
-        "/audio/speech" => Ok(("audio/wav", vec![beep()])),
-        "/audio/transcriptions" | "/audio/translations" => Ok(write(heard())),
-        _ => return None,
+    let endpoint = Endpoint::ALL.into_iter().find(|one| one.path() == path)?;
+    Some(match endpoint {
+        Endpoint::Chat | Endpoint::Responses | Endpoint::Messages => return None,
+        Endpoint::Embeddings => read().and_then(|asked| embeddings(&asked)).map(write),
+        Endpoint::Completions => read().map(|asked| completion(&asked)),
+        Endpoint::Rerank => read().map(|asked| write(rerank(&asked))),
+        Endpoint::Moderations => read().map(|asked| write(moderations(&asked))),
+        Endpoint::Images => read().map(|asked| write(images(&asked))),
+        Endpoint::Edits => Ok(write(images(&Value::Null))),
+        Endpoint::Speech => Ok(("audio/wav", vec![beep()])),
+        Endpoint::Transcriptions | Endpoint::Translations => Ok(write(heard())),
     })
 }
 

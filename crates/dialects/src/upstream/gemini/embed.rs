@@ -2,17 +2,19 @@
 //! them by `predict`; its newest models take one text at a time, by `embedContent`.
 
 use super::{PROTOCOL, of_model};
+use crate::neutral::Endpoint;
 use crate::neutral::Written;
 use crate::neutral::embedding::{Embedding, Input, Says};
 use crate::neutral::vectors::{Found, OF_GEMINI};
 use crate::upstream::VectorForm;
-use crate::upstream::openai::beside::passing;
+use crate::upstream::openai::other_endpoints::passing;
 use crate::upstream::protocol::{ENDPOINTS, Endpoints, Protocol, Translation};
 use crate::wire::json::Writer;
 
 /// The Gemini API, asked for many vectors at once.
 pub(super) static BATCH: Protocol = Protocol {
-    path: |_, model, _| of_model(model, ":batchEmbedContents").into(),
+    endpoint: Endpoint::Embeddings,
+    path: |_, _, model, _| of_model(model, ":batchEmbedContents").into(),
     endpoints: Endpoints {
         beside: |_, _| Some(&ONE),
         ..ENDPOINTS
@@ -26,7 +28,7 @@ pub(super) static BATCH: Protocol = Protocol {
 
 /// The same for one vector. Only callers who ask so are answered so.
 static ONE: Protocol = Protocol {
-    path: |_, model, _| of_model(model, ":embedContent").into(),
+    path: |_, _, model, _| of_model(model, ":embedContent").into(),
     translation: Some(Translation {
         vectors: Some(&FORM),
         ..passing("embed_content")

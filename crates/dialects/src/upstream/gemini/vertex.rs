@@ -3,7 +3,7 @@
 
 use super::{COMMON, Service, TRANSLATION, USUAL, action, counting, embed, error, request, traits};
 use crate::neutral::{Endpoint, Family, FieldRefused, Request, Target, Written};
-use crate::upstream::openai::beside::passing;
+use crate::upstream::openai::other_endpoints::passing;
 use crate::upstream::protocol::{
     BaseUrl, Counting, ENDPOINTS, Endpoints, Prices, Protocol, Settings, SignsWith, Translation,
 };
@@ -19,7 +19,7 @@ pub static VERTEX: Protocol = Protocol {
         usual: GLOBAL,
         at: vertex_base,
     },
-    path: |settings, model, stream| googles_path(settings, model, action(stream)).into(),
+    path: |_, settings, model, stream| googles_path(settings, model, action(stream)).into(),
     traits: |model| {
         if is_claude(model) {
             anthropic::traits(model)
@@ -28,7 +28,7 @@ pub static VERTEX: Protocol = Protocol {
         }
     },
     endpoints: Endpoints {
-        others: &[(Endpoint::Embeddings, &EMBEDDINGS)],
+        protocols: std::slice::from_ref(&EMBEDDINGS),
         usual: USUAL,
         of_model: |model| is_claude(model).then_some(&CLAUDE),
         ..ENDPOINTS
@@ -57,7 +57,7 @@ pub static VERTEX: Protocol = Protocol {
 
 /// Claude on Vertex AI.
 static CLAUDE: Protocol = Protocol {
-    path: |settings, model, stream| {
+    path: |_, settings, model, stream| {
         let (project, place) = (settings.project.as_deref(), settings.place.as_deref());
         let action = if stream {
             ":streamRawPredict"
@@ -102,7 +102,8 @@ const CLAUDE_COUNTING: Counting = Counting {
 
 /// Vectors of texts on Vertex AI.
 static EMBEDDINGS: Protocol = Protocol {
-    path: |settings, model, _| {
+    endpoint: Endpoint::Embeddings,
+    path: |_, settings, model, _| {
         let method = if embed::reads_purpose(model) {
             ":embedContent"
         } else {
@@ -289,7 +290,7 @@ mod tests {
             };
             let outbound = Dialect::new(&VERTEX, settings).write(&Translate {
                 traits: (VERTEX.traits)(model),
-                ..Translate::new(&body, &(front.envelope)(&body).unwrap(), model)
+                ..Translate::new(&body, &front.envelope(&body).unwrap(), model)
             });
             let outbound = outbound.unwrap();
             (
@@ -338,7 +339,7 @@ mod tests {
         );
         let count = |front: &'static Front, body: &str, model: &str| {
             let body = bytes::Bytes::from(body.to_owned());
-            let envelope = (front.envelope)(&body).unwrap();
+            let envelope = front.envelope(&body).unwrap();
             let said = vertex.write(&Translate {
                 traits: (VERTEX.traits)(model),
                 ..Translate::new(&body, &envelope, model)

@@ -1,17 +1,19 @@
 //! Vectors, by `POST /api/embed`.
 
 use super::PROTOCOL;
+use crate::neutral::Endpoint;
 use crate::neutral::Written;
 use crate::neutral::embedding::{Embedding, Says};
 use crate::neutral::vectors::Found;
-use crate::upstream::openai::beside::passing;
+use crate::upstream::openai::other_endpoints::passing;
 use crate::upstream::protocol::{ENDPOINTS, Protocol, Translation};
 use crate::upstream::{ANY_NUMBER, VectorForm};
 use crate::wire::json::Writer;
 
 /// Vectors of texts.
 pub(super) static EMBEDDINGS: Protocol = Protocol {
-    path: |_, _, _| "/api/embed".into(),
+    endpoint: Endpoint::Embeddings,
+    path: |_, _, _, _| "/api/embed".into(),
     endpoints: ENDPOINTS,
     translation: Some(Translation {
         vectors: Some(&FORM),

@@ -135,7 +135,7 @@ mod tests {
         body: &Value,
     ) -> (Value, String) {
         let body = Bytes::from(body.to_string());
-        let envelope = (front.envelope)(&body).expect("a request");
+        let envelope = front.envelope(&body).expect("a request");
         let traits = (dialect.protocol.traits)(model);
         let said = dialect
             .write(&Translate {

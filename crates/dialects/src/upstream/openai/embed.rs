@@ -1,23 +1,13 @@
 //! Vectors, as OpenAI's servers and those that imitate them give them.
 
-use std::borrow::Cow;
-
-use super::beside::passing;
+use super::other_endpoints::passing;
 use crate::neutral::Written;
 use crate::neutral::embedding::{Embedding, Says};
 use crate::neutral::vectors::OF_OPENAI;
-use crate::upstream::{ANY_NUMBER, Protocol, Translation, VectorForm};
+use crate::upstream::{ANY_NUMBER, Translation, VectorForm};
 use crate::wire::json::Writer;
 
-/// Vectors of texts.
-pub(crate) static EMBEDDINGS: Protocol = Protocol {
-    name: "embeddings",
-    path: |_, _, _| Cow::Borrowed("/embeddings"),
-    translation: Some(TRANSLATION),
-    ..super::PROTOCOL
-};
-
-/// What OpenAI's and Azure's servers have in common.
+/// How vectors of texts are asked for.
 pub(crate) const TRANSLATION: Translation = Translation {
     vectors: Some(&FORM),
     ..passing("embeddings")

@@ -10,7 +10,6 @@
 //! fault.
 
 mod answer;
-pub(crate) mod beside;
 mod breakpoints;
 mod call_ids;
 mod calls;
@@ -26,6 +25,7 @@ mod head;
 mod meter;
 mod names;
 mod nesting;
+pub(crate) mod other_endpoints;
 mod parts;
 mod pattern;
 mod plain;
@@ -42,6 +42,7 @@ pub(crate) use chunks::Chunks;
 pub(crate) use compose::{compose, thinks};
 pub use error::{error, refusal};
 pub(crate) use error::{gave_up, hidden};
+use other_endpoints::protocols;
 pub use request::{To, request};
 pub(crate) use standard::{StandardChunks, read_answer};
 pub use stray::Strays;
@@ -50,8 +51,8 @@ use std::borrow::Cow;
 
 use super::listing::ModelListing;
 use super::protocol::{BaseUrl, ENDPOINTS, Endpoints, Protocol};
-use crate::neutral::Endpoint;
 use crate::neutral::traits::Traits;
+use crate::neutral::{Endpoint, Servers};
 use crate::wire::json::{Span, slice};
 
 /// Returns what is known of a model by its name.
@@ -68,18 +69,7 @@ pub static PROTOCOL: Protocol = Protocol {
     about: "OpenAI, and every server that imitates its chat completions. `key` is sent as a bearer.",
     base_url: BaseUrl::At("https://api.openai.com/v1"),
     endpoints: Endpoints {
-        others: &[
-            (Endpoint::Responses, &responses::PROTOCOL),
-            (Endpoint::Completions, &beside::COMPLETIONS),
-            (Endpoint::Embeddings, &embed::EMBEDDINGS),
-            (Endpoint::Rerank, &beside::RERANK),
-            (Endpoint::Moderations, &beside::MODERATIONS),
-            (Endpoint::Images, &beside::IMAGES),
-            (Endpoint::Edits, &beside::EDITS),
-            (Endpoint::Speech, &beside::SPEECH),
-            (Endpoint::Transcriptions, &beside::TRANSCRIPTIONS),
-            (Endpoint::Translations, &beside::TRANSLATIONS),
-        ],
+        protocols: &PROTOCOLS,
         usual: |_, host| if is_own(host) { &OF_OPENAI } else { &OF_OTHERS },
         listing: Some(ModelListing {
             path: |base| format!("{base}/models"),
@@ -95,38 +85,9 @@ pub static PROTOCOL: Protocol = Protocol {
     ..Protocol::COMMON
 };
 
-/// The kinds of endpoint that OpenAI's own servers have.
-const OF_OPENAI: [Endpoint; 10] = {
-    use Endpoint::*;
-    [
-        Chat,
-        Responses,
-        Completions,
-        Embeddings,
-        Moderations,
-        Images,
-        Edits,
-        Speech,
-        Transcriptions,
-        Translations,
-    ]
-};
-/// The kinds that a server of others may have. Nobody knows which it has before it is asked.
-const OF_OTHERS: [Endpoint; 10] = {
-    use Endpoint::*;
-    [
-        Chat,
-        Completions,
-        Embeddings,
-        Rerank,
-        Moderations,
-        Images,
-        Edits,
-        Speech,
-        Transcriptions,
-        Translations,
-    ]
-};
+static PROTOCOLS: [Protocol; Endpoint::ALL.len()] = protocols(&PROTOCOL, &Endpoint::ALL);
+static OF_OPENAI: [Endpoint; Servers::OpenAi.count()] = Servers::OpenAi.kinds();
+pub(super) static OF_OTHERS: [Endpoint; Servers::Others.count()] = Servers::Others.kinds();
 
 /// Returns whether a host is one of OpenAI's own, in any region.
 fn is_own(host: &str) -> bool {

@@ -72,7 +72,7 @@ mod tests {
 
     #[track_caller]
     fn check(body: &str, ask_usage: bool, fill: Option<u64>, expected: &str) {
-        let envelope = (CHAT.envelope)(body.as_bytes()).expect("a good request");
+        let envelope = CHAT.envelope(body.as_bytes()).expect("a good request");
         let to = To {
             ask_usage,
             fill_max_tokens: fill,
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_same_model_name_stays_as_it_was_written() {
         let body = Bytes::from_static(br#"{"model":"f\u0061st","messages":[{}]}"#);
-        let envelope = (CHAT.envelope)(&body).unwrap();
+        let envelope = CHAT.envelope(&body).unwrap();
         assert_eq!(
             request(&body, &envelope, &plain("fast")),
             Ok((vec![body], Losses::default()))
@@ -120,7 +120,7 @@ mod tests {
         let body = Bytes::from(format!(
             r#"{{"model":"fast","messages":[{{"content":"{content}"}}],"stream":true}}"#
         ));
-        let envelope = (CHAT.envelope)(&body).unwrap();
+        let envelope = CHAT.envelope(&body).unwrap();
         let (parts, _) = request(&body, &envelope, &plain("up")).unwrap();
         let expected = format!(
             r#"{{"stream_options":{{"include_usage":true}},"model":"up","messages":[{{"content":"{content}"}}],"stream":true}}"#

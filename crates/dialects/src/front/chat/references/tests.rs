@@ -13,7 +13,7 @@ const NEAR: AllowedReferences = AllowedReferences {
 /// The field that is refused, if one is.
 #[track_caller]
 fn refused(leave: AllowedReferences, body: &str) -> Option<String> {
-    let envelope = (CHAT.envelope)(body.as_bytes()).expect("a good request");
+    let envelope = CHAT.envelope(body.as_bytes()).expect("a good request");
     let seen = envelope.may_refer();
     let all = crate::front::Envelope {
         refers: true,
@@ -546,7 +546,7 @@ fn words_are_no_references() {
             None,
         );
         assert!(
-            !(CHAT.envelope)(body.as_bytes()).unwrap().refers,
+            !CHAT.envelope(body.as_bytes()).unwrap().refers,
             "nothing is looked at twice: {body}"
         );
     }

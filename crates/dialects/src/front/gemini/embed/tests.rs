@@ -2,7 +2,9 @@ use super::*;
 use crate::neutral::purpose::Purpose;
 
 fn of(front: &'static Front, body: &str) -> Result<Envelope, String> {
-    (front.envelope)(body.as_bytes()).map_err(|fault| fault.message)
+    front
+        .envelope(body.as_bytes())
+        .map_err(|fault| fault.message)
 }
 
 const ONE: &str = r#"{"content":{"parts":[{"text":"a"}]}}"#;
@@ -10,7 +12,7 @@ const ONE: &str = r#"{"content":{"parts":[{"text":"a"}]}}"#;
 #[test]
 fn each_door_has_its_path() {
     let route =
-        |front: &Front, path: &str| (front.route)(path, None).map(|asked| asked.model.unwrap());
+        |front: &Front, path: &str| front.route(path, None).map(|asked| asked.model.unwrap());
     for path in [
         "/v1beta/models/m",
         "/v1/models/m",

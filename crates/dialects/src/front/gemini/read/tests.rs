@@ -5,7 +5,7 @@ use crate::upstream::{anthropic, gemini, openai};
 use crate::{Dialect, Translate};
 
 fn request(body: &str) -> Request<'_> {
-    (GEMINI.envelope)(body.as_bytes()).expect("an envelope");
+    GEMINI.envelope(body.as_bytes()).expect("an envelope");
     read(body.as_bytes())
         .unwrap_or_else(|why| panic!("{why:?} {body}"))
         .0
@@ -146,7 +146,7 @@ fn a_question_which_model_to_take_is_read() {
         schema,
         r#"{"type":"object","properties":{"score":{"type":"integer"}}}"#
     );
-    assert!((GEMINI.envelope)(body.as_bytes()).unwrap().wants_json);
+    assert!(GEMINI.envelope(body.as_bytes()).unwrap().wants_json);
 }
 
 #[test]
@@ -256,7 +256,7 @@ fn no_body_panics() {
         urls: crate::front::references::Urls::None,
     };
     let try_it = |body: &[u8]| {
-        if (GEMINI.envelope)(body).is_ok() {
+        if GEMINI.envelope(body).is_ok() {
             let _read = read(body);
         }
         let _read = (
@@ -651,7 +651,7 @@ fn settings_of_the_answer() {
 /// What is written for a target, and what is lost.
 fn written(dialect: &Dialect, body: &str, model: &str) -> (serde_json::Value, String) {
     let body = bytes::Bytes::copy_from_slice(body.as_bytes());
-    let envelope = (GEMINI.envelope)(&body).unwrap();
+    let envelope = GEMINI.envelope(&body).unwrap();
     let envelope = envelope.at(Asked {
         model: Some("callers".into()),
         stream: true,

@@ -12,7 +12,7 @@ const MOST: u64 = 4000;
 /// Passes a body to the model `up`.
 fn passed(body: &str) -> (String, String) {
     let body = Bytes::copy_from_slice(body.as_bytes());
-    let envelope = (MESSAGES.envelope)(&body).expect("a request");
+    let envelope = MESSAGES.envelope(&body).expect("a request");
     let traits = Traits {
         max_output: Some(MOST),
         ..Traits::UNKNOWN

@@ -1457,7 +1457,7 @@ fn a_coding_agents_requests_are_read() {
         ),
     ] {
         let body = body.to_string();
-        let envelope = (crate::front::MESSAGES.envelope)(body.as_bytes()).unwrap();
+        let envelope = crate::front::MESSAGES.envelope(body.as_bytes()).unwrap();
         assert_eq!(envelope.model, "fast");
         assert!(!envelope.refers, "{body}");
         let (request, _) = read(body.as_bytes()).unwrap();

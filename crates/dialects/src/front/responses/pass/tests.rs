@@ -10,7 +10,7 @@ use crate::wire::sse;
 
 /// Passes a body to the model `up`, whose answers may have a thousand tokens.
 fn tried(body: &str, thinks: bool) -> Result<(String, String), Refused> {
-    let envelope = (RESPONSES.envelope)(body.as_bytes()).expect("a request");
+    let envelope = RESPONSES.envelope(body.as_bytes()).expect("a request");
     let traits = Traits {
         max_output: Some(1000),
         ..Traits::UNKNOWN

@@ -12,7 +12,7 @@ fn written(protocol: &'static Protocol, fields: &Json) -> (Json, Vec<String>, Ec
     let mut body = fields.clone();
     body["model"] = json!("m");
     let body = Bytes::from(serde_json::to_vec_pretty(&body).unwrap());
-    let envelope = (crate::front::RESPONSES.envelope)(&body).expect("a request");
+    let envelope = crate::front::RESPONSES.envelope(&body).expect("a request");
     let job = Translate {
         default_max_tokens: Some(100),
         ..Translate::new(&body, &envelope, "m")
@@ -603,7 +603,7 @@ fn a_dialects_refusal_names_the_item() {
         br#"{"model":"m","instructions":"a","input":[{"role":"user","content":"x"},
             {"type":"function_call","call_id":"c","name":"f","arguments":"{}"}]}"#,
     );
-    let envelope = (crate::front::RESPONSES.envelope)(&body).unwrap();
+    let envelope = crate::front::RESPONSES.envelope(&body).unwrap();
     let job = Translate::new(&body, &envelope, "m");
     let refused = Dialect::from(&openai::PROTOCOL).write(&job).err();
     assert!(matches!(refused, Some(Refused::Invalid(why)) if why.param == "input[1]"));

@@ -22,7 +22,7 @@ fn asked(members: &Value) -> Bytes {
 
 fn outbound(model: &str, traits: Traits, members: &Value) -> Result<Outbound, Refused> {
     let body = asked(members);
-    let envelope = (MESSAGES.envelope)(&body).unwrap();
+    let envelope = MESSAGES.envelope(&body).unwrap();
     Dialect::from(&PROTOCOL).write(&Translate {
         traits,
         ..Translate::new(&body, &envelope, model)
@@ -362,7 +362,7 @@ fn tools_are_functions_and_schemas_stay_as_they_are() {
         r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":"x"}}],"tools":[{{"name":"f","description":"d","input_schema":{schema},"strict":true}},{{"name":"g"}}]}}"#
     );
     let body = Bytes::from(text);
-    let envelope = (MESSAGES.envelope)(&body).unwrap();
+    let envelope = MESSAGES.envelope(&body).unwrap();
     let job = Translate::new(&body, &envelope, "m");
     let sent =
         String::from_utf8(Dialect::from(&PROTOCOL).write(&job).unwrap().body.concat()).unwrap();
@@ -612,7 +612,7 @@ fn what_a_server_does_not_take_is_named_in_the_callers_words() {
         "tools": [{"name": "f", "input_schema": {}, "strict": true}],
         "tool_choice": {"type": "auto", "disable_parallel_tool_use": true},
     }));
-    let envelope = (MESSAGES.envelope)(&body).unwrap();
+    let envelope = MESSAGES.envelope(&body).unwrap();
     let named = quirks::ALL.iter().map(|quirks| {
         let settings = Settings {
             quirks,
@@ -654,7 +654,7 @@ fn a_picture_that_a_server_does_not_fetch_is_refused_in_the_callers_message() {
             image(json!({"type": "url", "url": "https://example.com/a.png"})),
         ]},
     ]}));
-    let envelope = (MESSAGES.envelope)(&body).unwrap();
+    let envelope = MESSAGES.envelope(&body).unwrap();
     let settings = Settings {
         quirks: &crate::upstream::quirks::OLLAMA,
         ..Settings::NONE

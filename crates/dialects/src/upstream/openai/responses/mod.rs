@@ -6,21 +6,9 @@ mod answer;
 mod request;
 mod stream;
 
-use std::borrow::Cow;
+use crate::upstream::Translation;
 
-use crate::neutral::Family;
-use crate::upstream::{Protocol, Translation};
-
-/// OpenAI's Responses.
-pub(crate) static PROTOCOL: Protocol = Protocol {
-    name: "responses",
-    path: |_, _, _| Cow::Borrowed("/responses"),
-    family: Some(Family::OpenAi),
-    translation: Some(TRANSLATION),
-    ..super::PROTOCOL
-};
-
-/// What OpenAI's and Azure's servers have in common.
+/// How Responses are asked for.
 pub(crate) const TRANSLATION: Translation = Translation {
     request: request::write,
     answer: |_, body, emit| answer::answer(body, emit),

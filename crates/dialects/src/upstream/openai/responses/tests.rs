@@ -25,7 +25,7 @@ fn outbound(
         model: front.name.starts_with("gemini").then(|| "m".to_owned()),
         stream: false,
     };
-    let envelope = (front.envelope)(&body).expect("a request").at(asked);
+    let envelope = front.envelope(&body).expect("a request").at(asked);
     responses().write(&Translate {
         kept: &|_| kept.clone(),
         ..Translate::new(&body, &envelope, model)
@@ -288,7 +288,10 @@ fn who_has_the_endpoint_is_known_by_its_address() {
             ..Settings::NONE
         };
         let dialect = Dialect::new(&azure::PROTOCOL, settings.clone());
-        let path = (dialect.at(Endpoint::Responses).protocol.path)(&settings, "my model", true)
+        let path = dialect
+            .at(Endpoint::Responses)
+            .protocol
+            .path(&settings, "my model", true)
             .into_owned();
         (conversations(dialect.serves("x.openai.azure.com")), path)
     };

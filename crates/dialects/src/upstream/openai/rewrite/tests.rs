@@ -10,7 +10,7 @@ fn written(
     fill: Option<u64>,
     body: &str,
 ) -> Result<(String, Vec<String>), Refused> {
-    let envelope = (CHAT.envelope)(body.as_bytes()).expect("a good request");
+    let envelope = CHAT.envelope(body.as_bytes()).expect("a good request");
     let to = To {
         model: "m",
         ask_usage: true,
@@ -619,11 +619,11 @@ proptest! {
         members.push(format!(r#""messages":[{}]"#, list.join(",")));
         members.push(r#""model":"fast""#.to_owned());
         let body = format!("{{{blank}{}{blank}}}", members.join(&format!("{blank},{blank}")));
-        let Ok(envelope) = (CHAT.envelope)(body.as_bytes()) else { return Ok(()) };
+        let Ok(envelope) = CHAT.envelope(body.as_bytes()) else { return Ok(()) };
         let to = To { model: "m", ask_usage: true, fill_max_tokens: Some(9), quirks };
         let Ok((parts, losses)) = request(&Bytes::from(body.clone()), &envelope, &to) else { return Ok(()) };
         let out = String::from_utf8(parts.concat()).unwrap();
-        let again = (CHAT.envelope)(out.as_bytes());
+        let again = CHAT.envelope(out.as_bytes());
         prop_assert!(again.is_ok(), "{} makes {out} of {body}: {again:?}", quirks.name);
         let [before, after]: [serde_json::Value; 2] = [&body, &out].map(|text| serde_json::from_str(text).unwrap());
         for (name, value) in before.as_object().unwrap() {

@@ -1,137 +1,91 @@
-//! The doors of OpenAI's endpoints that hold no conversation. Each leads to one kind of endpoint,
-//! to which requests pass, and whose answers pass back. What is changed is the model, and whether a
-//! stream tells its usage.
+//! The doors of all endpoints that hold no conversation, but for those of vectors: `/v1/audio/speech`,
+//! `/v1/images/edits`, `/v1/rerank` and others. Each follows from the facts of its kind of endpoint.
+//! Requests and answers pass. What is changed is the model, and whether a stream has its usage.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
-use super::chat::{errors, models, part, stream_options};
+use super::chat::{part, stream_options};
 use super::reading::count::{Read, elements};
 use super::reading::scan::{Scan, number};
-use super::{
-    AroundStream, CHAT, Choices, Contents, Envelope, ErrorForm, Fault, Front, Heard, Native,
-    PassedAnswer, PassedRequest, form, passing, route,
-};
-use crate::neutral::answer::Nothing;
-use crate::neutral::usage::{MOST, Units};
-use crate::neutral::{Endpoint, Losses, Refused};
+use super::{Choices, Envelope, Fault, Front, Native, PassedAnswer, PassedRequest, form, passing};
+use crate::neutral::usage::MOST;
+use crate::neutral::{Endpoint, EndpointAnswer, EndpointBody, Losses, Refused};
 use crate::wire::Event;
 use crate::wire::json::{self, Broken, Cursor, Kind};
 use crate::wire::splice::Edits;
 
-/// Texts that are continued.
-pub static COMPLETIONS: Front = Front {
-    name: "completions",
-    route: |path, _| route::fixed(path, "completions"),
-    owns: |path| route::fixed(path, "completions").is_some(),
-    only: Some(Endpoint::Completions),
-    native: Some(Native {
-        format: "completions",
-        ..NATIVE
-    }),
-    envelope: |body| read(body, &COMPLETIONS, &["prompt", "suffix"]),
-    id_prefix: "cmpl-",
-    ..BESIDE
+/// The doors, in the order of the kinds of endpoint.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the compiler does it, and would not compile a panic"
+)]
+pub(super) static OTHERS: [Front; count()] = {
+    let mut doors = [Front::COMMON; count()];
+    let (mut index, mut rest) = (0, &Endpoint::ALL as &[Endpoint]);
+    while let [endpoint, others @ ..] = rest {
+        if passes(*endpoint) {
+            doors[index] = door(*endpoint);
+            index += 1;
+        }
+        rest = others;
+    }
+    doors
 };
 
-/// Documents in the order in which they answer a question.
-pub static RERANK: Front = Front {
-    name: "rerank",
-    // Cohere's own clients ask the second path.
-    route: |path, _| route::fixed(path, "rerank").or_else(|| route::fixed(path, "v2/rerank")),
-    owns: |path| (RERANK.route)(path, None).is_some(),
-    only: Some(Endpoint::Rerank),
-    native: Some(Native {
-        format: "rerank",
-        ..NATIVE
-    }),
-    envelope: |body| read(body, &RERANK, &["documents", "query"]),
-    ..BESIDE
-};
+/// Counts the kinds of endpoint that have a door here.
+const fn count() -> usize {
+    let (mut count, mut rest) = (0, &Endpoint::ALL as &[Endpoint]);
+    while let [endpoint, others @ ..] = rest {
+        count += passes(*endpoint) as usize;
+        rest = others;
+    }
+    count
+}
 
-/// Whether a text is harmful.
-pub static MODERATIONS: Front = Front {
-    name: "moderations",
-    route: |path, _| route::fixed(path, "moderations"),
-    owns: |path| route::fixed(path, "moderations").is_some(),
-    only: Some(Endpoint::Moderations),
-    native: Some(Native {
-        format: "moderations",
-        ..NATIVE
-    }),
-    envelope: |body| read(body, &MODERATIONS, &["input"]),
-    id_prefix: "modr-",
-    ..BESIDE
-};
+/// Returns whether the door of a kind of endpoint is here. Vectors have doors of two formats.
+const fn passes(endpoint: Endpoint) -> bool {
+    use EndpointAnswer::{Message, Vectors};
+    !matches!(endpoint.facts().answer, Message | Vectors)
+}
 
-/// Pictures.
-pub static IMAGES: Front = Front {
-    name: "images",
-    route: |path, _| route::fixed(path, "images/generations"),
-    owns: |path| route::fixed(path, "images/generations").is_some(),
-    only: Some(Endpoint::Images),
-    native: Some(Native {
-        format: "images",
-        ..NATIVE
-    }),
-    envelope: |body| {
-        let envelope = read(body, &IMAGES, &["prompt"])?;
-        let images = u32::try_from(envelope.choices.written).unwrap_or(u32::MAX);
-        Ok(Envelope {
-            units: Units {
-                images,
-                ..Units::NONE
-            },
-            ..envelope
-        })
-    },
-    ..BESIDE
-};
+/// Returns the door of a kind of endpoint.
+pub(super) const fn door(endpoint: Endpoint) -> Front {
+    let facts = endpoint.facts();
+    Front {
+        only: Some(endpoint),
+        native: Some(Native {
+            format: facts.name,
+            ..NATIVE
+        }),
+        ..Front::of_endpoint(endpoint)
+    }
+}
 
-/// Pictures that are changed.
-pub static EDITS: Front = Front {
-    name: "image_edits",
-    route: |path, _| route::fixed(path, "images/edits"),
-    owns: |path| route::fixed(path, "images/edits").is_some(),
-    only: Some(Endpoint::Edits),
-    native: Some(Native {
-        format: "image_edits",
-        ..FORM
-    }),
-    envelope: |body| form::whole(&EDITS, body),
-    ..BESIDE
-};
-
-/// Texts that are spoken.
-pub static SPEECH: Front = Front {
-    name: "speech",
-    route: |path, _| route::fixed(path, "audio/speech"),
-    owns: |path| route::fixed(path, "audio/speech").is_some(),
-    only: Some(Endpoint::Speech),
-    native: Some(Native {
-        format: "speech",
-        ..NATIVE
-    }),
-    // Nothing may be written into sound.
-    envelope: |body| {
-        let envelope = read(body, &SPEECH, &["input"])?;
-        // What is paid for must not be guessed.
-        let spoken = serde_json::from_slice::<Spoken<'_>>(body);
-        let Spoken { input } =
-            spoken.map_err(|_| Fault::of_value("input", "`input` must be a text"))?;
-        let characters = u32::try_from(input.chars().count()).unwrap_or(u32::MAX);
-        Ok(Envelope {
-            stream: false,
-            units: Units {
-                characters,
-                ..Units::NONE
-            },
-            ..envelope
-        })
-    },
-    ..BESIDE
-};
+/// Reads a request body, and what of it is paid for other than tokens.
+pub(super) fn envelope(front: &'static Front, body: &[u8]) -> Result<Envelope, Fault> {
+    let facts = front.only.unwrap_or_default().facts();
+    let EndpointBody::Json(texts) = facts.body else {
+        return form::whole(front, body);
+    };
+    let mut envelope = read(body, front, texts)?;
+    match facts.answer {
+        EndpointAnswer::Pictures => {
+            envelope.units.images = u32::try_from(envelope.choices.written).unwrap_or(u32::MAX);
+        }
+        EndpointAnswer::Sound => {
+            // What is paid for must not be guessed.
+            let Spoken { input } = serde_json::from_slice(body)
+                .map_err(|_| Fault::of_value("input", "`input` must be a text"))?;
+            envelope.units.characters = u32::try_from(input.chars().count()).unwrap_or(u32::MAX);
+            // Nothing may be written into sound.
+            envelope.stream = false;
+        }
+        _ => {}
+    }
+    Ok(envelope)
+}
 
 /// A request whose text is spoken.
 #[derive(Deserialize)]
@@ -139,99 +93,6 @@ struct Spoken<'a> {
     #[serde(borrow)]
     input: Cow<'a, str>,
 }
-
-/// The text of a recording.
-pub static TRANSCRIPTIONS: Front = Front {
-    name: "transcriptions",
-    route: |path, _| route::fixed(path, "audio/transcriptions"),
-    owns: |path| route::fixed(path, "audio/transcriptions").is_some(),
-    only: Some(Endpoint::Transcriptions),
-    native: Some(Native {
-        format: "transcriptions",
-        ..FORM
-    }),
-    envelope: |body| form::whole(&TRANSCRIPTIONS, body),
-    ..BESIDE
-};
-
-/// The same in English.
-pub static TRANSLATIONS: Front = Front {
-    name: "translations",
-    route: |path, _| route::fixed(path, "audio/translations"),
-    owns: |path| route::fixed(path, "audio/translations").is_some(),
-    only: Some(Endpoint::Translations),
-    native: Some(Native {
-        format: "translations",
-        ..FORM
-    }),
-    envelope: |body| form::whole(&TRANSLATIONS, body),
-    ..BESIDE
-};
-
-/// How forms pass: what is written is the name of the model alone.
-const FORM: Native = Native {
-    request: |job, edits| {
-        edits.replace(
-            job.envelope.places.model.clone(),
-            job.model.as_bytes().to_vec(),
-        );
-        Ok(Losses::default())
-    },
-    ..NATIVE
-};
-
-/// What these doors have in common.
-pub(super) const BESIDE: Front = Front {
-    name: "",
-    route: |_, _| None,
-    owns: |_| false,
-    only: None,
-    heard: Heard {
-        sessions: &[],
-        passed: &[],
-        query_key: None,
-    },
-    errors: ErrorForm {
-        unavailable: 503,
-        hopeless: 503,
-        overloaded: None,
-        failed: None,
-        cuts: false,
-        obeys_waits: false,
-        asks_upgrade: false,
-        id_header: None,
-        body: errors::body,
-        event: errors::event,
-    },
-    models: models::LISTS,
-    probes: "",
-    native: None,
-    vectors: None,
-    counting: None,
-    id_prefix: "",
-    around: AroundStream {
-        content_type: "text/event-stream",
-        keepalive: b": keepalive\n\n",
-        late_header: |name, value| format!(": {name}: {value}\n\n"),
-    },
-    envelope: |_| Err(Fault::plain(String::new())),
-    contents: Contents {
-        fields: &["input", "documents", "query", "prompt", "suffix"],
-        is_plain: |name, _, is_text| is_text && name == b"text",
-        results: &[],
-        may_call: |_| false,
-    },
-    read: |_| {
-        Err(Refused::invalid(
-            "model",
-            "this endpoint holds no conversation",
-        ))
-    },
-    field_name: |request, field| (CHAT.field_name)(request, field),
-    flaw_names: [""; 4],
-    stream: |_| Box::new(Nothing::default()),
-    whole: |_| Box::new(Nothing::default()),
-};
 
 /// How bodies pass.
 pub(super) const NATIVE: Native = Native {
@@ -348,11 +209,11 @@ fn text(cursor: &mut Cursor<'_>, read: &mut Read) -> Result<(), Broken> {
 /// Changes what must change in a request.
 fn request(job: &PassedRequest<'_>, edits: &mut Edits<'_>) -> Result<Losses, Refused> {
     let envelope = job.envelope;
-    if envelope.model != job.model {
-        edits.replace(
-            envelope.places.model.clone(),
-            json::quote(job.model).into_bytes(),
-        );
+    let place = envelope.places.model.clone();
+    if envelope.front.is_form() {
+        edits.replace(place, job.model.as_bytes().to_vec());
+    } else if envelope.model != job.model {
+        edits.replace(place, json::quote(job.model).into_bytes());
     }
     if envelope.stream && envelope.front.only == Some(Endpoint::Completions) {
         passing::stream_options(envelope, job.ask_usage, edits);

@@ -1,6 +1,6 @@
 //! The endpoints that hold no conversation: what passes to each dialect that has them, and back.
 //!
-//! In the folder `beside`, a file is a door. `=== request` begins what a caller sends to a path,
+//! In the folder `other_endpoints`, a file is a door. `=== request` begins what a caller sends to a path,
 //! and `=== answer` what an account's server answers. After each stands what becomes of it, with
 //! `--- ` before the dialects of which it is true: `UPDATE_GOLDEN=1` writes that anew. Lines of
 //! forms end with CRLF on their way, and with LF here.
@@ -25,12 +25,12 @@ use crate::upstream;
 const MODEL: &str = "up/a \"1\"";
 
 #[test]
-fn requests_and_answers_beside_chat() {
+fn requests_and_answers_of_other_endpoints() {
     let mut differences = Differences::default();
-    let beside = DOORS.into_iter().filter(|front| front.only.is_some());
+    let doors = DOORS.into_iter().filter(|front| front.only.is_some());
     // Vectors have a folder of their own.
-    for front in beside.filter(|front| !front.name.contains("embed")) {
-        let path = root().join(format!("beside/{}.txt", front.name));
+    for front in doors.filter(|front| !front.name.contains("embed")) {
+        let path = root().join(format!("other_endpoints/{}.txt", front.name));
         let text = std::fs::read_to_string(&path).expect("a file for each door");
         let mut found = String::new();
         for section in format!("\n{}", text.trim_end_matches('\n'))
@@ -81,11 +81,8 @@ fn dialects(front: &Front) -> Vec<(String, Dialect)> {
             .map(move |v| (dialect, v))
     });
     let has = all.filter(|(dialect, _)| {
-        let others = Protocol::find(dialect.name)
-            .expect("a dialect")
-            .endpoints
-            .others;
-        others.iter().any(|(other, _)| *other == kind)
+        let protocol = Protocol::find(dialect.name).expect("a dialect");
+        protocol.at(kind).is_some()
     });
     let spoken = has.map(|(dialect, version)| {
         let settings = Settings {
@@ -103,7 +100,9 @@ fn dialects(front: &Front) -> Vec<(String, Dialect)> {
 }
 
 fn requests(front: &'static Front, path: &str, given: &str) -> Vec<(String, String)> {
-    let asked = (front.route)(path, None).unwrap_or_else(|| panic!("{path} leads elsewhere"));
+    let asked = front
+        .route(path, None)
+        .unwrap_or_else(|| panic!("{path} leads elsewhere"));
     let told = |fault: Fault| {
         format!(
             "400 {} {}\n{}",

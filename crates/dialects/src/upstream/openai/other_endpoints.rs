@@ -1,7 +1,6 @@
-//! What OpenAI's servers, and those that imitate them, have beside conversations. Requests and
-//! answers pass. Of an answer it is only read whether it is one, and what it used.
+//! The endpoints of OpenAI's servers, and of those that imitate them, that hold no conversation:
+//! `/v1/audio/speech`, `/v1/images/edits`, `/v1/rerank` and others. Requests and answers pass. Of an answer it is only read whether it is one, and what it used.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::de::IgnoredAny;
@@ -9,108 +8,91 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::error::hidden;
+use super::{embed, responses};
 use crate::neutral::usage::{MOST, Source, Units, Usage};
 use crate::neutral::{
-    AnswerFault, Emit, Event, Field, FieldRefused, Finish, Reader, StreamFault, Tokens,
+    AnswerFault, Emit, Endpoint, EndpointAnswer, Event, Family, Field, FieldRefused, Finish,
+    Reader, StreamFault, Tokens,
 };
 use crate::upstream::shared::lenient::{Count, Object, counts, counts_in};
 use crate::upstream::shared::text::Text;
-use crate::upstream::{Protocol, Translation};
+use crate::upstream::{Protocol, Translation, anthropic};
 
-/// Texts that are continued.
-pub(crate) static COMPLETIONS: Protocol = Protocol {
-    name: "completions",
-    path: |_, _, _| Cow::Borrowed("/completions"),
-    translation: Some(Translation {
-        answer: |_, body, emit| Answer::read(body, |answer| begins(answer.choices, '['), emit),
-        reader: |_| Box::new(Continuation::default()),
-        ..passing("completions")
-    }),
-    ..super::PROTOCOL
-};
+/// Returns the protocols of kinds of endpoint at the servers of a protocol.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the compiler does it, and would not compile a panic"
+)]
+pub(crate) const fn protocols<const N: usize>(
+    chat: &Protocol,
+    endpoints: &[Endpoint; N],
+) -> [Protocol; N] {
+    let (mut protocols, mut index) = ([*chat; N], 0);
+    while index < N {
+        protocols[index] = protocol(chat, endpoints[index]);
+        index += 1;
+    }
+    protocols
+}
 
-/// Documents in the order in which they answer a question.
-pub(crate) static RERANK: Protocol = Protocol {
-    name: "rerank",
-    path: |_, _, _| Cow::Borrowed("/rerank"),
-    translation: Some(Translation {
-        answer: |_, body, emit| Answer::read(body, |answer| begins(answer.results, '['), emit),
-        ..passing("rerank")
-    }),
-    ..super::PROTOCOL
-};
+/// Returns the protocol of a kind of endpoint at the servers of a protocol.
+const fn protocol(chat: &Protocol, endpoint: Endpoint) -> Protocol {
+    let name = endpoint.name();
+    match endpoint {
+        Endpoint::Chat => *chat,
+        Endpoint::Responses => Protocol {
+            endpoint,
+            name,
+            family: Some(Family::OpenAi),
+            // The body names the model in every version.
+            model_in_path: |_| false,
+            quirks_of_version: None,
+            translation: Some(responses::TRANSLATION),
+            ..*chat
+        },
+        Endpoint::Messages => Protocol {
+            endpoint,
+            name,
+            family: anthropic::PROTOCOL.family,
+            translation: Some(anthropic::ELSEWHERE),
+            error: anthropic::PROTOCOL.error,
+            ..*chat
+        },
+        _ => Protocol {
+            endpoint,
+            name,
+            translation: Some(translation(endpoint)),
+            ..*chat
+        },
+    }
+}
 
-/// Whether a text is harmful.
-pub(crate) static MODERATIONS: Protocol = Protocol {
-    name: "moderations",
-    path: |_, _, _| Cow::Borrowed("/moderations"),
-    translation: Some(Translation {
-        answer: |_, body, emit| Answer::read(body, |answer| begins(answer.results, '['), emit),
-        ..passing("moderations")
-    }),
-    ..super::PROTOCOL
-};
-
-/// Pictures.
-pub(crate) static IMAGES: Protocol = Protocol {
-    name: "images",
-    path: |_, _, _| Cow::Borrowed("/images/generations"),
-    translation: Some(Translation {
-        answer: |_, body, emit| Answer::read(body, |answer| begins(answer.data, '['), emit),
-        ..passing("images")
-    }),
-    ..super::PROTOCOL
-};
-
-/// Pictures that are changed.
-pub(crate) static EDITS: Protocol = Protocol {
-    name: "image_edits",
-    path: |_, _, _| Cow::Borrowed("/images/edits"),
-    translation: Some(Translation {
-        answer: IMAGES_ANSWER,
-        ..passing("image_edits")
-    }),
-    ..super::PROTOCOL
-};
-
-/// Texts that are spoken.
-pub(crate) static SPEECH: Protocol = Protocol {
-    name: "speech",
-    path: |_, _, _| Cow::Borrowed("/audio/speech"),
-    translation: Some(Translation {
-        answer: |_, body, emit| Answer::read(body, |_| false, emit),
-        ..passing("speech")
-    }),
-    ..super::PROTOCOL
-};
-
-/// The text of a recording.
-pub(crate) static TRANSCRIPTIONS: Protocol = Protocol {
-    name: "transcriptions",
-    path: |_, _, _| Cow::Borrowed("/audio/transcriptions"),
-    translation: Some(Translation {
-        answer: TEXT_ANSWER,
-        ..passing("transcriptions")
-    }),
-    ..super::PROTOCOL
-};
-
-/// The same in English.
-pub(crate) static TRANSLATIONS: Protocol = Protocol {
-    name: "translations",
-    path: |_, _, _| Cow::Borrowed("/audio/translations"),
-    translation: Some(Translation {
-        answer: TEXT_ANSWER,
-        ..passing("translations")
-    }),
-    ..super::PROTOCOL
-};
+/// Returns how requests of a kind of endpoint that holds no conversation pass.
+pub(crate) const fn translation(endpoint: Endpoint) -> Translation {
+    use EndpointAnswer::*;
+    let passing = passing(endpoint.name());
+    let answer: ReadAnswer = match endpoint.facts().answer {
+        Message => passing.answer,
+        Vectors => return embed::TRANSLATION,
+        Choices => {
+            return Translation {
+                answer: |_, body, emit| {
+                    Answer::read(body, |answer| begins(answer.choices, '['), emit)
+                },
+                reader: |_| Box::new(Continuation::default()),
+                ..passing
+            };
+        }
+        Results => |_, body, emit| Answer::read(body, |answer| begins(answer.results, '['), emit),
+        Pictures => |_, body, emit| Answer::read(body, |answer| begins(answer.data, '['), emit),
+        // Whatever is JSON is no sound.
+        Sound => |_, body, emit| Answer::read(body, |_| false, emit),
+        Transcript => |_, body, emit| Answer::read(body, |answer| begins(answer.text, '"'), emit),
+    };
+    Translation { answer, ..passing }
+}
 
 type ReadAnswer = fn(&str, &[u8], Emit<'_>) -> Result<(), AnswerFault>;
-const IMAGES_ANSWER: ReadAnswer =
-    |_, body, emit| Answer::read(body, |answer| begins(answer.data, '['), emit);
-const TEXT_ANSWER: ReadAnswer =
-    |_, body, emit| Answer::read(body, |answer| begins(answer.text, '"'), emit);
 
 /// Reads an event of an answer that passes: an error, or what was used. Returns whether the answer
 /// goes on after it.

@@ -1,14 +1,13 @@
 use super::*;
-use crate::front::{
-    COMPLETIONS as TEXTS, IMAGES as PICTURES, MODERATIONS as HARM, RERANK as RANKS,
-};
-use crate::front::{
-    EDITS as CHANGED, SPEECH as SPOKEN, TRANSCRIPTIONS as TEXTS_OF_SOUND, TRANSLATIONS as ENGLISH,
-};
+use crate::front::Front;
 use crate::neutral::answer::AnswerOptions;
 use crate::neutral::usage::{Source, Usage};
 use crate::upstream::openai;
 use crate::{AnswerHeader, Dialect, Endpoint, Recipient};
+
+fn front_of(endpoint: Endpoint) -> &'static Front {
+    Front::find(endpoint.name()).unwrap()
+}
 
 fn header() -> AnswerHeader {
     AnswerHeader {
@@ -39,15 +38,15 @@ fn answer(front: &'static crate::front::Front, body: &str) -> Result<(String, Us
 #[test]
 fn each_kind_has_a_path_and_an_answer_of_its_own() {
     let kinds = [
-        (&TEXTS, "/completions", "choices"),
-        (&RANKS, "/rerank", "results"),
-        (&HARM, "/moderations", "results"),
-        (&PICTURES, "/images/generations", "data"),
+        (front_of(Endpoint::Completions), "/completions", "choices"),
+        (front_of(Endpoint::Rerank), "/rerank", "results"),
+        (front_of(Endpoint::Moderations), "/moderations", "results"),
+        (front_of(Endpoint::Images), "/images/generations", "data"),
     ];
     for (front, path, list) in kinds {
         let dialect = Dialect::from(&openai::PROTOCOL).at(front.only.unwrap());
         assert_eq!(
-            (dialect.protocol.path)(&crate::Settings::NONE, "up", false),
+            dialect.protocol.path(&crate::Settings::NONE, "up", false),
             path
         );
         let body = format!(r#"{{"{list}":[],"model":"up-2026","x":{{"model":"y"}}}}"#);
@@ -77,7 +76,10 @@ fn each_kind_has_a_path_and_an_answer_of_its_own() {
 
 #[test]
 fn a_recording_has_a_text_and_sound_is_no_json() {
-    for front in [&TEXTS_OF_SOUND, &ENGLISH] {
+    for front in [
+        front_of(Endpoint::Transcriptions),
+        front_of(Endpoint::Translations),
+    ] {
         let body = r#"{"text":"héllo","segments":[],"usage":{"type":"tokens","input_tokens":14,"output_tokens":5}}"#;
         let (told, used) = answer(front, body).unwrap();
         assert_eq!(
@@ -106,35 +108,43 @@ fn a_recording_has_a_text_and_sound_is_no_json() {
         (r#""duration":1e300"#, 0),
         (r#""duration":{},"usage":{"seconds":[]}"#, 0),
     ] {
-        let (_, used) = answer(&ENGLISH, &format!(r#"{{"text":"x",{length}}}"#)).unwrap();
+        let (_, used) = answer(
+            front_of(Endpoint::Translations),
+            &format!(r#"{{"text":"x",{length}}}"#),
+        )
+        .unwrap();
         assert_eq!(
             (used.units.millis, used.completion),
             (millis, 0),
             "{length}"
         );
     }
-    let (_, used) = answer(&CHANGED, r#"{"data":[{},{}]}"#).unwrap();
+    let (_, used) = answer(front_of(Endpoint::Edits), r#"{"data":[{},{}]}"#).unwrap();
     assert_eq!(used.units.images, 2);
     assert!(matches!(
-        answer(&SPOKEN, r#"{"text":"x"}"#),
+        answer(front_of(Endpoint::Speech), r#"{"text":"x"}"#),
         Err(AnswerFault::Nonsense(_))
     ));
     assert!(matches!(
-        answer(&SPOKEN, r#"{"error":{"message":"no"}}"#),
+        answer(front_of(Endpoint::Speech), r#"{"error":{"message":"no"}}"#),
         Err(AnswerFault::Upstream(_))
     ));
     for (front, path) in [
-        (&CHANGED, "images/edits"),
-        (&SPOKEN, "audio/speech"),
-        (&TEXTS_OF_SOUND, "audio/transcriptions"),
-        (&ENGLISH, "audio/translations"),
+        (front_of(Endpoint::Edits), "images/edits"),
+        (front_of(Endpoint::Speech), "audio/speech"),
+        (front_of(Endpoint::Transcriptions), "audio/transcriptions"),
+        (front_of(Endpoint::Translations), "audio/translations"),
     ] {
         let (kind, settings) = (front.only.unwrap(), |version: &str| crate::Settings {
             version: Some(version.into()),
             ..crate::Settings::NONE
         });
         let at = |dialect: &Dialect, settings| {
-            (dialect.at(kind).protocol.path)(settings, "my m", false).into_owned()
+            dialect
+                .at(kind)
+                .protocol
+                .path(settings, "my m", false)
+                .into_owned()
         };
         assert_eq!(
             at(&Dialect::from(&openai::PROTOCOL), &crate::Settings::NONE),
@@ -162,7 +172,11 @@ fn what_is_used_is_read_in_the_words_of_each_server() {
         ),
         (r#"{"completion_tokens":2,"total_tokens":9}"#, 7, 2),
     ] {
-        let (_, used) = answer(&RANKS, &format!(r#"{{"results":[],"usage":{usage}}}"#)).unwrap();
+        let (_, used) = answer(
+            front_of(Endpoint::Rerank),
+            &format!(r#"{{"results":[],"usage":{usage}}}"#),
+        )
+        .unwrap();
         assert_eq!(
             (used.prompt, used.completion, used.source),
             (prompt, completion, Source::Reported),
@@ -171,23 +185,30 @@ fn what_is_used_is_read_in_the_words_of_each_server() {
     }
     let cohere =
         r#"{"results":[],"meta":{"billed_units":{"search_units":1},"tokens":{"input_tokens":8}}}"#;
-    assert_eq!(answer(&RANKS, cohere).unwrap().1.prompt, 8);
+    assert_eq!(
+        answer(front_of(Endpoint::Rerank), cohere).unwrap().1.prompt,
+        8
+    );
     for (searches, requests) in [("3", 3), ("1048577", 0), ("-1", 0), ("null", 0)] {
         let body =
             format!(r#"{{"results":[],"meta":{{"billed_units":{{"search_units":{searches}}}}}}}"#);
         assert_eq!(
-            answer(&RANKS, &body).unwrap().1.units.requests,
+            answer(front_of(Endpoint::Rerank), &body)
+                .unwrap()
+                .1
+                .units
+                .requests,
             requests,
             "{searches}"
         );
     }
     let (_, painted) = answer(
-        &PICTURES,
+        front_of(Endpoint::Images),
         r#"{"data":[{"b64_json":"AA"},{"b64_json":"AA"}]}"#,
     )
     .unwrap();
     assert_eq!(painted.units.images, 2);
-    let (_, used) = answer(&HARM, r#"{"results":[]}"#).unwrap();
+    let (_, used) = answer(front_of(Endpoint::Moderations), r#"{"results":[]}"#).unwrap();
     assert_eq!(
         (used.prompt, used.completion, used.source),
         (2, 0, Source::Estimated),
@@ -213,7 +234,11 @@ fn stream_of(
     size: usize,
 ) -> Result<(String, Usage), StreamFault> {
     let dialect = Dialect::from(&openai::PROTOCOL).at(Endpoint::Completions);
-    let mut stream = dialect.stream("up", recipient(&TEXTS, &header), 1 << 16);
+    let mut stream = dialect.stream(
+        "up",
+        recipient(front_of(Endpoint::Completions), &header),
+        1 << 16,
+    );
     let mut out = Vec::new();
     for piece in text.as_bytes().chunks(size) {
         stream.feed(piece, &mut out)?;

@@ -6,8 +6,13 @@ use crate::neutral::answer::AnswerOptions;
 use crate::upstream::openai;
 use crate::{Dialect, Translate};
 
+/// Returns the first front door of a kind of endpoint.
+fn front_of(endpoint: Endpoint) -> &'static Front {
+    Front::find(endpoint.name()).unwrap()
+}
+
 fn envelope(front: &'static Front, body: &str) -> Result<Envelope, Fault> {
-    (front.envelope)(body.as_bytes())
+    front.envelope(body.as_bytes())
 }
 
 fn sent(front: &'static Front, body: &str, stream_usage: bool) -> String {
@@ -30,17 +35,23 @@ fn sent(front: &'static Front, body: &str, stream_usage: bool) -> String {
 fn only_the_model_changes() {
     for (front, more) in [
         (
-            &COMPLETIONS,
+            front_of(Endpoint::Completions),
             r#""prompt":["a",[1,2]],"echo":true,"logprobs":5,"n":2"#,
         ),
         (
-            &RERANK,
+            front_of(Endpoint::Rerank),
             r#""query":"q","documents":["a",{"text":"b"}],"top_n":1"#,
         ),
-        (&MODERATIONS, r#""input":"x","new":{"a":"mine"}"#),
-        (&IMAGES, r#""prompt":"a cat","size":"1x1""#),
         (
-            &SPEECH,
+            front_of(Endpoint::Moderations),
+            r#""input":"x","new":{"a":"mine"}"#,
+        ),
+        (
+            front_of(Endpoint::Images),
+            r#""prompt":"a cat","size":"1x1""#,
+        ),
+        (
+            front_of(Endpoint::Speech),
             r#""input":"hello","voice":"alloy","stream_format":"sse","stream":true"#,
         ),
     ] {
@@ -54,24 +65,30 @@ fn a_stream_of_texts_is_asked_for_its_usage() {
     let body = r#"{"model":"mine","prompt":"x","stream":true}"#;
     let with =
         r#"{"stream_options":{"include_usage":true},"model":"up","prompt":"x","stream":true}"#;
-    assert_eq!(sent(&COMPLETIONS, body, true), with);
-    assert_eq!(sent(&COMPLETIONS, body, false), body.replace("mine", "up"));
+    assert_eq!(sent(front_of(Endpoint::Completions), body, true), with);
+    assert_eq!(
+        sent(front_of(Endpoint::Completions), body, false),
+        body.replace("mine", "up")
+    );
     let asked =
         r#"{"model":"mine","prompt":"x","stream":true,"stream_options":{"include_usage":false}}"#;
     assert_eq!(
-        sent(&COMPLETIONS, asked, true),
+        sent(front_of(Endpoint::Completions), asked, true),
         asked.replace("mine", "up").replace("false", "true")
     );
     // Pictures come in events that have their usage.
     let picture = r#"{"model":"mine","prompt":"x","stream":true}"#;
-    assert_eq!(sent(&IMAGES, picture, true), picture.replace("mine", "up"));
+    assert_eq!(
+        sent(front_of(Endpoint::Images), picture, true),
+        picture.replace("mine", "up")
+    );
 }
 
 #[test]
 fn the_envelope_has_what_it_may_cost() {
     let of = |front, body: &str| envelope(front, body).unwrap();
     let texts = of(
-        &COMPLETIONS,
+        front_of(Endpoint::Completions),
         r#"{"model":"m","prompt":["four","four"],"max_tokens":9,"n":3,"user":"u"}"#,
     );
     assert_eq!(
@@ -86,17 +103,24 @@ fn the_envelope_has_what_it_may_cost() {
         (r#"{"model":"m","best_of":5,"prompt":["x","y"],"n":3}"#, 10),
     ] {
         assert_eq!(
-            of(&COMPLETIONS, body).choices.written,
+            of(front_of(Endpoint::Completions), body).choices.written,
             choices,
             "all are written: {body}"
         );
     }
     assert_eq!(
-        of(&IMAGES, r#"{"model":"m","prompt":"x","best_of":5}"#).choices,
+        of(
+            front_of(Endpoint::Images),
+            r#"{"model":"m","prompt":"x","best_of":5}"#
+        )
+        .choices,
         Choices::ONE
     );
     assert!(texts.user.is_some() && !texts.refers && !texts.stream);
-    let tokens = of(&COMPLETIONS, r#"{"model":"m","prompt":[[1,2,3],[4]]}"#);
+    let tokens = of(
+        front_of(Endpoint::Completions),
+        r#"{"model":"m","prompt":[[1,2,3],[4]]}"#,
+    );
     assert_eq!(
         (tokens.prompt_bytes, tokens.more_bytes),
         (0, 16),
@@ -111,46 +135,53 @@ fn the_envelope_has_what_it_may_cost() {
         ("null", 2),
     ] {
         let body = format!(r#"{{"n":2,"model":"m","prompt":{prompt}}}"#);
-        assert_eq!(of(&COMPLETIONS, &body).choices.written, choices, "{prompt}");
+        assert_eq!(
+            of(front_of(Endpoint::Completions), &body).choices.written,
+            choices,
+            "{prompt}"
+        );
     }
     assert_eq!(
-        of(&IMAGES, r#"{"model":"m","prompt":["a","b"],"n":2}"#)
-            .choices
-            .shown,
+        of(
+            front_of(Endpoint::Images),
+            r#"{"model":"m","prompt":["a","b"],"n":2}"#
+        )
+        .choices
+        .shown,
         2
     );
     let ranks = of(
-        &RERANK,
+        front_of(Endpoint::Rerank),
         r#"{"model":"m","query":"ab","documents":["c",{"text":"def"}]}"#,
     );
     assert_eq!((ranks.prompt_bytes, ranks.refers), (6, true));
     for (front, body, param, code) in [
         (
-            &RERANK,
+            front_of(Endpoint::Rerank),
             r#"{"model":"m","query":"q"}"#,
             "documents",
             Some("missing_required_parameter"),
         ),
         (
-            &RERANK,
+            front_of(Endpoint::Rerank),
             r#"{"documents":[]}"#,
             "model",
             Some("missing_required_parameter"),
         ),
         (
-            &IMAGES,
+            front_of(Endpoint::Images),
             r#"{"model":"m","Prompt":"q"}"#,
             "Prompt",
             Some("unknown_parameter"),
         ),
         (
-            &IMAGES,
+            front_of(Endpoint::Images),
             r#"{"model":"m","prompt":"q","prompt":"r"}"#,
             "prompt",
             None,
         ),
         (
-            &COMPLETIONS,
+            front_of(Endpoint::Completions),
             r#"{"model":"m","prompt":"q","stream":1}"#,
             "stream",
             Some("invalid_type"),
@@ -167,7 +198,11 @@ fn the_envelope_has_what_it_may_cost() {
 
 #[test]
 fn of_a_form_only_the_name_is_written() {
-    for front in [&EDITS, &TRANSCRIPTIONS, &TRANSLATIONS] {
+    for front in [
+        front_of(Endpoint::Edits),
+        front_of(Endpoint::Transcriptions),
+        front_of(Endpoint::Translations),
+    ] {
         for (mine, place) in [("mine", 0..4), ("", 0..0)] {
             let mut envelope = Envelope {
                 model: "mine".to_owned(),
@@ -183,9 +218,13 @@ fn of_a_form_only_the_name_is_written() {
         }
         assert!(front.is_form() && front.gives_bytes());
     }
-    assert!(!SPEECH.is_form() && SPEECH.gives_bytes() && !RERANK.gives_bytes());
+    assert!(
+        !front_of(Endpoint::Speech).is_form()
+            && front_of(Endpoint::Speech).gives_bytes()
+            && !front_of(Endpoint::Rerank).gives_bytes()
+    );
     let spoken = envelope(
-        &SPEECH,
+        front_of(Endpoint::Speech),
         r#"{"model":"m","input":"h\u00e9llo","stream":true}"#,
     )
     .unwrap();
@@ -201,7 +240,11 @@ fn of_a_form_only_the_name_is_written() {
         "null",
         r#""\ud800 hello""#,
     ] {
-        let fault = envelope(&SPEECH, &format!(r#"{{"model":"m","input":{free}}}"#)).unwrap_err();
+        let fault = envelope(
+            front_of(Endpoint::Speech),
+            &format!(r#"{{"model":"m","input":{free}}}"#),
+        )
+        .unwrap_err();
         assert_eq!(
             fault.param.as_deref(),
             Some("input"),
@@ -213,8 +256,11 @@ fn of_a_form_only_the_name_is_written() {
 #[test]
 fn what_answers_as_a_whole_is_asked_for_no_stream() {
     for (front, more) in [
-        (&RERANK, r#""query":"q","documents":["a"]"#),
-        (&MODERATIONS, r#""input":"x""#),
+        (
+            front_of(Endpoint::Rerank),
+            r#""query":"q","documents":["a"]"#,
+        ),
+        (front_of(Endpoint::Moderations), r#""input":"x""#),
         (&crate::front::EMBEDDINGS, r#""input":"x""#),
     ] {
         let with = |stream: &str| {
@@ -235,9 +281,9 @@ fn what_answers_as_a_whole_is_asked_for_no_stream() {
         );
     }
     for (front, text) in [
-        (&COMPLETIONS, "prompt"),
-        (&IMAGES, "prompt"),
-        (&SPEECH, "input"),
+        (front_of(Endpoint::Completions), "prompt"),
+        (front_of(Endpoint::Images), "prompt"),
+        (front_of(Endpoint::Speech), "input"),
     ] {
         assert!(
             envelope(
@@ -260,8 +306,8 @@ fn only_a_text_that_is_one_refers_to_nothing() {
         ..AllowedReferences::ALL
     };
     for (front, list) in [
-        (&RERANK, r#""query":"q","documents""#),
-        (&COMPLETIONS, r#""prompt""#),
+        (front_of(Endpoint::Rerank), r#""query":"q","documents""#),
+        (front_of(Endpoint::Completions), r#""prompt""#),
     ] {
         let param = |text: &str| {
             let body = format!(r#"{{"model":"m",{list}:[{{"text":{text}}}]}}"#);
