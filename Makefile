@@ -34,7 +34,7 @@ help:
 	@echo 'make check      check formatting and lints'
 	@echo 'make house      print how functions are named, what reads from the middle, and the bytes of code'
 	@echo 'make licences   check the licences and sources of all crates'
-	@echo 'make doc        build the documentation of the library'
+	@echo 'make doc        build the documentation of the libraries'
 	@echo 'make book       build the manual, into target/book (installs mdBook once, in some minutes)'
 	@echo 'make pictures   take the pictures of the manual anew, in some minutes'
 	@echo 'make bench      run microbenchmarks, a simulation of outages, and the load benchmark'

@@ -31,7 +31,7 @@ def run(*command, **options):
 
 def version():
     """Returns the version of the program, as Cargo.toml says it."""
-    package = (ROOT / "Cargo.toml").read_text().split("[package]", 1)[1]
+    package = (ROOT / "Cargo.toml").read_text().split("[workspace.package]", 1)[1]
     return re.search(r'^version = "(.+)"$', package, re.M).group(1)
 
 

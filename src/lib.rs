@@ -143,15 +143,18 @@
 //! | [`traces`] | spans of settled exchanges, for OpenTelemetry's receivers |
 //! | [`supervisor`] | the service manager, such as systemd, is told how the process is |
 //! | [`inventory`] | a catalog as operators compare it, and what a change of it means for whom |
-//! | [`import`] | a configuration folder made of the files of another gateway |
-//! | **Command line** | |
-//! | [`cli`] | `serve`, `check`, `explain`, `key`, `usage` and the other subcommands, a file each |
+//!
+//! Two crates build on this one. Nothing here knows them.
+//!
+//! | Crate | What is there |
+//! |---|---|
+//! | `crates/import` | a configuration folder made of the files of another gateway |
+//! | `crates/cli` | the program: `serve`, `check`, `explain`, `key` and the other subcommands |
 
 pub mod access_log;
 pub mod account;
 pub mod base;
 pub mod catalog;
-pub mod cli;
 pub mod conf;
 pub mod desk;
 pub mod drain;
@@ -159,7 +162,6 @@ pub mod error;
 pub mod exchange;
 pub mod explain;
 pub mod figures;
-pub mod import;
 pub mod inventory;
 pub mod item_cache;
 pub mod ledger;

@@ -41,7 +41,7 @@ use cases::CASES;
 /// The figures that were accepted last.
 const FIGURES: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
-    "/benches/instructions/figures.txt"
+    "/../../benches/instructions/figures.txt"
 );
 /// The most by which a count may grow, in thousandths.
 const MOST: u64 = 20;

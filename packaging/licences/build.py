@@ -49,7 +49,7 @@ def crates():
     """Returns the packages that are in the program, as Cargo describes them; what each needs; and
     which of them compile C."""
     target = re.search(r"^host: (.+)$", parts.run("rustc", "-vV", cwd=parts.ROOT), re.M).group(1)
-    tree = parts.run("cargo", "tree", "--locked", "-p", "portcullis", "-e", "normal,no-proc-macro", "--prefix", "none", "--target", target, "--format", "{p}", cwd=parts.ROOT)
+    tree = parts.run("cargo", "tree", "--locked", "-p", "portcullis-cli", "-e", "normal,no-proc-macro", "--prefix", "none", "--target", target, "--format", "{p}", cwd=parts.ROOT)
     inside = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
     known = json.loads(parts.run("cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", target, cwd=parts.ROOT))
     found = [package for package in known["packages"] if (package["name"], "v" + package["version"]) in inside]
@@ -162,8 +162,8 @@ def sbom(packages, needs, libraries, debian):
     ref = {package["id"]: f"pkg:cargo/{package['name']}@{package['version']}" for package in packages}
     of_crate = {package["name"]: ref[package["id"]] for package in packages}
     of_library = {library.name: f"pkg:generic/{library.name}@{library.version}" for library in libraries}
-    inside = {crate: of_library[name] for crate, (name, *_) in C_LIBRARIES.items()} | {"portcullis": of_library["rust-std"]}
-    root = of_crate["portcullis"]
+    inside = {crate: of_library[name] for crate, (name, *_) in C_LIBRARIES.items()} | {"portcullis-cli": of_library["rust-std"]}
+    root = of_crate["portcullis-cli"]
     for package in packages:
         name, version, purl = package["name"], package["version"], ref[package["id"]]
         depends = {ref[need] for need in needs[package["id"]] if need in ref} | ({inside[name]} if name in inside else set())

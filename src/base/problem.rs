@@ -41,7 +41,7 @@ pub struct Problems(pub Vec<Problem>, pub Vec<Problem>);
 
 impl Problem {
     /// Makes a problem of a text whose file is not known yet.
-    pub(crate) fn in_text(line: usize, path: String, what: String) -> Self {
+    pub fn in_text(line: usize, path: String, what: String) -> Self {
         Self {
             line: Some(line),
             path,
@@ -51,7 +51,7 @@ impl Problem {
     }
 
     /// Makes a problem of a file as a whole.
-    pub(crate) fn of_file(file: String, what: impl Into<String>) -> Self {
+    pub fn of_file(file: String, what: impl Into<String>) -> Self {
         Self {
             file,
             what: what.into(),

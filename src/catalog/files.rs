@@ -19,15 +19,15 @@ use crate::conf::yaml;
 pub(crate) const LARGEST_NAMED: usize = 4 << 20;
 
 /// The files that the catalog is read from.
-pub(crate) struct FileList {
+pub struct FileList {
     /// `catalog.yaml`, then the files of `catalog.d` by name.
-    pub(crate) paths: Vec<PathBuf>,
+    pub paths: Vec<PathBuf>,
     /// The files that are not read, and whose endings look like a mistake.
-    pub(crate) passed_over: Vec<PathBuf>,
+    pub passed_over: Vec<PathBuf>,
 }
 
 /// Lists the files of the catalog.
-pub(crate) fn list(conf: &Path) -> Result<FileList, Problem> {
+pub fn list(conf: &Path) -> Result<FileList, Problem> {
     let folder = conf.join("catalog.d");
     let mut listed = FileList {
         paths: vec![conf.join("catalog.yaml")],
@@ -60,7 +60,7 @@ pub(crate) fn list(conf: &Path) -> Result<FileList, Problem> {
 
 /// Reads a whole file, if it is a regular one and not too large. A pipe would wait for a writer,
 /// and a device would never end.
-pub(crate) fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+pub fn contents(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
     regular_size(&fs::metadata(path)?)?;
     let file = File::open(path)?;
     let size = regular_size(&file.metadata()?)?;

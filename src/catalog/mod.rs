@@ -22,7 +22,7 @@ use listing::Listing;
 
 mod account;
 pub mod amend;
-pub(crate) mod files;
+pub mod files;
 pub mod globs;
 pub mod listing;
 pub mod load;

@@ -12,7 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use crate::base::secret::Secret;
 
-pub(crate) mod placeholder;
+pub mod placeholder;
 
 /// Something that the files name but do not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

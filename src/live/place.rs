@@ -28,7 +28,7 @@ pub struct Place {
     /// The issuer of the account's tokens, if the account signs for them.
     pub issuer: Option<Arc<Place>>,
     /// The certificates that are trusted; `None` with `http:`.
-    pub(crate) trust: Option<Trust>,
+    pub trust: Option<Trust>,
     /// The proxy through which the account is reached, if there is one.
     pub proxy: Option<Arc<Proxy>>,
 }

@@ -13,7 +13,7 @@ use crate::support::canary::KEY;
 use crate::support::mock::Request;
 use crate::support::process::Process;
 use crate::support::said::{self, COMPLETION, PROMPT, Row};
-use crate::support::{Gateway, Mock, SLOWER, Said, Script, join_all, run_within};
+use crate::support::{Gateway, Mock, SLOWER, Said, Script, join_all, root, run_within};
 
 const DIALECTS: [Row; 2] = [
     ("openai", "", "gpt-5"),
@@ -118,7 +118,7 @@ fn talk(program: &mut Command, quiet: &[&str], forgetful: &[&str]) {
             .env("BASE_URLS", urls.join(" "))
             .env("API_KEY", KEY)
             .env("NO_PROXY", "*");
-        let mut client = Process::spawn(program.current_dir(env!("CARGO_MANIFEST_DIR")));
+        let mut client = Process::spawn(program.current_dir(root()));
         // The mocks run on other threads meanwhile.
         let status = client
             .wait(Duration::from_secs(150) * SLOWER)

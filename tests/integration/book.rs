@@ -7,6 +7,8 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use crate::support::root;
+
 /// A shorter piece of a log line proves nothing.
 const SHORTEST: usize = 8;
 
@@ -141,8 +143,4 @@ fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
     }
     files.sort();
     files
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::docs::root;
 use crate::support::folder::Folder;
+use crate::support::root;
 
 /// Runs it with tools that do nothing, so many seconds after its start. The `cargo` whose arguments
 /// begin like this fails.

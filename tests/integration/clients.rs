@@ -4,7 +4,6 @@
 //! outside (`tests/sdk/clients/inside.py`).
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -16,7 +15,7 @@ use crate::support::canary::KEY;
 use crate::support::mock::Request;
 use crate::support::process::Process;
 use crate::support::said::{self, DIALECTS, Row};
-use crate::support::{Gateway, Mock, SLOWER, Said, Script, join_all, run_within, runs_all};
+use crate::support::{Gateway, Mock, SLOWER, Said, Script, join_all, root, run_within, runs_all};
 
 /// The dialects that differ most. In one, calls have ids, and their arguments are texts. In the
 /// other, calls have no ids, and their arguments are objects. One model has the name that the
@@ -232,7 +231,7 @@ impl Client {
             }
         });
         let packages = installed("node").join("node_modules");
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = root();
         let mut command = Command::new("unshare");
         command
             .args(["-n", "python3"])

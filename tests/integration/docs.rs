@@ -28,7 +28,6 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
-pub use pages::root;
 use pages::{CodeBlock, Page};
 
 use crate::sdk::installed;
@@ -36,7 +35,7 @@ use crate::support::client::content_of;
 use crate::support::folder::Folder;
 use crate::support::gateway::{BINARY, free_port, portcullis, ready};
 use crate::support::process::Process;
-use crate::support::{Gateway, Mock, run_within};
+use crate::support::{Gateway, Mock, root, run_within};
 
 /// What the pages have an account's key in.
 const VARIABLE: &str = "OPENAI_API_KEY";

@@ -3,6 +3,7 @@
 //! is named with its reason, and must be removed from here when it no longer is one.
 
 use crate::layering::{code_of, rust_files, sources};
+use crate::support::root;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ const STILL: &[(&str, &[&str])] = &[];
 
 /// Files and folders with closures of several lines that have a name: still to be cleaned.
 const WITH_LONG_CLOSURES: &[&str] = &[
+    "crates/cli/src/import.rs",
     "crates/dialects/src/address.rs",
     "crates/dialects/src/dialect",
     "crates/dialects/src/dialect.rs",
@@ -18,11 +20,10 @@ const WITH_LONG_CLOSURES: &[&str] = &[
     "crates/dialects/src/neutral",
     "crates/dialects/src/upstream",
     "crates/dialects/src/wire",
-    "src/cli/import.rs",
+    "crates/import/src",
     "src/desk",
     "src/exchange",
     "src/explain",
-    "src/import",
     "src/inventory",
     "src/ledger",
     "src/limits",
@@ -50,10 +51,10 @@ const WITH_PATTERN_PARAMETERS: &[&str] = &[
     "crates/dialects/src/front",
     "crates/dialects/src/upstream",
     "crates/dialects/src/wire",
+    "crates/import/src",
     "src/desk",
     "src/exchange",
     "src/explain",
-    "src/import",
     "src/inventory",
     "src/limits",
     "src/operator",
@@ -63,7 +64,12 @@ const WITH_PATTERN_PARAMETERS: &[&str] = &[
 ];
 
 /// How many names of each crate may still be words of the list in CONTRIBUTING.md.
-const STILL_NAMED: &[(&str, usize)] = &[("crates/dialects/src", 880), ("src", 3420)];
+const STILL_NAMED: &[(&str, usize)] = &[
+    ("crates/cli/src", 442),
+    ("crates/dialects/src", 880),
+    ("crates/import/src", 833),
+    ("src", 2145),
+];
 
 /// Files with more than 600 lines before their tests.
 const LONG_FILES: &[(&str, &str)] = &[];
@@ -441,14 +447,12 @@ fn no_file_is_longer_than_six_hundred_lines() {
 
 #[test]
 fn the_map_names_each_module_of_the_top_level() {
-    for root in roots() {
-        let lib = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join(&root)
-            .join("lib.rs");
+    for folder in roots() {
+        let lib = root().join(&folder).join("lib.rs");
         assert_eq!(
             missing_in_map(&std::fs::read_to_string(lib).unwrap()),
             Vec::<&str>::new(),
-            "{root}/lib.rs"
+            "{folder}/lib.rs"
         );
     }
     let lib = "//! | [`named`] | what it is |\n//! | `parts::first` | a part |\nmod parts;\npub mod named;\npub mod left_out;\n";
@@ -490,7 +494,7 @@ fn check_exceptions(found: &[String], named: &[(&str, &str)]) {
 
 /// Returns the folders with the sources of each crate.
 fn roots() -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let crates = std::fs::read_dir(root.join("crates")).into_iter().flatten();
     let mut roots: Vec<_> = crates
         .map(|entry| {
@@ -512,8 +516,7 @@ fn all_sources() -> Vec<(PathBuf, String)> {
 /// Returns each source file's path and whole text; tests are left out.
 fn texts() -> impl Iterator<Item = (String, String)> {
     all_sources().into_iter().map(|(file, _)| {
-        let source =
-            std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(&file)).unwrap();
+        let source = std::fs::read_to_string(root().join(&file)).unwrap();
         (file.to_str().unwrap().to_owned(), source)
     })
 }

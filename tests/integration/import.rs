@@ -6,21 +6,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use portcullis::import::litellm::{LiteLlm, Loosen};
-use portcullis::import::{Finding, Given, ImportFrom, Imported, Inputs};
+use portcullis_import::litellm::{LiteLlm, Loosen};
+use portcullis_import::{Finding, Given, ImportFrom, Imported, Inputs};
 use serde_json::{Value, json};
 
 use crate::support::canary::hash;
 use crate::support::client;
 use crate::support::folder::Folder;
-use crate::support::{Gateway, Mock, chat, run};
+use crate::support::{Gateway, Mock, chat, root, run};
 
 /// A folder of `tests/import`.
 struct Case(PathBuf);
 
 impl Case {
     fn all() -> Vec<Self> {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/import");
+        let folder = root().join("tests/import");
         let mut cases: Vec<_> = fs::read_dir(folder)
             .unwrap()
             .map(|entry| Self(entry.unwrap().path()))

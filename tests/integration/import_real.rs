@@ -14,8 +14,8 @@ use crate::support::canary::hash;
 use crate::support::client;
 use crate::support::folder::Folder;
 use crate::support::gateway::{BINARY, portcullis};
-use crate::support::{Gateway, Mock, chat, run_within};
-use portcullis::import::{Finding, Grade};
+use crate::support::{Gateway, Mock, chat, root, run_within};
+use portcullis_import::{Finding, Grade};
 
 /// What the examples read from the environment.
 const ENVIRONMENT: [(&str, &str); 10] = [
@@ -41,9 +41,7 @@ fn place() -> PathBuf {
 }
 
 fn python(script: &str, arguments: &[String]) -> String {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/real")
-        .join(script);
+    let script = root().join("tests/real").join(script);
     let mut command = Command::new(place().join("bin/python"));
     command
         .arg(script)

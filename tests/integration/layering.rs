@@ -1,6 +1,8 @@
 //! The dependency rule: pure modules stay pure, and few files know the framework.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use crate::support::root;
 
 /// They take values, `now` included, and return values.
 const PURE: &[&str] = &[
@@ -59,7 +61,7 @@ const PURE: &[&str] = &[
     "src/conf/proxy.rs",
     "src/conf/proxy",
     "src/base/problem.rs",
-    "src/import",
+    "crates/import/src",
     "src/inventory.rs",
     "src/inventory",
 ];
@@ -88,7 +90,7 @@ const FRAMEWORK: &[&str] = &[
     "src/account/http2_pool.rs",
     "src/operator/admin.rs",
     "src/operator/admin/relay.rs",
-    "src/cli",
+    "crates/cli/src",
     "src/desk",
     "src/exchange",
     "src/server.rs",
@@ -160,7 +162,7 @@ fn few_files_name_pingora() {
         .flat_map(|path| sources(path))
         .map(|(file, _)| file)
         .collect();
-    for (file, code) in sources("src") {
+    for (file, code) in sources("src").into_iter().chain(sources("crates")) {
         let knows = IMPURE
             .iter()
             .filter(|word| word.starts_with("pingora"))
@@ -184,7 +186,11 @@ fn few_files_name_a_dialect() {
         .flat_map(|path| sources(path))
         .map(|(file, _)| file)
         .collect();
-    for (file, code) in sources("src") {
+    for (file, code) in sources("src")
+        .into_iter()
+        .chain(sources("crates/import"))
+        .chain(sources("crates/cli"))
+    {
         let named = dialects.iter().find(|path| names(&code, path));
         assert!(
             allowed.contains(&file) || named.is_none(),
@@ -228,7 +234,7 @@ fn few_files_name_a_front_door() {
 
 #[test]
 fn only_a_front_door_writes_in_its_callers_format() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let files: Vec<_> = CALLER_FACING
         .iter()
         .flat_map(|path| sources(path))
@@ -291,11 +297,7 @@ fn a_breach_would_be_seen() {
 /// Returns the code of all source files at a path; tests are left out.
 pub(crate) fn sources(path: &str) -> Vec<(PathBuf, String)> {
     let files = rust_files(path).into_iter();
-    let files = files.map(|file| {
-        file.strip_prefix(env!("CARGO_MANIFEST_DIR"))
-            .unwrap()
-            .to_owned()
-    });
+    let files = files.map(|file| file.strip_prefix(root()).unwrap().to_owned());
     let files = files
         .filter(|file| !file.ends_with("tests.rs") && !file.iter().any(|part| part == "tests"));
     files
@@ -328,10 +330,6 @@ pub(crate) fn rust_files(path: &str) -> Vec<PathBuf> {
         }
     }
     found
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Returns the code of a source, line by line, without its comments, its texts and its tests. By

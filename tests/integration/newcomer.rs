@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::support::canary;
 use crate::support::folder::{Folder, Ran};
 use crate::support::gateway::BINARY;
-use crate::support::{Catalog, Gateway, Mock, chat, eventually, run};
+use crate::support::{Catalog, Gateway, Mock, chat, eventually, root, run};
 
 /// None of them looks like a secret to somebody who goes by prefixes.
 const SECRETS: [&str; 4] = [
@@ -706,7 +706,7 @@ fn s08_a_secret_in_a_file_that_others_can_read_is_warned_of() {
 
 #[test]
 fn check_finds_nothing_in_what_ships_and_what_key_new_writes() {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("conf");
+    let root = root().join("conf");
     let shipped = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
     let folder = Folder::new(&[
         ("server.yaml", &shipped("server.yaml")),

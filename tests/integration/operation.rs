@@ -20,7 +20,7 @@ use crate::support::tls::{self, Ca, Leaf};
 use crate::support::wire::Io;
 use crate::support::{
     Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually,
-    eventually_blocking, run, run_within,
+    eventually_blocking, root, run, run_within,
 };
 
 // Listeners.
@@ -1234,7 +1234,7 @@ fn check_says_what_serve_would_with_its_exit_code() {
     // What ships is fine, and found without being told.
     let shipped = Command::new(BINARY)
         .arg("check")
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(root())
         .output()
         .unwrap();
     assert!(
@@ -1512,10 +1512,7 @@ fn the_example_of_a_server_with_the_gateway_in_it_runs_and_answers() {
         told.for_each(|name| _ = build.env_remove(name));
         // It is for the harness that runs this test, and would have all build scripts run again.
         build.env_remove("RUSTC_BOOTSTRAP");
-        let built = build
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
-            .output()
-            .unwrap();
+        let built = build.current_dir(root()).output().unwrap();
         assert!(
             built.status.success(),
             "{}",

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::support::canary::{ADMIN_KEY, KEY};
 use crate::support::process::Process;
 use crate::support::{
-    Catalog, Gateway, Mock, PATIENCE, Script, chat, chat_stream, client, run_within, spawn,
+    Catalog, Gateway, Mock, PATIENCE, Script, chat, chat_stream, client, root, run_within, spawn,
 };
 
 /// The time in which the page shows a change. It asks each second; what it did not ask for the
@@ -37,7 +37,7 @@ impl Browser {
         let mut program = Command::new("node");
         program
             .args(["tests/browser/page.mjs", scenario])
-            .current_dir(env!("CARGO_MANIFEST_DIR"));
+            .current_dir(root());
         program
             .env("MODULES", modules())
             .env("PAGE", format!("http://{}/", gateway.admin))
@@ -447,7 +447,7 @@ fn its_types_fit() {
     let mut program = Command::new(checker);
     let output = program
         .args(["-p", "tests/browser"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(root())
         .output()
         .expect("tsc");
     assert!(

@@ -14,7 +14,8 @@ use crate::support::gateway::{free_port, portcullis};
 use crate::support::script::finish;
 use crate::support::wire::Io;
 use crate::support::{
-    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, is_about, run,
+    Catalog, Gate, Gateway, Mock, PATIENCE, Script, chat, chat_stream, eventually, is_about, root,
+    run,
 };
 
 /// A stream of three words that waits for the test after the first.
@@ -703,7 +704,7 @@ fn g11_deadlines_do_not_go_by_the_wall_clock() {
     run(async {
         let tools = Folder::new(&[("shift", "0")]);
         let (library, shift) = (tools.path().join("clock.so"), tools.path().join("shift"));
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
+        let source = root().join("tests/support/clock.c");
         let built = Command::new("cc")
             .args(["-shared", "-fPIC", "-O1", "-o"])
             .arg(&library)

@@ -5,13 +5,14 @@
 mod scraped;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::support::documented::METRICS;
 use crate::support::folder::Folder;
+use crate::support::root;
 
 /// What Prometheus adds to each series.
 const ADDED: [&str; 2] = ["job", "instance"];
@@ -445,8 +446,4 @@ fn promtool(arguments: &[&str], file: &Path) {
 
 fn yaml(path: &str) -> Value {
     serde_yaml::from_str(&std::fs::read_to_string(root().join(path)).unwrap()).unwrap()
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }

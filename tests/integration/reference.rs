@@ -15,7 +15,7 @@ mod line;
 mod metrics;
 mod refusals;
 
-use std::path::Path;
+use crate::support::root;
 
 /// Says in each chapter where its text comes from.
 const GENERATED: &str = "<!-- Generated from the code. Change the code, then write it anew with \
@@ -24,9 +24,7 @@ const GENERATED: &str = "<!-- Generated from the code. Change the code, then wri
 /// Compares a chapter with the committed one, or writes it.
 #[track_caller]
 fn check(chapter: &str, title: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("docs/src/reference")
-        .join(chapter);
+    let path = root().join("docs/src/reference").join(chapter);
     let new = format!("# {title}\n\n{GENERATED}\n{}\n", text.trim());
     let old = std::fs::read_to_string(&path).unwrap_or_default();
     if old != new && std::env::var_os("UPDATE_REFERENCE").is_some() {
@@ -78,7 +76,7 @@ fn sentence(text: &str) -> String {
 
 /// The source of all that runs in production: without unit tests.
 fn source() -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let mut folders = vec![root.join("src")];
     let crates = std::fs::read_dir(root.join("crates")).into_iter().flatten();
     folders.extend(crates.map(|entry| entry.expect("an entry").path().join("src")));

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::support::canary::KEY;
 use crate::support::process::Process;
 use crate::support::script::{self, Script, finish};
-use crate::support::{Catalog, Gateway, Mock, SLOWER, run_within};
+use crate::support::{Catalog, Gateway, Mock, SLOWER, root, run_within};
 
 const TIGHT_KEY: &str = "sk-CaNaRy-caller-tight-0123456789abcdefghijklmnopq";
 const POOR_KEY: &str = "sk-CaNaRy-caller-poor-0123456789abcdefghijklmnopqr";
@@ -65,9 +65,7 @@ fn against_the_gateway(program: &mut Command) {
         program
             .env("TIGHT_KEY", TIGHT_KEY)
             .env("POOR_KEY", POOR_KEY);
-        program
-            .env("NO_PROXY", "*")
-            .current_dir(env!("CARGO_MANIFEST_DIR"));
+        program.env("NO_PROXY", "*").current_dir(root());
         let mut client = Process::spawn(program);
         // The mock runs on other threads meanwhile.
         let status = client

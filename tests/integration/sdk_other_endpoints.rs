@@ -11,7 +11,7 @@ use crate::sdk::installed;
 use crate::support::canary::KEY;
 use crate::support::mock::Request;
 use crate::support::process::Process;
-use crate::support::{Catalog, Gateway, Mock, SLOWER, Script, run_within};
+use crate::support::{Catalog, Gateway, Mock, SLOWER, Script, root, run_within};
 
 #[test]
 fn python_client_3_beside_chat() {
@@ -44,11 +44,11 @@ fn ask(program: &mut Command) {
     run_within(Duration::from_secs(180), async {
         let mock = Mock::start().await;
         mock.by(answer);
-        let root = format!("http://{}", mock.address());
+        let server = format!("http://{}", mock.address());
         let catalog = Catalog::new()
-            .account_at("o", &format!("{root}/v1"), "dialect: openai")
-            .account_at("z", &root, "dialect: azure, api_version: 2024-10-21")
-            .account_at("c", &format!("{root}/v2"), "dialect: cohere")
+            .account_at("o", &format!("{server}/v1"), "dialect: openai")
+            .account_at("z", &server, "dialect: azure, api_version: 2024-10-21")
+            .account_at("c", &format!("{server}/v2"), "dialect: cohere")
             .model("openai", &["o=o-up"])
             .model("azure", &["z=z-up"])
             .model("cohere", &["c=c-up"]);
@@ -56,9 +56,7 @@ fn ask(program: &mut Command) {
         program
             .env("BASE_URL", format!("http://{}", gateway.address))
             .env("API_KEY", KEY);
-        program
-            .env("NO_PROXY", "*")
-            .current_dir(env!("CARGO_MANIFEST_DIR"));
+        program.env("NO_PROXY", "*").current_dir(root());
         let mut client = Process::spawn(program);
         // The mock runs on other threads meanwhile.
         let status = client

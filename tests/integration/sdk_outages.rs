@@ -18,7 +18,7 @@ use crate::sdk::installed;
 use crate::support::canary::KEY;
 use crate::support::process::Process;
 use crate::support::script::{self, SSE, finish};
-use crate::support::{Catalog, Gateway, Mock, SLOWER, Script, run_within};
+use crate::support::{Catalog, Gateway, Mock, SLOWER, Script, root, run_within};
 
 #[test]
 fn sdk_outages_python_3() {
@@ -532,9 +532,7 @@ fn run(program: &mut Command, gateway: &Gateway, cases: &Path) -> String {
         .env("BASE_URL", format!("http://{}/v1", gateway.address))
         .env("API_KEY", KEY)
         .env("CASES", cases);
-    program
-        .env("NO_PROXY", "*")
-        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    program.env("NO_PROXY", "*").current_dir(root());
     let mut client = Process::spawn(program);
     // The mocks run on other threads meanwhile.
     let status = client

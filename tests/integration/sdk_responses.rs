@@ -4,10 +4,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::docs::root;
 use crate::sdk::installed;
 use crate::support::process::Process;
-use crate::support::{Gateway, SLOWER, run_within};
+use crate::support::{Gateway, SLOWER, root, run_within};
 
 /// The key that the shipped configuration publishes.
 const DEMO_KEY: &str = "sk-demo-portcullis-published";

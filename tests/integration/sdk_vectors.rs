@@ -12,7 +12,7 @@ use crate::sdk::installed;
 use crate::support::canary::KEY;
 use crate::support::mock::Request;
 use crate::support::process::Process;
-use crate::support::{Catalog, Gateway, Mock, SLOWER, Script, run_within};
+use crate::support::{Catalog, Gateway, Mock, SLOWER, Script, root, run_within};
 
 const DIALECTS: [&str; 4] = ["openai", "gemini", "cohere", "ollama"];
 const TEXTS: [&str; 2] = ["a river", "trees, bees and eels"];
@@ -57,7 +57,7 @@ fn get_vectors(program: &mut Command, clients: usize) {
         program
             .env("API_KEY", KEY)
             .env("NO_PROXY", "*")
-            .current_dir(env!("CARGO_MANIFEST_DIR"));
+            .current_dir(root());
         let mut client = Process::spawn(program);
         // The mock runs on other threads meanwhile.
         let status = client

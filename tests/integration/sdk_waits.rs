@@ -16,7 +16,9 @@ use crate::sdk::installed;
 use crate::support::canary::KEY;
 use crate::support::gateway::free_port;
 use crate::support::process::Process;
-use crate::support::{Catalog, Gate, Gateway, Mock, SLOWER, Script, chat, eventually, run_within};
+use crate::support::{
+    Catalog, Gate, Gateway, Mock, SLOWER, Script, chat, eventually, root, run_within,
+};
 
 #[test]
 fn sdk_waits_python_3() {
@@ -246,9 +248,7 @@ async fn ask(program: &mut Command, gateway: &Gateway, restarts: SocketAddr) -> 
         .env("OPENAI_BASE_URL", format!("http://{}/v1", gateway.address))
         .env("OPENAI_API_KEY", KEY)
         .env("MODELS", models.join(" "));
-    program
-        .env("NO_PROXY", "*")
-        .current_dir(env!("CARGO_MANIFEST_DIR"));
+    program.env("NO_PROXY", "*").current_dir(root());
     let mut client = Process::spawn(program);
     let was_asked = || {
         gateway

@@ -25,7 +25,7 @@ use crate::support::redis::{Redis, Slow, Used};
 use crate::support::tls::Ca;
 use crate::support::{
     Catalog as Files, Gate, Gateway, Mock, PATIENCE, Script, canary::KEY, chat, eventually,
-    join_all, run, run_within,
+    join_all, root, run, run_within,
 };
 
 /// A gateway's part of it, without the gateway.
@@ -1904,7 +1904,7 @@ fn limits_tells_of_all_gateways_while_the_store_does() {
 pub fn shifted_clock(by: &str) -> (Folder, PathBuf, PathBuf) {
     let tools = Folder::new(&[("shift", by)]);
     let (library, shift) = (tools.path().join("clock.so"), tools.path().join("shift"));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock.c");
+    let source = root().join("tests/support/clock.c");
     let built = std::process::Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o"])
         .arg(&library)

@@ -165,7 +165,7 @@ class ChartTest(unittest.TestCase):
 
     def test_the_versions_are_those_of_the_program(self):
         chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
-        version = re.search(r'\[package\].*?^version = "(.+?)"$', (ROOT / "Cargo.toml").read_text(), re.M | re.S).group(1)
+        version = re.search(r'\[workspace\.package\].*?^version = "(.+?)"$', (ROOT / "Cargo.toml").read_text(), re.M | re.S).group(1)
         self.assertEqual((chart["version"], chart["appVersion"]), (version, version))
 
     def test_the_program_takes_the_files(self):

@@ -27,6 +27,7 @@ pub mod spans;
 pub mod tls;
 pub mod wire;
 
+use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -43,6 +44,13 @@ pub use script::{Gate, Script};
 /// times slower, or that stands still for some seconds, keeps it. What a test excludes with it
 /// takes far longer, or never happens.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Returns the folder of the repository. The package of these tests is `crates/cli`, in which Cargo
+/// runs them.
+pub fn root() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).expect("the repository")
+}
 
 /// Returns whether each test runs all that it can (`make test-all`), and not only what a change
 /// needs.

@@ -9,7 +9,7 @@ use dialects::presets;
 
 /// The kind of text that stands in place of a secret.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Placeholder<'t> {
+pub enum Placeholder<'t> {
     /// A template for an environment variable. The variable's name is given only if it plainly is
     /// one.
     Variable(Option<&'t str>),
@@ -39,7 +39,7 @@ const LATER: [&str; 9] = [
 
 impl<'t> Placeholder<'t> {
     /// Returns the kind of placeholder that a whole value is, if it is one.
-    pub(crate) fn of(text: &'t str) -> Option<Self> {
+    pub fn of(text: &'t str) -> Option<Self> {
         let text = text.trim();
         let between = |open: &str, close: &str| text.strip_prefix(open)?.strip_suffix(close);
         if let Some(inside) = ["\"", "'", "`"]

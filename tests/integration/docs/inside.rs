@@ -4,11 +4,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::pages::{CodeBlock, Page, root};
+use super::pages::{CodeBlock, Page};
 use super::{is_the_demos, program};
 use crate::clients::has_namespaces;
 use crate::sdk::installed;
 use crate::support::Gateway;
+use crate::support::root;
 
 /// Runs a block, with the files that the page names before it, and no others. The demo must answer,
 /// unless the page expects an error.

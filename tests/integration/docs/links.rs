@@ -4,7 +4,8 @@
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Component, Path, PathBuf};
 
-use super::pages::{Page, root};
+use super::pages::Page;
+use crate::support::root;
 
 const BOOK: &str = "docs/src";
 /// The book's table of contents.

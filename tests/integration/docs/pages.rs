@@ -1,7 +1,9 @@
 //! The pages that people read: the README, and the book's chapters.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use crate::support::root;
 
 /// A page.
 pub struct Page {
@@ -40,10 +42,6 @@ impl CodeBlock {
             .strip_prefix("# ~/")
             .or_else(|| first.strip_prefix("// ~/"))
     }
-}
-
-pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 impl Page {

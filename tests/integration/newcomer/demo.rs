@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::{self, Response};
-use crate::support::{Catalog, Gateway, run};
+use crate::support::{Catalog, Gateway, root, run};
 
 const DEMO_KEY: &str = "sk-demo-portcullis-published";
 
@@ -142,8 +142,7 @@ impl Door {
 }
 
 fn shipped() -> String {
-    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/conf/catalog.yaml"))
-        .expect("conf/catalog.yaml")
+    std::fs::read_to_string(root().join("conf/catalog.yaml")).expect("conf/catalog.yaml")
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 
 use crate::support::client::{Connection, content_of, post};
@@ -11,7 +10,7 @@ use crate::support::folder::Folder;
 use crate::support::gateway::{BINARY, free_port};
 use crate::support::process::Process;
 use crate::support::script::finish;
-use crate::support::{Catalog, Gate, Mock, PATIENCE, Script, chat_stream, eventually, run};
+use crate::support::{Catalog, Gate, Mock, PATIENCE, Script, chat_stream, eventually, root, run};
 
 /// Runs `make run` at this port, with a program that is built already, over a mock.
 fn make_run(folder: &Folder, mock: &Mock, port: u16) -> Process {
@@ -50,9 +49,7 @@ fn make_run(folder: &Folder, mock: &Mock, port: u16) -> Process {
         "run",
         &format!("PORT={port}"),
     ]);
-    command
-        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
-        .process_group(0);
+    command.current_dir(root()).process_group(0);
     command
         .env("PATH", path)
         .env("CARGO_TARGET_DIR", folder.path())

@@ -1,7 +1,7 @@
 //! Takes the pictures of the book: a gateway with some traffic meets an outage, and the browser
 //! takes pictures of what its page says. So the pictures are true.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::Browser;
 use crate::support::canary::KEY;
 use crate::support::script::{self, finish};
-use crate::support::{Catalog, Gateway, Mock, Script, client, run_within, spawn};
+use crate::support::{Catalog, Gateway, Mock, Script, client, root, run_within, spawn};
 
 const GLOBEX: &str = "sk-CaNaRy-caller-globex-0123456789abcdefghijklmnop";
 const INITECH: &str = "sk-CaNaRy-caller-initech-0123456789abcdefghijklmno";
@@ -23,7 +23,7 @@ const BROKEN: Duration = Duration::from_secs(45);
 /// Takes the pictures if `UPDATE_PICTURES` is set. Looks whether they are there, and small.
 #[test]
 fn the_pictures_of_the_book_are_there() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/src/pictures");
+    let folder = root().join("docs/src/pictures");
     if std::env::var_os("UPDATE_PICTURES").is_some() {
         run_within(Duration::from_secs(400), take(folder.clone()));
     }

@@ -1,7 +1,7 @@
 //! The command line, from clap's commands.
 
 use clap::{Arg, Command, CommandFactory};
-use portcullis::cli::Cli;
+use portcullis_cli::Cli;
 
 use super::{check, code, sentence, table};
 

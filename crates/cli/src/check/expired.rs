@@ -1,0 +1,101 @@
+//! Warnings of keys and callers that have expired: a request with such a key is refused, and
+//! nothing is wrong with the files.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use portcullis::base::problem::Problem;
+use portcullis::catalog::Catalog;
+use portcullis::catalog::files::{contents, list};
+use portcullis::conf::yaml;
+
+/// A caller that has expired, or one of its keys.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Expired<'c> {
+    caller: &'c str,
+    key: Option<&'c str>,
+}
+
+/// Warns of each key and caller that has expired by this time, with its line.
+pub(super) fn warnings(catalog: &Catalog, conf: &Path, now: SystemTime) -> Vec<Problem> {
+    let is_over = |expires: Option<SystemTime>| expires.is_some_and(|expires| expires <= now);
+    let mut all: Vec<Expired<'_>> = Vec::new();
+    for key in catalog.keys() {
+        let (caller, name) = key.id.split_once('/').unwrap_or((&key.id, ""));
+        if is_over(key.caller.expires) {
+            all.push(Expired { caller, key: None });
+        } else if is_over(key.expires) {
+            all.push(Expired {
+                caller,
+                key: Some(name),
+            });
+        }
+    }
+    // A caller with several keys stands once.
+    all.sort();
+    all.dedup();
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let files = texts(conf);
+    all.iter().map(|expired| expired.warning(&files)).collect()
+}
+
+/// Reads the files of the catalog. They were read before, so what cannot be read now is left out.
+fn texts(conf: &Path) -> Vec<(String, String)> {
+    let paths = list(conf).map(|listed| listed.paths).unwrap_or_default();
+    let read = paths.into_iter().filter_map(|path| {
+        let name = path
+            .strip_prefix(conf)
+            .unwrap_or(&path)
+            .display()
+            .to_string();
+        Some((
+            name,
+            String::from_utf8(contents(&path, yaml::LARGEST_TEXT).ok()?).ok()?,
+        ))
+    });
+    read.collect()
+}
+
+impl Expired<'_> {
+    fn warning(&self, files: &[(String, String)]) -> Problem {
+        let (path, what) = match self.key {
+            Some(key) => (
+                format!("callers.{}.keys.{key}", self.caller),
+                "has expired: this key does not work",
+            ),
+            None => (
+                format!("callers.{}", self.caller),
+                "has expired: no key of this caller works",
+            ),
+        };
+        let (file, line) = files
+            .iter()
+            .find_map(|(file, text)| Some((file.clone(), self.line(text)?)))
+            .unzip();
+        let what = format!("{what}. Write a later time, or remove it");
+        Problem {
+            file: file.unwrap_or_default(),
+            line,
+            path: format!("{path}.expires"),
+            what,
+        }
+    }
+
+    /// Returns the line in a file where the expiry is written.
+    fn line(&self, text: &str) -> Option<usize> {
+        let (tree, _) = yaml::parse(text).ok()?;
+        let steps = ["callers", self.caller].into_iter();
+        let steps = steps
+            .chain(self.key.into_iter().flat_map(|key| ["keys", key]))
+            .chain(["expires"]);
+        let mut node = &tree;
+        let mut line = None;
+        for step in steps {
+            let found = node.find(&yaml::Path::Root.key(step))?;
+            (node, line) = (found.node, Some(found.line));
+        }
+        line
+    }
+}

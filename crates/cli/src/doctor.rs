@@ -1,0 +1,119 @@
+//! `portcullis doctor` looks at everything that a gateway with this configuration needs, one line a
+//! check: what was seen, and what to do.
+//!
+//! **Invariant:** without `--ask` nothing is sent that a provider charges for. Accounts are reached
+//! with the gateway's own code, so that what is seen is what the gateway would see. Nothing here
+//! changes a file, and no check waits for ever.
+
+mod accounts;
+mod ask;
+mod clock;
+mod configuration;
+mod instance;
+mod ledger;
+mod listeners;
+mod logs;
+mod process;
+mod report;
+mod store;
+mod words;
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{ConfArgs, tell};
+use configuration::Read;
+use portcullis::explain::apart;
+use report::Findings;
+
+/// The signal SIGXFSZ: a file would be larger than a limit of the system allows. With a handler it
+/// ends nobody, and the write fails.
+const LARGE_FILE: i32 = 25;
+/// The longest time for all checks.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// `doctor`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Each line says ok, warn, fail or skip, what was looked at, and what was seen; below it stands what to do.\nExit code: 0 if \
+                  all is well, 1 if there are warnings, 2 if a check failed or the command did. `skip` changes nothing."
+)]
+pub struct DoctorArgs {
+    /// Where the configuration is.
+    #[command(flatten)]
+    pub conf: ConfArgs,
+    /// Ask each target, too, and find out what it can do: streams with usage, tools, JSON schema,
+    /// and a system message in the middle. Providers charge for it. A target gets two small
+    /// requests; if it finds fault with the first one, up to six. Together they have a few hundred
+    /// tokens. The last line says what all of them cost
+    #[arg(long)]
+    pub ask: bool,
+    /// Tell also the problems of a running instance: the URL of its /status page, such as
+    /// http://127.0.0.1:9090/status, or a file with that page
+    #[arg(long, value_name = "URL|FILE")]
+    pub status: Option<String>,
+    /// Write JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the checks. Exits with 0 if all is well, with 1 if there are warnings, and with 2 if a
+/// check failed or could not be made.
+pub(super) fn run(args: &DoctorArgs) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(why) => {
+            tell(&format!("the checks cannot run: {why}"));
+            return ExitCode::from(2);
+        }
+    };
+    let mut report = Findings::new(args.json);
+    runtime.block_on(async {
+        let _large_files = signal(SignalKind::from_raw(LARGE_FILE));
+        examine(args, &mut report).await;
+    });
+    // A look-up of a name that hangs is left behind.
+    runtime.shutdown_background();
+    report.end()
+}
+
+async fn examine(args: &DoctorArgs, report: &mut Findings) {
+    let conf = args.conf.folder();
+    let due = tokio::time::Instant::now() + PATIENCE;
+    let Read { server, catalog } = configuration::read(&conf, report);
+    if let Some(server) = &server {
+        process::look(server, catalog.as_ref(), report);
+        listeners::look(&conf, server, report);
+        logs::look(&server.log.access, report);
+        ledger::look(&server.ledger, report);
+    }
+    let mut clocks = clock::Clocks::default();
+    if let Some(store) = server.as_ref().and_then(|server| server.store.as_ref()) {
+        store::look(store, &mut clocks, report).await;
+    }
+    let proxies = server
+        .as_ref()
+        .map(|server| server.proxies.clone())
+        .unwrap_or_default();
+    let snapshot = catalog.map(|catalog| Arc::new(apart(catalog, proxies)));
+    let unreached = match &snapshot {
+        Some(snapshot) => accounts::look(snapshot, due, &mut clocks, report).await,
+        None => BTreeSet::new(),
+    };
+    clocks.judge(report);
+    if let Some(snapshot) = snapshot.filter(|_| args.ask) {
+        ask::look(snapshot, &unreached, report).await;
+    }
+    if let Some(from) = &args.status {
+        instance::look(from, &conf, report);
+    }
+}

@@ -1,0 +1,351 @@
+//! The accounts, several at a time: their names, their servers, their certificates, and what their
+//! providers list for their credentials.
+
+mod endpoints;
+mod listed;
+mod reach;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::clock::Clocks;
+use super::report::{CheckState, Finding, Findings, Subject};
+use super::words;
+use dialects::neutral::ModelKind;
+use portcullis::account::failure::Failure;
+use portcullis::catalog::{Account, Signer};
+use portcullis::conf::secret_ref::ASSUMED;
+use portcullis::error::redacted;
+use portcullis::exchange::upstream::Upstream;
+use portcullis::live::Snapshot;
+use portcullis::live::place::Place;
+
+/// The accounts that are looked at side by side.
+const AT_ONCE: usize = 16;
+
+/// What was seen of an account.
+#[derive(Default)]
+struct Looked {
+    findings: Vec<Finding>,
+    heard: Heard,
+    /// Whether its server cannot be reached.
+    is_unreached: bool,
+}
+
+impl Looked {
+    fn only(finding: Finding) -> Looked {
+        Looked {
+            findings: vec![finding],
+            ..Looked::default()
+        }
+    }
+}
+
+/// What was heard from an account's server.
+#[derive(Default)]
+struct Heard {
+    /// The time before it was asked, and the time that it told.
+    clock: Option<(SystemTime, SystemTime)>,
+    /// Whether it refuses the credential.
+    is_refused: bool,
+}
+
+/// An account, and what the catalog asks it for.
+pub(super) struct Patient {
+    pub(super) place: Arc<Place>,
+    /// Its names for models, without those of patterns, and what each is for.
+    pub(super) models: BTreeMap<Arc<str>, ModelKind>,
+    /// Its names for the models of patterns; each has a `*`.
+    pub(super) patterns: BTreeSet<Arc<str>>,
+}
+
+impl Patient {
+    fn account(&self) -> &Account {
+        &self.place.account
+    }
+
+    fn finding(&self, state: CheckState, check: &'static str, seen: impl Into<String>) -> Finding {
+        // A server may name its models as it likes. A key that is a short word says nothing.
+        let (seen, mut secrets) = (seen.into(), self.place.secrets(None));
+        secrets.retain(|secret| secret.len() >= 8);
+        Finding::new(
+            state,
+            subject(self.account()),
+            check,
+            redacted(&seen, &secrets),
+        )
+    }
+}
+
+/// Looks at all accounts, and adds the clocks of their servers. What is not known at `due` is told
+/// so. Returns the indexes of the accounts that cannot be asked: their servers are not reached, or
+/// refuse the credential.
+pub(super) async fn look(
+    snapshot: &Snapshot,
+    due: Instant,
+    clocks: &mut Clocks,
+    report: &mut Findings,
+) -> BTreeSet<usize> {
+    let (upstream, gate) = (
+        Arc::new(Upstream::default()),
+        Arc::new(Semaphore::new(AT_ONCE)),
+    );
+    let patients = patients(snapshot);
+    let accounts: Vec<Arc<Account>> = patients
+        .iter()
+        .map(|patient| patient.place.account.clone())
+        .collect();
+    let begun: Arc<[AtomicBool]> = accounts.iter().map(|_| AtomicBool::new(false)).collect();
+    let mut running = JoinSet::new();
+    for (nth, patient) in patients.into_iter().enumerate() {
+        let (upstream, gate, begun) = (upstream.clone(), gate.clone(), begun.clone());
+        running.spawn(async move {
+            let _place = gate.acquire().await;
+            if let Some(begun) = begun.get(nth) {
+                begun.store(true, Ordering::Relaxed);
+            }
+            (nth, look_at(&patient, &upstream).await)
+        });
+    }
+    // They are reported in the order of the catalog.
+    let (mut looked, mut next) = (BTreeMap::new(), 0);
+    let mut outcomes = Outcomes {
+        clocks,
+        report,
+        hosts: BTreeSet::new(),
+        unreached: BTreeSet::new(),
+    };
+    while let Ok(Some(ended)) = timeout_at(due, running.join_next()).await {
+        looked.extend(ended.ok());
+        while let Some((account, looked)) = accounts.get(next).zip(looked.remove(&next)) {
+            outcomes.add(account, looked);
+            next += 1;
+        }
+    }
+    for (nth, account) in accounts.iter().enumerate().skip(next) {
+        let outcome = looked.remove(&nth).unwrap_or_else(|| {
+            let has_begun = begun
+                .get(nth)
+                .is_some_and(|begun| begun.load(Ordering::Relaxed));
+            Looked {
+                findings: vec![late(account, has_begun)],
+                is_unreached: has_begun,
+                ..Looked::default()
+            }
+        });
+        outcomes.add(account, outcome);
+    }
+    outcomes.unreached
+}
+
+/// Where the outcomes of all accounts go.
+struct Outcomes<'o> {
+    clocks: &'o mut Clocks,
+    report: &'o mut Findings,
+    /// The hosts whose clocks are known.
+    hosts: BTreeSet<String>,
+    /// The indexes of the accounts that cannot be asked.
+    unreached: BTreeSet<usize>,
+}
+
+impl Outcomes<'_> {
+    fn add(&mut self, account: &Account, looked: Looked) {
+        for finding in looked.findings {
+            self.report.add(finding);
+        }
+        if looked.is_unreached || looked.heard.is_refused {
+            self.unreached.insert(account.index);
+        }
+        let host = account.base.host.to_string();
+        if let Some((before, clock)) = looked.heard.clock
+            && self.hosts.insert(host.clone())
+        {
+            self.clocks.add(host, before, millis(clock));
+        }
+    }
+}
+
+/// Returns the finding for an account that was not looked at in time. Whoever had to wait for
+/// others has no fault in it.
+fn late(account: &Account, has_begun: bool) -> Finding {
+    let finding = |state, seen| Finding::new(state, subject(account), "time", seen);
+    if has_begun {
+        finding(CheckState::Fail, "the checks were not over in time")
+            .with("look at this account's server: it answers too slowly")
+    } else {
+        finding(
+            CheckState::Skip,
+            "no time was left: mend the accounts above",
+        )
+    }
+}
+
+/// Returns a time in milliseconds of Unix time.
+fn millis(time: SystemTime) -> u64 {
+    u64::try_from(
+        time.duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_millis(),
+    )
+    .unwrap_or(u64::MAX)
+}
+
+fn subject(account: &Account) -> Subject {
+    Subject::named("account", &account.id)
+}
+
+/// Lists the accounts, each with the names of its models.
+pub(super) fn patients(snapshot: &Snapshot) -> Vec<Patient> {
+    let mut patients: Vec<Patient> = snapshot
+        .places
+        .iter()
+        .map(|place| Patient {
+            place: place.clone(),
+            models: BTreeMap::new(),
+            patterns: BTreeSet::new(),
+        })
+        .collect();
+    for model in snapshot.catalog.models() {
+        for target in &model.targets {
+            let Some(patient) = patients.get_mut(target.account.index) else {
+                continue;
+            };
+            if model.is_pattern() {
+                patient.patterns.insert(target.model.clone());
+            } else {
+                patient
+                    .models
+                    .insert(target.model.clone(), made_for(model.kind, &target.model));
+            }
+        }
+    }
+    patients
+}
+
+/// Returns what a model is for: what the catalog says, or else its name.
+pub(super) fn made_for(written: Option<ModelKind>, name: &str) -> ModelKind {
+    let usual = if name.contains("embed") {
+        ModelKind::Embedding
+    } else {
+        ModelKind::Chat
+    };
+    written
+        .or_else(|| ModelKind::of_name(name))
+        .unwrap_or(usual)
+}
+
+async fn look_at(patient: &Patient, upstream: &Upstream) -> Looked {
+    let account = patient.account();
+    if !account.enabled {
+        return Looked::only(patient.finding(CheckState::Skip, "account", "is disabled"));
+    }
+    if account.dialect.protocol.calls_nobody() {
+        return Looked::only(patient.finding(
+            CheckState::Ok,
+            "account",
+            "the gateway itself answers for it",
+        ));
+    }
+    let mut findings = Vec::new();
+    if reach::look(patient, upstream, &mut findings).await {
+        let heard = listed::look(patient, upstream, &mut findings).await;
+        return Looked {
+            findings,
+            heard,
+            is_unreached: false,
+        };
+    }
+    Looked {
+        findings,
+        heard: Heard::default(),
+        is_unreached: true,
+    }
+}
+
+/// Returns what is known of a failure, without secrets.
+fn said(patient: &Patient, failure: &Failure) -> String {
+    words::failed(failure, &patient.place.secrets(None))
+}
+
+/// Returns whether a secret of the account is only a stand-in, since it could not be read.
+pub(super) fn lacks_secret(account: &Account) -> bool {
+    let of_aws = match &account.signer {
+        Some(Signer::Aws(keys)) => {
+            keys.secret_access_key.expose() == ASSUMED || keys.access_key_id.expose() == ASSUMED
+        }
+        Some(Signer::Google(..)) | None => false,
+    };
+    of_aws
+        || account
+            .key
+            .as_ref()
+            .is_some_and(|key| key.expose() == ASSUMED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portcullis::catalog::resolve::resolve;
+    use portcullis::explain::apart;
+    use std::time::Duration;
+
+    /// As many accounts as are looked at side by side have a server that says nothing; one more has
+    /// to wait.
+    #[tokio::test]
+    async fn an_account_that_had_to_wait_for_others_is_not_called_slow() {
+        let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", server.local_addr().unwrap());
+        let accounts: String = (0..=AT_ONCE)
+            .map(|nth| {
+                format!(
+                    "  a{nth:02}: {{ dialect: openai, base_url: \"{url}\", key: k-0123456789 }}\n"
+                )
+            })
+            .collect();
+        let text = format!("accounts:\n{accounts}models: {{}}\ncallers: {{}}\n");
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text)], &mut |_| {
+            Ok(String::new())
+        })
+        .expect("a catalog");
+        let mut report = Findings::new(true);
+        let due = Instant::now() + Duration::from_secs(2);
+        look(
+            &apart(catalog, Arc::default()),
+            due,
+            &mut Clocks::default(),
+            &mut report,
+        )
+        .await;
+        let told = |id: &str| {
+            let of = report
+                .all()
+                .iter()
+                .map(|one| serde_json::to_value(one).unwrap());
+            let of: Vec<_> = of.filter(|one| one["subject"]["name"] == id).collect();
+            of.last()
+                .map(|one| (one["state"].clone(), one["seen"].clone()))
+                .expect("a finding")
+        };
+        assert_eq!(
+            told("a00"),
+            ("fail".into(), "the checks were not over in time".into())
+        );
+        assert_eq!(
+            told("a15"),
+            ("fail".into(), "the checks were not over in time".into())
+        );
+        assert_eq!(
+            told("a16"),
+            (
+                "skip".into(),
+                "no time was left: mend the accounts above".into()
+            )
+        );
+    }
+}

@@ -1,0 +1,323 @@
+//! The way to an account's server: its name, its addresses, its certificate.
+
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime};
+
+use rustls_pki_types::CertificateDer;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use super::Patient;
+use crate::doctor::listeners::lasts;
+use crate::doctor::report::{CheckState, Finding};
+use crate::doctor::words::some;
+use portcullis::account::failure::Failure;
+use portcullis::base::alarm::Alarm;
+use portcullis::base::calendar::rfc3339;
+use portcullis::conf::proxy::Proxy;
+use portcullis::exchange::upstream::Upstream;
+use portcullis::tls::Term;
+use portcullis::tls::trust::{Doubt, Trust};
+
+/// The longest time for a name, a connection or a handshake.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The error EAFNOSUPPORT: the system has no such version of IP.
+const NO_SUCH_VERSION: i32 = if cfg!(target_os = "linux") { 97 } else { 47 };
+/// The most addresses that are tried.
+const MOST: usize = 4;
+
+/// Looks at the way. Returns whether the server can be reached.
+pub(super) async fn look(
+    patient: &Patient,
+    upstream: &Upstream,
+    findings: &mut Vec<Finding>,
+) -> bool {
+    if let Some(proxy) = &patient.place.proxy {
+        return through(patient, proxy, upstream, findings).await;
+    }
+    let account = patient.account();
+    let host = &account.base.host;
+    let looked_up = timeout(
+        PATIENCE,
+        patient.place.state.addresses.of(patient.place.hop()),
+    )
+    .await;
+    let addresses = match looked_up
+        .unwrap_or_else(|_| Err(format!("cannot resolve {host}: no answer in time")))
+    {
+        Ok(addresses) => addresses,
+        Err(why) => {
+            let remedy = if why.contains("may not use") {
+                "link-local addresses and those of metadata services are never used; public ones need https:, or `insecure: true` at the \
+                 account"
+            } else {
+                "is the host in `base_url` right, and does this machine's resolver (/etc/resolv.conf) work?"
+            };
+            findings.push(patient.finding(CheckState::Fail, "name", why).with(remedy));
+            return false;
+        }
+    };
+    if host.parse::<std::net::IpAddr>().is_err() {
+        let shown: Vec<String> = addresses
+            .iter()
+            .map(|address| address.ip().to_string())
+            .collect();
+        findings.push(patient.finding(
+            CheckState::Ok,
+            "name",
+            format!("{host} is {}", some(&shown)),
+        ));
+    }
+    let Some(stream) = connect(patient, &addresses, findings).await else {
+        return false;
+    };
+    let Some(trust) = &patient.place.trust else {
+        return true;
+    };
+    let within = account.timeouts.connect.min(PATIENCE);
+    let why = match timeout(within, trust.connect(host, stream)).await {
+        Ok(Ok(secured)) => {
+            findings.push(certificate(
+                patient,
+                secured.get_ref().1.peer_certificates().unwrap_or_default(),
+            ));
+            return true;
+        }
+        Ok(Err(distrust)) => distrust.why,
+        Err(_) => format!("the server did not end the TLS handshake within {within:?}"),
+    };
+    let untrusted = "without a certificate that is believed no request is sent. Mend the server's certificate or the host in `base_url`; \
+                     `tls: { ca: … }` at the account names an authority or a certificate of your own";
+    let remedy = secure(&why, untrusted);
+    findings.push(patient.finding(CheckState::Fail, "tls", why).with(remedy));
+    false
+}
+
+/// Returns what to do about a failed handshake, by its reason in words. `untrusted` is for a
+/// certificate that nobody signed whom the gateway trusts, or that is for another name.
+fn secure(why: &str, untrusted: &str) -> String {
+    match Doubt::of(why) {
+        Doubt::Certificate => untrusted.to_owned(),
+        Doubt::Handshake => {
+            "correct host and port of `base_url`; for a server that speaks no TLS write http: there"
+                .to_owned()
+        }
+        // If the clock of this machine is wrong, the dates of all certificates are.
+        Doubt::Dates => format!(
+            "it is {} by this machine's clock: if that is wrong, let NTP set the clock; else renew the server's certificate if it is \
+             yours, or tell its provider",
+            rfc3339(SystemTime::now())
+        ),
+    }
+}
+
+/// Returns whether a server of an `http:` address speaks TLS, so that it should be `https:`.
+pub(super) async fn speaks_tls(patient: &Patient) -> bool {
+    let (account, place) = (patient.account(), &patient.place);
+    if account.base.tls || place.proxy.is_some() {
+        return false;
+    }
+    let within = account.timeouts.connect.min(PATIENCE);
+    let trust = Trust::of_the_system(&[]);
+    let said = timeout(within, async {
+        let address = *place.state.addresses.of(place.hop()).await.ok()?.first()?;
+        let stream = TcpStream::connect(address).await.ok()?;
+        Some(trust.connect(&account.base.host, stream).await)
+    });
+    match said.await {
+        Ok(Some(Ok(_))) => true,
+        Ok(Some(Err(distrust))) => Doubt::of(&distrust.why) != Doubt::Handshake,
+        Ok(None) | Err(_) => false,
+    }
+}
+
+/// Looks at the way through a proxy, which alone looks the server's name up.
+async fn through(
+    patient: &Patient,
+    proxy: &Proxy,
+    upstream: &Upstream,
+    findings: &mut Vec<Finding>,
+) -> bool {
+    if proxy.is_assumed() {
+        let seen = "its proxy's URL could not be read: see configuration";
+        findings.push(patient.finding(CheckState::Skip, "proxy", seen));
+        return false;
+    }
+    let due = Instant::now() + patient.account().timeouts.connect.min(PATIENCE);
+    let Err(failure) = upstream
+        .dial(&patient.place, true, due, &mut Alarm::default())
+        .await
+    else {
+        findings.push(patient.finding(
+            CheckState::Ok,
+            "proxy",
+            format!("its server is reached through {proxy}"),
+        ));
+        let due = Instant::now() + patient.account().timeouts.connect.min(PATIENCE);
+        if let Some(chain) = upstream.certificates(&patient.place, due).await {
+            findings.push(certificate(patient, &chain));
+        }
+        return true;
+    };
+    let seen = failure.detail().map_or_else(
+        || format!("no connection through {proxy} in time"),
+        |why| why.into_owned(),
+    );
+    let untrusted = "it is reached through the proxy. Mend the server's certificate, or write the authority of a proxy that opens TLS into \
+                     `tls: { ca: … }` at the account";
+    let (check, remedy) = if matches!(failure, Failure::Tls { .. }) {
+        ("tls", secure(&seen, untrusted))
+    } else {
+        let proxy = "if it could not connect, look at the host and the port in `base_url` first. Else mend the proxy, or write \
+                     another one as `proxy` at the account; `proxy: none` uses none";
+        ("proxy", proxy.to_owned())
+    };
+    findings.push(patient.finding(CheckState::Fail, check, seen).with(remedy));
+    false
+}
+
+/// Connects to each address. Returns the first connection.
+async fn connect(
+    patient: &Patient,
+    addresses: &[SocketAddr],
+    findings: &mut Vec<Finding>,
+) -> Option<TcpStream> {
+    let within = patient.account().timeouts.connect.min(PATIENCE);
+    let (mut good, mut answered, mut failed) = (None, Vec::new(), Vec::new());
+    for address in addresses.iter().take(MOST) {
+        match timeout(within, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                answered.push(*address);
+                good.get_or_insert(stream);
+            }
+            Ok(Err(why)) => failed.push((*address, Some(why))),
+            Err(_) => failed.push((*address, None)),
+        }
+    }
+    let (no_way, failed): (Vec<_>, Vec<_>) = failed
+        .into_iter()
+        .partition(|(address, why)| has_no_way(&answered, *address, why.as_ref()));
+    if good.is_some() {
+        let no_way: Vec<SocketAddr> = no_way.into_iter().map(|(address, _)| address).collect();
+        let besides = match no_way.as_slice() {
+            [] => String::new(),
+            others => format!(
+                "; this machine has no way to {}, and does without",
+                shown(others)
+            ),
+        };
+        findings.push(patient.finding(
+            CheckState::Ok,
+            "tcp",
+            format!("{} answers{besides}", shown(&answered)),
+        ));
+    }
+    for (address, why) in failed {
+        let why = match why {
+            Some(why) => format!("{address} does not answer: {why}"),
+            None => format!("{address} does not answer within {within:?}"),
+        };
+        let (state, remedy) = if good.is_some() {
+            (
+                CheckState::Warn,
+                "another address answers, and the gateway tries all: new connections may take longer",
+            )
+        } else {
+            (
+                CheckState::Fail,
+                "does the server run, are host and port of `base_url` right, and does a firewall let this machine out?",
+            )
+        };
+        findings.push(patient.finding(state, "tcp", why).with(remedy));
+    }
+    good
+}
+
+fn shown(addresses: &[SocketAddr]) -> String {
+    let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+    some(&addresses)
+}
+
+/// Returns whether an address failed at once only because this machine does not have that version
+/// of IP, while addresses of the other version answer. So it is in most containers.
+fn has_no_way(answered: &[SocketAddr], address: SocketAddr, why: Option<&io::Error>) -> bool {
+    let is_missing = why.is_some_and(|why| {
+        why.raw_os_error() == Some(NO_SUCH_VERSION)
+            || [
+                ErrorKind::NetworkUnreachable,
+                ErrorKind::AddrNotAvailable,
+                ErrorKind::HostUnreachable,
+            ]
+            .contains(&why.kind())
+    });
+    is_missing
+        && !answered.is_empty()
+        && answered
+            .iter()
+            .all(|other| other.is_ipv4() != address.is_ipv4())
+}
+
+fn certificate(patient: &Patient, chain: &[CertificateDer<'_>]) -> Finding {
+    let now = SystemTime::now();
+    let terms: Vec<Term> = chain.iter().filter_map(|der| Term::of(der)).collect();
+    // It was believed without the authorities that have ended: servers send such ones for old
+    // callers.
+    let terms: Vec<Term> = terms
+        .into_iter()
+        .enumerate()
+        .filter(|(nth, term)| *nth == 0 || term.ends > now)
+        .map(|(_, term)| term)
+        .collect();
+    let names = terms
+        .first()
+        .map(|term| some(&term.names))
+        .unwrap_or_default();
+    let (state, lasts) = lasts(&terms, now);
+    let finding = patient.finding(
+        state,
+        "tls",
+        format!("the certificate is believed: for {names}, {lasts}"),
+    );
+    match state {
+        CheckState::Ok | CheckState::Skip => finding,
+        CheckState::Warn | CheckState::Fail => finding.with(
+            "renew the server's certificate if it is yours, else tell its provider: then no request is sent any more",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_ipv6_misses_nothing_while_ipv4_answers() {
+        let [four, other, six] = ["192.0.2.1:443", "192.0.2.2:443", "[2001:db8::1]:443"]
+            .map(|text| text.parse::<SocketAddr>().unwrap());
+        let check = |answered: &[SocketAddr], address, why: io::Error, expected| {
+            assert_eq!(
+                has_no_way(answered, address, Some(&why)),
+                expected,
+                "{answered:?} {address} {why}"
+            );
+        };
+        check(&[four], six, ErrorKind::NetworkUnreachable.into(), true);
+        check(&[four], six, ErrorKind::AddrNotAvailable.into(), true);
+        check(&[four], six, ErrorKind::HostUnreachable.into(), true);
+        check(
+            &[four],
+            six,
+            io::Error::from_raw_os_error(NO_SUCH_VERSION),
+            true,
+        );
+        check(&[six], four, ErrorKind::NetworkUnreachable.into(), true);
+        check(&[four], six, ErrorKind::ConnectionRefused.into(), false);
+        check(&[], six, ErrorKind::NetworkUnreachable.into(), false);
+        check(&[four], other, ErrorKind::HostUnreachable.into(), false);
+        assert!(
+            !has_no_way(&[four], six, None),
+            "a time that is over is a failure"
+        );
+    }
+}

@@ -1,0 +1,459 @@
+//! `--ask`: a few small requests a target find out whether it answers, and what it can do. They are
+//! the only ones of this command that a provider charges for.
+//!
+//! **Invariant:** a target whose first request fails for another reason than what the request asks
+//! for gets no second one. A target gets at most six. Targets of accounts that cannot be reached
+//! get none.
+
+mod request;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::accounts::{lacks_secret, made_for};
+use super::report::{CheckState, Finding, Findings, Subject};
+use super::words::some;
+use dialects::Endpoint;
+use dialects::neutral::ModelKind;
+use portcullis::catalog::Target;
+use portcullis::conf::price::Usd;
+use portcullis::exchange::upstream::Upstream;
+use portcullis::live::Snapshot;
+use portcullis::plan::{Candidate, Reach};
+use request::{Asker, GoodAnswer, NoAnswer};
+
+/// The targets that are asked side by side.
+const AT_ONCE: usize = 16;
+/// The longest time for all targets.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The most tokens of an answer: enough for a model that thinks before it says a word.
+const TOKENS: u64 = 256;
+
+/// The fields by which usage of a stream is asked for. Old servers refuse them.
+const STREAM_USAGE: [&str; 2] = ["stream_options", "include_usage"];
+
+/// What a target may be able to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ability {
+    Stream,
+    Tools,
+    Schema,
+    /// A system message after one of the user's.
+    LateSystem,
+}
+
+impl Ability {
+    fn name(self) -> &'static str {
+        match self {
+            Ability::Stream => "streams with usage",
+            Ability::Tools => "tools",
+            Ability::Schema => "JSON schema",
+            Ability::LateSystem => "a system message in the middle",
+        }
+    }
+
+    /// Returns what to write into the catalog where a target lacks this, or has it although the
+    /// catalog says no.
+    fn proposal(self, target: &Target, has: &Result<(), String>) -> Option<String> {
+        let (trait_name, written) = match self {
+            Ability::Tools => ("tools", target.traits.tools),
+            Ability::Schema => ("structured", target.traits.structured),
+            Ability::LateSystem => return None,
+            Ability::Stream => {
+                let why = has.as_ref().err()?;
+                let is_refused = STREAM_USAGE.iter().any(|field| why.contains(field));
+                return (is_refused && target.account.added.stream_usage).then(|| {
+                    let id = &target.account.id;
+                    format!("write `stream_usage: false` at accounts.{id}")
+                });
+            }
+        };
+        (written != has.is_ok()).then(|| {
+            format!(
+                "write `traits: {{ {trait_name}: {} }}` at the target",
+                has.is_ok()
+            )
+        })
+    }
+
+    /// Returns whether the catalog says that a target lacks this.
+    fn is_denied(self, target: &Target) -> bool {
+        match self {
+            Ability::Tools => !target.traits.tools,
+            Ability::Schema => !target.traits.structured,
+            Ability::Stream => !target.account.added.stream_usage,
+            Ability::LateSystem => false,
+        }
+    }
+}
+
+/// What was found out about a target.
+struct TargetAnswers {
+    findings: Vec<Finding>,
+    requests: u32,
+    cost: Usd,
+    /// True if a part of the cost is unknown.
+    is_unpriced: bool,
+}
+
+/// Asks all targets, except those of accounts that are known to be out of reach, by their indexes.
+/// They are told in the order of the catalog.
+pub(super) async fn look(
+    snapshot: Arc<Snapshot>,
+    unreached: &BTreeSet<usize>,
+    report: &mut Findings,
+) {
+    let (upstream, gate) = (
+        Arc::new(Upstream::default()),
+        Arc::new(Semaphore::new(AT_ONCE)),
+    );
+    let (due, mut running) = (Instant::now() + PATIENCE, JoinSet::new());
+    let candidates = candidates(&snapshot, unreached, report);
+    let names: Vec<String> = candidates.iter().map(|(_, target)| name(target)).collect();
+    let begun: Arc<[AtomicBool]> = names.iter().map(|_| AtomicBool::new(false)).collect();
+    for (nth, (candidate, target)) in candidates.into_iter().enumerate() {
+        let (upstream, gate, begun) = (upstream.clone(), gate.clone(), begun.clone());
+        running.spawn(async move {
+            let _place = gate.acquire().await;
+            if let Some(begun) = begun.get(nth) {
+                begun.store(true, Ordering::Relaxed);
+            }
+            (
+                nth,
+                ask(
+                    &Asker {
+                        upstream: &upstream,
+                        candidate: &candidate,
+                    },
+                    &target,
+                )
+                .await,
+            )
+        });
+    }
+    let (mut requests, mut cost, mut is_unpriced) = (0, Usd::ZERO, false);
+    let (mut asked, mut late, mut waiting) = (BTreeMap::new(), Vec::new(), Vec::new());
+    for ((nth, name), begun) in names.into_iter().enumerate().zip(begun.iter()) {
+        while !asked.contains_key(&nth)
+            && let Ok(Some(ended)) = timeout_at(due, running.join_next()).await
+        {
+            asked.extend(ended.ok());
+        }
+        let Some(TargetAnswers {
+            findings,
+            requests: more,
+            cost: price,
+            is_unpriced: unpriced,
+        }) = asked.remove(&nth)
+        else {
+            if begun.load(Ordering::Relaxed) {
+                late.push(name)
+            } else {
+                waiting.push(name)
+            }
+            continue;
+        };
+        findings.into_iter().for_each(|finding| report.add(finding));
+        (requests, cost, is_unpriced) =
+            (requests + more, cost.plus(price), is_unpriced || unpriced);
+    }
+    if !late.is_empty() {
+        // What they were sent may be charged for.
+        is_unpriced = true;
+        let seen = format!("not done in time: {}", some(&late));
+        let finding = Finding::new(CheckState::Fail, Subject::of("ask"), "time", seen);
+        report.add(finding.with("look at their servers: they answer too slowly"));
+    }
+    if !waiting.is_empty() {
+        report.skip(
+            Subject::of("ask"),
+            "time",
+            format!("no time was left for {}", some(&waiting)),
+        );
+    }
+    let known = if is_unpriced { "at least " } else { "" };
+    let (sent, it) = if requests == 1 {
+        ("1 request was".to_owned(), "it cost")
+    } else {
+        (format!("{requests} requests were"), "they cost")
+    };
+    let seen = format!("{sent} sent; {it} {known}{cost} USD, as far as prices are known");
+    report.ok(Subject::of("ask"), "cost", seen);
+}
+
+/// Lists the targets that are asked, each once. Tells which are not.
+fn candidates(
+    snapshot: &Snapshot,
+    unreached: &BTreeSet<usize>,
+    report: &mut Findings,
+) -> Vec<(Candidate, Target)> {
+    let (mut found, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut left_out: BTreeMap<usize, (Arc<str>, usize)> = BTreeMap::new();
+    for model in snapshot
+        .catalog
+        .models()
+        .iter()
+        .filter(|model| !model.is_pattern())
+    {
+        for target in model.targets.iter().filter(|target| target.account.enabled) {
+            if !seen.insert((target.account.index, target.model.clone())) {
+                continue;
+            }
+            if unreached.contains(&target.account.index) {
+                left_out
+                    .entry(target.account.index)
+                    .or_insert_with(|| (target.account.id.clone(), 0))
+                    .1 += 1;
+                continue;
+            }
+            if lacks_secret(&target.account) {
+                report.skip(
+                    subject(target),
+                    "ask",
+                    "the secret of its account could not be read: see configuration",
+                );
+                continue;
+            }
+            let Some(endpoint) = endpoint(target, model.kind) else {
+                report.skip(
+                    subject(target),
+                    "ask",
+                    "is not asked: only conversations and vectors are",
+                );
+                continue;
+            };
+            let Some(place) = snapshot.places.get(target.account.index) else {
+                continue;
+            };
+            let track = place.state.asked(&target.model, endpoint);
+            let candidate = Candidate::of(snapshot, model, target, track, Reach::Any);
+            found.extend(candidate.map(|candidate| (candidate, target.clone())));
+        }
+    }
+    for (id, targets) in left_out.into_values() {
+        let what = if targets == 1 {
+            "its target is".to_owned()
+        } else {
+            format!("its {targets} targets are")
+        };
+        report.skip(
+            Subject::named("account", id),
+            "ask",
+            format!("{what} not asked: mend the account first"),
+        );
+    }
+    found
+}
+
+/// Returns the kind of endpoint at which a target is asked.
+fn endpoint(target: &Target, kind: Option<ModelKind>) -> Option<Endpoint> {
+    let served = target.account.serves.iter().map(|(kind, _)| *kind);
+    let served: Vec<Endpoint> = served.collect();
+    let vectors = Some(Endpoint::Embeddings).filter(|kind| served.contains(kind));
+    match made_for(kind, &target.model) {
+        ModelKind::Embedding => vectors,
+        ModelKind::Chat => {
+            let mut kinds = Endpoint::ALL
+                .into_iter()
+                .filter(|kind| kind.is_conversation() && served.contains(kind));
+            kinds.next().or(vectors)
+        }
+        ModelKind::Completion
+        | ModelKind::Image
+        | ModelKind::Moderation
+        | ModelKind::Rerank
+        | ModelKind::Speech
+        | ModelKind::Transcription => None,
+    }
+}
+
+async fn ask(asker: &Asker<'_>, target: &Target) -> TargetAnswers {
+    let mut asked = TargetAnswers {
+        findings: Vec::new(),
+        requests: 0,
+        cost: Usd::ZERO,
+        is_unpriced: false,
+    };
+    if asker.candidate.track.endpoint == Endpoint::Embeddings {
+        let answer = asked
+            .send(asker, &json!({ "model": "m", "input": "ping" }))
+            .await;
+        asked.findings.push(match answer {
+            Ok(answer) => asked.finding(
+                target,
+                CheckState::Ok,
+                format!("gives vectors{}", answer.room()),
+            ),
+            Err(why) => failed(target, &why),
+        });
+        return asked;
+    }
+    let together = [Ability::Stream, Ability::Tools, Ability::LateSystem];
+    let mut abilities: Vec<(Ability, Result<(), String>)> = Vec::new();
+    let room;
+    match asked.send(asker, &chat(&together)).await {
+        Ok(answer) => {
+            room = answer.room();
+            abilities.extend(together.into_iter().map(|one| (one, answer.lacks(one))));
+        }
+        Err(why) if !why.is_about_the_request => {
+            asked.findings.push(failed(target, &why));
+            return asked;
+        }
+        // Which of them does it not take?
+        Err(_) => {
+            match asked.send(asker, &chat(&[])).await {
+                Ok(answer) => room = answer.room(),
+                Err(why) => {
+                    asked.findings.push(failed(target, &why));
+                    return asked;
+                }
+            }
+            for one in together {
+                let answer = asked.send(asker, &chat(&[one])).await;
+                abilities.push((
+                    one,
+                    answer
+                        .map_err(|why| why.said)
+                        .and_then(|answer| answer.lacks(one)),
+                ));
+            }
+        }
+    }
+    let answer = asked.send(asker, &chat(&[Ability::Schema])).await;
+    abilities.push((
+        Ability::Schema,
+        answer
+            .map_err(|why| why.said)
+            .and_then(|answer| answer.lacks(Ability::Schema)),
+    ));
+    asked.tell(target, &abilities, &room);
+    asked
+}
+
+impl TargetAnswers {
+    async fn send(&mut self, asker: &Asker<'_>, body: &Value) -> Result<GoodAnswer, NoAnswer> {
+        let answer = asker.ask(body).await;
+        self.requests += u32::from(!matches!(&answer, Err(why) if why.was_not_sent));
+        if let Ok(answer) = &answer {
+            match asker.candidate.price {
+                Some(price) => self.cost = self.cost.plus(price.cost(&answer.usage)),
+                None => self.is_unpriced = true,
+            }
+        }
+        answer
+    }
+
+    fn finding(&self, target: &Target, state: CheckState, seen: String) -> Finding {
+        let how_many = if self.requests == 1 {
+            "1 request".to_owned()
+        } else {
+            format!("{} requests", self.requests)
+        };
+        Finding::new(
+            state,
+            subject(target),
+            "ask",
+            format!("{seen} ({how_many})"),
+        )
+    }
+
+    /// Tells what a target can do, what it cannot, and what to write into the catalog.
+    fn tell(&mut self, target: &Target, abilities: &[(Ability, Result<(), String>)], room: &str) {
+        let can: Vec<&str> = abilities
+            .iter()
+            .filter(|(_, has)| has.is_ok())
+            .map(|(one, _)| one.name())
+            .collect();
+        let lists = if can.is_empty() {
+            "answers".to_owned()
+        } else {
+            format!("answers: {}", can.join(", "))
+        };
+        self.findings
+            .push(self.finding(target, CheckState::Ok, format!("{lists}{room}")));
+        for (one, has) in abilities {
+            let proposal = one.proposal(target, has);
+            let seen = match has {
+                Ok(()) if proposal.is_none() => continue,
+                Ok(()) => format!("can do {}, and the catalog says that it cannot", one.name()),
+                Err(why) => format!("cannot do {}: {why}", one.name()),
+            };
+            // What the catalog says already surprises nobody.
+            let is_known = has.is_err() && one.is_denied(target);
+            let state = if is_known {
+                CheckState::Ok
+            } else {
+                CheckState::Warn
+            };
+            let finding = Finding::new(state, subject(target), "ask", seen);
+            self.findings.push(match proposal {
+                Some(proposal) => finding.with(proposal),
+                None => finding,
+            });
+        }
+    }
+}
+
+fn subject(target: &Target) -> Subject {
+    Subject::named("target", name(target))
+}
+
+fn name(target: &Target) -> String {
+    format!("{}/{}", target.account.id, target.model)
+}
+
+fn failed(target: &Target, why: &NoAnswer) -> Finding {
+    Finding::new(
+        CheckState::Fail,
+        subject(target),
+        "ask",
+        format!("does not answer: {}", why.said),
+    )
+    .with(why.act.clone())
+}
+
+/// Returns a request for a short answer that needs these abilities.
+fn chat(abilities: &[Ability]) -> Value {
+    let has = |one: Ability| abilities.contains(&one);
+    let mut messages =
+        vec![json!({ "role": "user", "content": "Is water wet? Answer yes or no." })];
+    if has(Ability::LateSystem) {
+        messages.push(json!({ "role": "system", "content": "Answer in one word." }));
+        messages.push(json!({ "role": "user", "content": "Answer now." }));
+    }
+    let mut body = Map::new();
+    let mut add = |name: &str, value: Value| body.insert(name.to_owned(), value);
+    add("model", "m".into());
+    add("messages", messages.into());
+    add("max_completion_tokens", TOKENS.into());
+    if has(Ability::Stream) {
+        add("stream", true.into());
+        add("stream_options", json!({ "include_usage": true }));
+    }
+    if has(Ability::Tools) {
+        let parameters = json!({ "type": "object", "properties": { "city": { "type": "string" } }, "required": ["city"] });
+        add(
+            "tools",
+            json!([{ "type": "function", "function": {
+            "name": "weather", "description": "Tells the weather of a city", "parameters": parameters
+        } }]),
+        );
+    }
+    if has(Ability::Schema) {
+        let schema = json!({ "type": "object", "properties": { "answer": { "type": "string", "enum": ["yes", "no"] } },
+            "required": ["answer"], "additionalProperties": false });
+        add(
+            "response_format",
+            json!({ "type": "json_schema", "json_schema": { "name": "answer", "strict": true, "schema": schema } }),
+        );
+    }
+    body.into()
+}

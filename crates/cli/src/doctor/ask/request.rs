@@ -1,0 +1,319 @@
+//! One request to one target, as the gateway would send it for a caller of chat completions.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::Ability;
+use crate::doctor::words;
+use dialects::front::{DOORS, Front, STANDARD};
+use dialects::neutral::answer::AnswerOptions;
+use dialects::neutral::seal::Sealed;
+use dialects::usage::{Source, Usage};
+use dialects::{
+    AnswerFault, AnswerHeader, Endpoint, OtherModel, Outbound, Recipient, StreamFault, Translate,
+};
+use portcullis::account::failure::{Class, Failure};
+use portcullis::account::quota;
+use portcullis::base::alarm::Alarm;
+use portcullis::exchange::attempt::Attempt;
+use portcullis::exchange::outgoing::{Outgoing, own_id};
+use portcullis::exchange::upstream::Upstream;
+use portcullis::exchange::{advice, credential};
+use portcullis::plan::Candidate;
+
+/// The longest time for an answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The most bytes of an answer.
+const MOST: usize = 1 << 20;
+
+/// What a target is asked with.
+pub(super) struct Asker<'a> {
+    pub(super) upstream: &'a Upstream,
+    pub(super) candidate: &'a Candidate,
+}
+
+/// A good answer.
+pub(super) struct GoodAnswer {
+    pub(super) usage: Usage,
+    /// The answer, as a caller gets it.
+    body: Vec<u8>,
+    is_stream: bool,
+    /// The fields that could not be said.
+    losses: Vec<String>,
+    /// The share of the tightest quota that is left, if the head told it.
+    headroom: Option<f64>,
+}
+
+/// No answer.
+pub(super) struct NoAnswer {
+    /// True if the request itself was found fault with.
+    pub(super) is_about_the_request: bool,
+    /// True if nothing was sent.
+    pub(super) was_not_sent: bool,
+    pub(super) said: String,
+    pub(super) act: String,
+}
+
+impl GoodAnswer {
+    /// Says what is left of the target's quota.
+    pub(super) fn room(&self) -> String {
+        self.headroom
+            .map(|share| format!("; {:.0} % of its quota are left", share * 100.0))
+            .unwrap_or_default()
+    }
+
+    /// Returns the reason why the answer does not have what was asked for.
+    pub(super) fn lacks(&self, one: Ability) -> Result<(), String> {
+        match one {
+            Ability::Stream if !self.is_stream => {
+                Err("it sends the answer in one piece".to_owned())
+            }
+            Ability::Stream if self.usage.source != Source::Reported => {
+                Err("it does not tell the usage of a stream, so costs are estimates".to_owned())
+            }
+            Ability::Stream => Ok(()),
+            Ability::Tools => self.keeps("tools"),
+            Ability::LateSystem => self.keeps("messages"),
+            Ability::Schema => self
+                .keeps("response_format")
+                .and_then(|()| self.keeps_the_schema()),
+        }
+    }
+
+    fn keeps(&self, field: &str) -> Result<(), String> {
+        match self.losses.iter().any(|lost| lost.starts_with(field)) {
+            true => Err("its format cannot say it".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    fn keeps_the_schema(&self) -> Result<(), String> {
+        let answer: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let choice = answer.pointer("/choices/0").unwrap_or(&Value::Null);
+        // An answer that was too long for the test shows nothing.
+        if choice.pointer("/finish_reason").and_then(Value::as_str) == Some("length") {
+            return Ok(());
+        }
+        let text = choice
+            .pointer("/message/content")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let is_kept = serde_json::from_str::<Value>(text)
+            .is_ok_and(|json| json.get("answer").is_some_and(Value::is_string));
+        if is_kept {
+            Ok(())
+        } else {
+            Err("it takes the schema, and its answer does not keep to it".to_owned())
+        }
+    }
+}
+
+impl Asker<'_> {
+    /// Sends a request, and reads its whole answer.
+    pub(super) async fn ask(&self, body: &Value) -> Result<GoodAnswer, NoAnswer> {
+        let candidate = self.candidate;
+        let front = front(candidate.track.endpoint);
+        let body = Bytes::from(body.to_string());
+        let envelope = front
+            .envelope(&body)
+            .map_err(|_| not_written("the request cannot be read".to_owned()))?;
+        let mut traits = candidate.traits;
+        // The catalog may be wrong about these: that is what is asked.
+        (
+            traits.tools,
+            traits.structured,
+            traits.structured_with_tools,
+        ) = (true, true, true);
+        let said = candidate.dialect().write(&Translate {
+            traits,
+            stream_usage: candidate.place.account.added.stream_usage,
+            other: &|_| OtherModel::Forbidden,
+            sealed: Sealed::Closed,
+            ..Translate::new(&body, &envelope, &candidate.upstream_model)
+        });
+        let said = said.map_err(|_| not_written("its format cannot say it".to_owned()))?;
+        self.send(front, envelope.stream, &said)
+            .await
+            .map_err(|failure| self.unanswered(&failure))
+    }
+
+    async fn send(
+        &self,
+        front: &'static Front,
+        stream: bool,
+        said: &Outbound,
+    ) -> Result<GoodAnswer, Failure> {
+        let (candidate, mut alarm) = (self.candidate, Alarm::default());
+        let (place, total) = (
+            &candidate.place,
+            Instant::now() + PATIENCE.min(candidate.timeouts.total),
+        );
+        let headers =
+            credential::headers(self.upstream, candidate, said, total, &mut alarm).await?;
+        let request_id = own_id();
+        let outgoing = Outgoing {
+            request_id: &request_id,
+            path: &said.path,
+            headers: &headers,
+            body: &said.body,
+            upload: None,
+            stream,
+            timeouts: candidate.timeouts,
+            total,
+            fresh: true,
+        };
+        let permit = place.state.admit().map(Arc::new).ok_or(Failure::Reset)?;
+        let mut attempt =
+            Attempt::begin(self.upstream, place, permit, &outgoing, &mut alarm).await?;
+        let head = alarm
+            .until(total, pin!(attempt.head()))
+            .await
+            .ok_or(Failure::TotalTimeout)?;
+        let (status, headers) = head?;
+        let headroom = quota::headroom(|name| headers.text(name), SystemTime::now());
+        let headroom = headroom.and_then(|headroom| headroom.at(SystemTime::now()));
+        let is_events = headers
+            .text("content-type")
+            .is_none_or(|kind| !kind.starts_with("application/json"));
+        let dialect = candidate.dialect();
+        if status != StatusCode::OK {
+            return Err(attempt.refused(dialect, front, total, &mut alarm).await);
+        }
+        let body = attempt.rest(MOST, total, &mut alarm).await?;
+        attempt.finish().await;
+        let header = AnswerHeader {
+            model: "m".to_owned(),
+            id: "doctor".to_owned(),
+            show_usage: true,
+            ..AnswerHeader::default()
+        };
+        let options = AnswerOptions {
+            undo: said.undo.clone(),
+            ..AnswerOptions::default()
+        };
+        let (model, to) = (
+            &candidate.upstream_model,
+            Recipient {
+                front,
+                header: &header,
+                options,
+            },
+        );
+        let is_stream = stream && is_events;
+        let (usage, body) = if is_stream {
+            let (mut reading, mut out) = (dialect.stream(model, to, MOST), Vec::new());
+            let fed = reading.feed(&body, &mut out);
+            fed.map_err(stream_failure)?;
+            let usage = reading.finish(&mut out, None);
+            (usage.map_err(stream_failure)?, out)
+        } else {
+            let read = if stream {
+                dialect.converted(model, &to, &body)
+            } else {
+                dialect.answer(model, &to, &body)
+            };
+            let (answer, _) = read.map_err(|fault| match fault {
+                AnswerFault::Upstream(error) => Failure::InAnswer(error.into()),
+                AnswerFault::Nonsense(why) => Failure::Nonsense(why.to_owned()),
+            })?;
+            (answer.usage, answer.body)
+        };
+        let losses = said
+            .losses
+            .names()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        Ok(GoodAnswer {
+            usage,
+            body,
+            is_stream,
+            losses,
+            headroom,
+        })
+    }
+
+    fn unanswered(&self, failure: &Failure) -> NoAnswer {
+        let account = &self.candidate.place.account;
+        let token = self.candidate.place.state.tokens.present();
+        let secrets = self.candidate.place.secrets(token.as_ref());
+        let said = words::failed(failure, &secrets);
+        let status = failure.facts().status.filter(|_| failure.error().is_some());
+        let said = status
+            .map(|status| format!("HTTP {status}, {said}"))
+            .unwrap_or(said);
+        let act = match failure.class() {
+            Class::Credential => advice::act(failure, account),
+            Class::Refused => format!(
+                "is `targets[].model` right, and may accounts.{} use it?",
+                account.id
+            ),
+            Class::Rate | Class::Overloaded => "wait, and ask again".to_owned(),
+            Class::Caller if said.contains("max_completion_tokens") => format!(
+                "the server does not know this field: write the name of the server in `portcullis presets` that is like it as `quirks` at \
+                 accounts.{}",
+                account.id
+            ),
+            Class::Caller => {
+                "the provider finds fault with a plain request: is this a model for conversations?"
+                    .to_owned()
+            }
+            Class::Transient | Class::Ours => {
+                "look at the server, or wait until its provider has mended it".to_owned()
+            }
+        };
+        // llama.cpp says 500 where it cannot do what is asked for.
+        let has_failed = matches!(
+            failure,
+            Failure::Status {
+                seen: 500 | 501,
+                ..
+            }
+        );
+        let was_not_sent = matches!(
+            failure,
+            Failure::Unreachable(_)
+                | Failure::ConnectTimeout
+                | Failure::Tls { .. }
+                | Failure::Proxy { .. }
+                | Failure::Unsigned(_)
+        );
+        NoAnswer {
+            is_about_the_request: has_failed || failure.class() == Class::Caller,
+            was_not_sent,
+            said,
+            act,
+        }
+    }
+}
+
+fn not_written(said: String) -> NoAnswer {
+    NoAnswer {
+        is_about_the_request: true,
+        was_not_sent: true,
+        said,
+        act: "its format cannot say such a request".to_owned(),
+    }
+}
+
+fn stream_failure(fault: StreamFault) -> Failure {
+    match fault {
+        StreamFault::Upstream(error) => Failure::InAnswer(error.into()),
+        StreamFault::Broken(why) => Failure::Nonsense(why.to_owned()),
+        StreamFault::Cut => Failure::Cut,
+    }
+}
+
+/// Returns the front door whose requests an endpoint takes.
+fn front(endpoint: Endpoint) -> &'static Front {
+    DOORS
+        .into_iter()
+        .find(|front| front.only == Some(endpoint))
+        .unwrap_or(STANDARD)
+}

@@ -1,0 +1,236 @@
+//! The clock of this machine, against the clocks of the providers and of the store.
+
+use std::time::{Duration, SystemTime};
+
+use super::report::{CheckState, Finding, Findings, Subject};
+use super::words::{some, span};
+use portcullis::base::calendar;
+
+/// Clocks that differ by less agree. A provider tells whole seconds.
+const AGREE: i64 = 5_000;
+/// With clocks that differ by more, signatures and tokens are refused, or are soon.
+const REFUSED: i64 = 60_000;
+
+/// The clocks that were seen.
+#[derive(Default)]
+pub(super) struct Clocks(Vec<Seen>);
+
+struct Seen {
+    whose: String,
+    /// The milliseconds by which it is ahead of ours.
+    ahead: i64,
+}
+
+impl Clocks {
+    /// Adds a clock: the time that it told, in milliseconds of Unix time, when our clock was
+    /// between `before` and now.
+    pub(super) fn add(&mut self, whose: String, before: SystemTime, told: u64) {
+        let sent = before
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        let (sent, now) = (
+            u64::try_from(sent.as_millis()).unwrap_or(u64::MAX),
+            calendar::now(),
+        );
+        // Whatever the time between them, the clock was read in it.
+        let ahead = match told {
+            _ if told > now => signed(told - now),
+            // A provider tells the beginning of a second.
+            _ if told.saturating_add(999) < sent => -signed(sent - told - 999),
+            _ => 0,
+        };
+        self.0.push(Seen { whose, ahead });
+    }
+
+    /// Tells whether our clock is right. Where others differ from each other, the one in the middle
+    /// counts; of two in the middle, the one that is nearer to ours. If there are only two others,
+    /// and all three differ, nothing shows which is right.
+    pub(super) fn judge(self, report: &mut Findings) {
+        self.judged()
+            .into_iter()
+            .for_each(|finding| report.add(finding));
+    }
+
+    fn judged(mut self) -> Vec<Finding> {
+        let finding = |state, seen| Finding::new(state, Subject::of("clock"), "time", seen);
+        self.0.sort_by_key(|seen| seen.ahead);
+        let half = self.0.len() / 2;
+        let upper = self.0.get(half).map(|seen| seen.ahead);
+        let lower = self
+            .0
+            .get(half.wrapping_sub(1))
+            .filter(|_| self.0.len() == 2 * half)
+            .map(|seen| seen.ahead);
+        let Some(middle) = upper
+            .into_iter()
+            .chain(lower)
+            .min_by_key(|ahead| ahead.unsigned_abs())
+        else {
+            return vec![finding(
+                CheckState::Skip,
+                "no other clock was seen".to_owned(),
+            )];
+        };
+        if let [slow, fast] = self.0.as_slice()
+            && fast.ahead - slow.ahead > AGREE
+            && middle.abs() > AGREE
+        {
+            let seen = format!(
+                "the clock of {} is {} that of {}: one of them is wrong. This machine's clock agrees with neither",
+                fast.whose,
+                differs(fast.ahead - slow.ahead),
+                slow.whose
+            );
+            return vec![
+                finding(CheckState::Warn, seen)
+                    .with("let NTP set this machine's clock, and those that are yours"),
+            ];
+        }
+        let (agree, others): (Vec<&Seen>, Vec<&Seen>) = self
+            .0
+            .iter()
+            .partition(|seen| (seen.ahead - middle).abs() <= AGREE);
+        let agree: Vec<&str> = agree.into_iter().map(|seen| &*seen.whose).collect();
+        let mut findings = vec![judged(middle, &some(&agree))];
+        findings.extend(others.into_iter().map(|seen| {
+            let by = differs(seen.ahead - middle);
+            // One other clock and this machine's agree: two against one.
+            let than = if self.0.len() == 2 {
+                "that of this machine: one of them is wrong"
+            } else {
+                "the others"
+            };
+            let text = format!("the clock of {} is {by} {than}", seen.whose);
+            finding(CheckState::Warn, text).with("let NTP set that clock, if it is yours")
+        }));
+        findings
+    }
+}
+
+fn judged(ahead: i64, others: &str) -> Finding {
+    let state = match ahead.unsigned_abs() {
+        by if by > REFUSED.unsigned_abs() => CheckState::Fail,
+        by if by > AGREE.unsigned_abs() => CheckState::Warn,
+        _ => CheckState::Ok,
+    };
+    let subject = Subject::of("clock");
+    if state == CheckState::Ok {
+        return Finding::new(state, subject, "time", format!("agrees with {others}"));
+    }
+    let seen = format!(
+        "this machine's clock is {} that of {others}",
+        differs(-ahead)
+    );
+    Finding::new(state, subject, "time", seen).with(
+        "let NTP set the clock. AWS and Google refuse requests that are signed minutes off, and the ends of keys, and of daily and monthly \
+         limits, go by it",
+    )
+}
+
+fn differs(ahead: i64) -> String {
+    let by = span(Duration::from_millis(ahead.unsigned_abs()));
+    if ahead > 0 {
+        format!("{by} ahead of")
+    } else {
+        format!("{by} behind")
+    }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number)
+        .unwrap_or(i64::MAX / 4)
+        .min(i64::MAX / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_judged_by_the_one_in_the_middle() {
+        let (now, mut clocks) = (SystemTime::now(), Clocks::default());
+        let ms = calendar::now();
+        for (whose, told) in [("a", ms + 70_500), ("b", ms + 71_000), ("c", ms - 500)] {
+            clocks.add(whose.to_owned(), now, told);
+        }
+        let ahead: Vec<bool> = clocks.0.iter().map(|seen| seen.ahead > REFUSED).collect();
+        assert_eq!(ahead, [true, true, false]);
+        assert_eq!(
+            clocks.0.last().map(|seen| seen.ahead),
+            Some(0),
+            "the beginning of a second is not behind"
+        );
+        let text = |ahead| serde_json::to_value(judged(ahead, "a")).unwrap();
+        assert_eq!(text(0)["seen"], "agrees with a");
+        assert_eq!(
+            (&text(6_000)["state"], &text(6_000)["seen"]),
+            (
+                &"warn".into(),
+                &"this machine's clock is 6 s behind that of a".into()
+            )
+        );
+        assert_eq!(
+            (&text(-61_000)["state"], &text(-61_000)["seen"]),
+            (
+                &"fail".into(),
+                &"this machine's clock is 61 s ahead of that of a".into()
+            )
+        );
+    }
+
+    /// Each case: by how many seconds the others are ahead, and the findings.
+    #[test]
+    fn with_an_even_number_the_middle_is_the_one_nearer_to_ours() {
+        let check = |ahead: &[i64], expected: &[(&str, &str)]| {
+            let seen = |(nth, ahead): (usize, &i64)| Seen {
+                whose: format!("c{nth}"),
+                ahead: ahead * 1_000,
+            };
+            let found = Clocks(ahead.iter().enumerate().map(seen).collect()).judged();
+            let found: Vec<_> = found
+                .iter()
+                .map(|one| serde_json::to_value(one).unwrap())
+                .collect();
+            let found: Vec<_> = found
+                .iter()
+                .map(|one| {
+                    (
+                        one["state"].as_str().unwrap(),
+                        one["seen"].as_str().unwrap(),
+                    )
+                })
+                .collect();
+            assert_eq!(found, expected, "{ahead:?}");
+        };
+        check(&[], &[("skip", "no other clock was seen")]);
+        let one = "the clock of c1 is 70 s ahead of that of this machine: one of them is wrong";
+        check(&[0, 70], &[("ok", "agrees with c0"), ("warn", one)]);
+        let other = "the clock of c0 is 70 s behind that of this machine: one of them is wrong";
+        check(&[-70, 0], &[("ok", "agrees with c1"), ("warn", other)]);
+        let neither = "the clock of c1 is 60 s ahead of that of c0: one of them is wrong. This machine's clock agrees with neither";
+        check(&[20, 80], &[("warn", neither)]);
+        check(
+            &[70, 72],
+            &[("fail", "this machine's clock is 70 s behind that of c0, c1")],
+        );
+        let fast = "the clock of c2 is 70 s ahead of the others";
+        check(
+            &[0, 0, 70, 71],
+            &[
+                ("ok", "agrees with c0, c1"),
+                ("warn", fast),
+                ("warn", "the clock of c3 is 71 s ahead of the others"),
+            ],
+        );
+        check(
+            &[-70, -70, 0],
+            &[
+                (
+                    "fail",
+                    "this machine's clock is 70 s ahead of that of c0, c1",
+                ),
+                ("warn", "the clock of c2 is 70 s ahead of the others"),
+            ],
+        );
+    }
+}

@@ -1,0 +1,222 @@
+//! The ledger: its file can be read and written, and its disk has room.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::sys::statvfs::statvfs;
+
+use super::report::{CheckState, Finding, Findings, Subject};
+use super::words::size;
+use portcullis::conf::config::Ledger;
+use portcullis::ledger::read;
+
+/// The bytes that are written to see whether the disk has room: the rows of some days.
+const ROOM: u64 = 16 << 20;
+/// What is little room: a spool of large bodies, and the rows of a busy month. Of a small disk, a
+/// tenth is enough.
+const LITTLE: u64 = 1 << 30;
+/// What to do where no ledger can be.
+const OTHERWISE: &str = "put a folder there, or set `ledger.path` in server.yaml: until then use is counted in memory only";
+/// What to do about a file that this user may not use.
+const RIGHT: &str =
+    "give the user that runs the gateway the right to read and write it, and the folders above it";
+/// The bytes that are written at once.
+const PIECE: usize = 256 << 10;
+
+/// Looks at the ledger.
+pub(super) fn look(ledger: &Ledger, report: &mut Findings) {
+    let subject = || Subject::of("ledger");
+    if !ledger.enabled {
+        report.skip(subject(), "file", "`ledger.enabled` is false");
+        return;
+    }
+    let folder = match folder_of(&ledger.path) {
+        Ok(folder) => folder,
+        Err(why) => {
+            let seen = format!("{} cannot be made: {why}", ledger.path.display());
+            report.add(Finding::new(CheckState::Fail, subject(), "file", seen).with(OTHERWISE));
+            return;
+        }
+    };
+    report.add(file(&ledger.path));
+    let (written, why) = match probe(&folder) {
+        Ok(room) => room,
+        Err(why) => {
+            let seen = format!("no file can be made in {}: {why}", folder.display());
+            let remedy = "the user that runs the gateway must be able to write there, and the disk must not be read-only or full: or set \
+                          `ledger.path` in server.yaml";
+            report.add(Finding::new(CheckState::Fail, subject(), "disk", seen).with(remedy));
+            return;
+        }
+    };
+    report.add(match why {
+        None => roomy(written, room(&folder), &folder),
+        Some(why) => {
+            let seen = format!("only {} could be written in {}: {why}", size(written), folder.display());
+            let remedy = if why.kind() == ErrorKind::FileTooLarge {
+                "a limit bounds the size of files (`ulimit -f`, `LimitFSIZE=`): raise it"
+            } else {
+                "free some space on the disk, or set `ledger.path` in server.yaml. Rows that find no room are lost after a while"
+            };
+            Finding::new(CheckState::Fail, subject(), "disk", seen).with(remedy)
+        }
+    });
+}
+
+/// Returns the finding for the file. Only a file is opened: a pipe would not open until somebody
+/// reads it.
+fn file(path: &Path) -> Finding {
+    let finding = |state, seen: String| Finding::new(state, Subject::of("ledger"), "file", seen);
+    let (fail, shown) = (|seen| finding(CheckState::Fail, seen), path.display());
+    match fs::metadata(path) {
+        Err(why) if why.kind() == ErrorKind::NotFound => {
+            return finding(
+                CheckState::Ok,
+                format!("{shown} is not there yet: `serve` makes it"),
+            );
+        }
+        Err(why) => return fail(format!("{shown} cannot be read: {why}")).with(RIGHT),
+        Ok(there) if !there.is_file() => {
+            return fail(format!("{shown} is no file")).with(
+                "write the path of a file as `ledger.path` in server.yaml: until then use is counted in memory only",
+            );
+        }
+        Ok(there) if there.len() == 0 => {}
+        Ok(_) => {
+            if let Err(why) = read::is_there(path) {
+                return fail(why).with("until it is mended, use is counted in memory only");
+            }
+        }
+    }
+    match OpenOptions::new().append(true).open(path) {
+        Ok(_) => finding(CheckState::Ok, format!("{shown} can be read and written")),
+        Err(why) => fail(format!("{shown} cannot be written: {why}")).with(RIGHT),
+    }
+}
+
+/// Returns the finding for a disk that took what was written. The free space is not known of every
+/// disk.
+fn roomy(written: u64, room: Option<(u64, u64)>, folder: &Path) -> Finding {
+    let free_too = room
+        .map(|(free, _)| format!("; {} are free", size(free)))
+        .unwrap_or_default();
+    let seen = format!(
+        "{} could be written in {}{free_too}",
+        size(written),
+        folder.display()
+    );
+    let finding = |state| Finding::new(state, Subject::of("ledger"), "disk", seen.as_str());
+    if room.is_none_or(|(free, all)| free >= LITTLE.min(all / 10)) {
+        return finding(CheckState::Ok);
+    }
+    finding(CheckState::Warn)
+        .with("free some space on the disk, or set `ledger.path` in server.yaml")
+}
+
+/// Returns the free bytes of a folder's disk, and all its bytes. Some file systems do not know
+/// their size, and say 0.
+fn room(folder: &Path) -> Option<(u64, u64)> {
+    let disk = statvfs(folder).ok().filter(|disk| disk.blocks() > 0)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(disk.fragment_size());
+    Some((bytes(disk.blocks_available()), bytes(disk.blocks())))
+}
+
+/// Returns the folder of a file, or the nearest folder above it that is there. If something else is
+/// in its place, such as a link to nothing, no folder can be made there.
+fn folder_of(path: &Path) -> Result<PathBuf, String> {
+    // The folder of a bare name is the empty path.
+    let above = path.ancestors().skip(1).map(|above| {
+        if above.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            above
+        }
+    });
+    for above in above {
+        match fs::metadata(above) {
+            Ok(there) if there.is_dir() => return Ok(above.to_owned()),
+            Ok(_) => return Err(format!("{} is no folder", above.display())),
+            Err(_) if fs::symlink_metadata(above).is_ok_and(|there| there.is_symlink()) => {
+                return Err(format!(
+                    "{} is a link to nothing that can be reached",
+                    above.display()
+                ));
+            }
+            // It is not there, or what is above it is no folder, which is seen next.
+            Err(why) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&why.kind()) => {}
+            Err(why) => return Err(format!("{} cannot be read: {why}", above.display())),
+        }
+    }
+    Err("no folder above it is there".to_owned())
+}
+
+/// Makes a file without a name, which is gone however the process ends.
+pub(super) fn nameless(folder: &Path) -> io::Result<File> {
+    let name = folder.join(format!(".portcullis-doctor-{:016x}", fastrand::u64(..)));
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&name)?;
+    fs::remove_file(&name)?;
+    Ok(file)
+}
+
+/// Writes to a file without a name. Returns how much could be written, and why it was not all.
+fn probe(folder: &Path) -> io::Result<(u64, Option<io::Error>)> {
+    let mut file = nameless(folder)?;
+    let piece = vec![0; PIECE];
+    let mut written = 0;
+    while written < ROOM {
+        match file.write(&piece) {
+            Ok(0) => return Ok((written, Some(ErrorKind::WriteZero.into()))),
+            Ok(some) => written += some as u64,
+            Err(why) if why.kind() == ErrorKind::Interrupted => {}
+            Err(why) => return Ok((written, Some(why))),
+        }
+    }
+    // Some file systems find out only now that there is no room.
+    Ok((written, file.sync_data().err()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_that_is_nearly_full_is_a_warning() {
+        let told = |room| {
+            let mut report = Findings::new(true);
+            report.add(roomy(ROOM, room, Path::new("data")));
+            let one = serde_json::to_value(&report.all()[0]).expect("JSON");
+            (one["state"].clone(), one["seen"].clone())
+        };
+        let says = |state: &str, more: &str| {
+            (
+                state.into(),
+                format!("16 MiB could be written in data{more}").into(),
+            )
+        };
+        assert_eq!(told(None), says("ok", ""));
+        assert_eq!(
+            told(Some((1 << 30, 1 << 40))),
+            says("ok", "; 1 GiB are free")
+        );
+        assert_eq!(
+            told(Some((700 << 20, 1 << 40))),
+            says("warn", "; 700 MiB are free")
+        );
+        // A small disk of its own.
+        assert_eq!(
+            told(Some((200 << 20, 1 << 30))),
+            says("ok", "; 200 MiB are free")
+        );
+        assert_eq!(
+            told(Some((90 << 20, 1 << 30))),
+            says("warn", "; 90 MiB are free")
+        );
+        assert!(room(Path::new("/")).is_some_and(|(free, all)| free > 0 && all > free));
+    }
+}

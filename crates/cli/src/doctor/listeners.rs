@@ -1,0 +1,406 @@
+//! The listeners: whether their addresses are free, or in use by the gateway that runs on this
+//! folder; their certificates; and who can reach the one for operators.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::Deserialize;
+use tokio::net::TcpSocket;
+
+use super::report::{CheckState, Finding, Findings, Subject};
+use super::words::{some, span};
+use crate::http::{get, key};
+use crate::key::running::{Running, serves};
+use portcullis::base::address::reachable;
+use portcullis::base::calendar::rfc3339;
+use portcullis::conf::config::{Listen, ListenTls, Server};
+use portcullis::inventory;
+use portcullis::tls::{Certificate, Term};
+
+/// The name of the section of `server.yaml` with the addresses for callers.
+const LISTEN: &str = "listen";
+/// The longest wait for the gateway's page.
+const NEAR: Duration = Duration::from_secs(5);
+/// What to do about an address that another program seems to have.
+const OTHER: &str = "find out which program has the address (`ss -ltnp`). If it is a gateway on this folder that was started with another \
+                     `admin.address`, it may stay; if not, write another address into server.yaml";
+
+/// The part of `/catalog` that is read here. The gateway may have another version.
+#[derive(Deserialize)]
+struct Marked {
+    server: BTreeMap<String, String>,
+}
+
+/// A certificate must be replaced within this time, or within a third of its lifetime if that is
+/// shorter.
+const REPLACE: Duration = Duration::from_secs(14 * 86_400);
+/// A certificate must be replaced now, if it has a long lifetime. Others are renewed by a program.
+const REPLACE_NOW: Duration = Duration::from_secs(3 * 86_400);
+/// A longer lifetime is a long one.
+const LONG: Duration = Duration::from_secs(30 * 86_400);
+
+/// Looks at all listeners.
+pub(super) fn look(conf: &Path, server: &Server, report: &mut Findings) {
+    let addresses = server
+        .listen
+        .iter()
+        .map(|listen| listen.address)
+        .chain([server.admin.address]);
+    let addresses: Vec<SocketAddr> = addresses.collect();
+    let bound: Vec<_> = addresses
+        .iter()
+        .map(|address| (*address, bind(*address)))
+        .collect();
+    let is_taken = |why: &io::Error| why.kind() == io::ErrorKind::AddrInUse;
+    let holder = bound
+        .iter()
+        .any(|(_, bound)| bound.as_ref().is_err_and(is_taken))
+        .then(|| holder(conf, server));
+    for (nth, (address, bound)) in bound.into_iter().enumerate() {
+        let subject = Subject::named("listener", address);
+        let twice = addresses
+            .iter()
+            .take(nth)
+            .find(|other| is_in(address, **other) || is_in(**other, address));
+        report.add(match (bound, &holder) {
+            (Ok(()), _) if let Some(other) = twice => {
+                let seen = format!("is free, but the gateway cannot listen on it beside {other}");
+                Finding::new(CheckState::Fail, subject, "address", seen)
+                    .with("give one of the two another port")
+            }
+            (Ok(()), _) => Finding::new(CheckState::Ok, subject, "address", "is free"),
+            (Err(why), Some(holder)) if is_taken(&why) => {
+                taken(subject, holder, nth == server.listen.len())
+            }
+            (Err(why), _) => {
+                let seen = format!("cannot be listened on: {why}");
+                Finding::new(CheckState::Fail, subject, "address", seen).with(advice(&why))
+            }
+        });
+    }
+    for listen in &server.listen {
+        if let Some(tls) = &listen.tls {
+            certificate(listen, tls, report);
+        }
+    }
+    exposure(server, report);
+}
+
+/// What is known of who listens on the addresses that are in use.
+enum Holder {
+    /// A gateway on this folder runs. It was started with these listeners.
+    Gateway,
+    /// A gateway on this folder runs. It was started with other listeners.
+    Edited,
+    /// A gateway on this folder runs. It does not tell its listeners.
+    Untold(String),
+    /// The process at the address of the admin listener is no gateway on this folder, or there is
+    /// none.
+    Other(String),
+    /// It is not known whether a gateway on this folder runs.
+    Unknown(String),
+}
+
+/// Asks the gateway of this folder, if one runs, what it listens on.
+fn holder(conf: &Path, server: &Server) -> Holder {
+    match serves(conf, server) {
+        Ok(()) => match of_gateway(server) {
+            Ok(told) if told.get(LISTEN) == inventory::server(server).get(LISTEN) => {
+                Holder::Gateway
+            }
+            Ok(_) => Holder::Edited,
+            Err(why) => Holder::Untold(why),
+        },
+        Err(Running::Nobody(what)) => Holder::Other(what),
+        Err(Running::Unknown(what) | Running::Late(what)) => Holder::Unknown(what),
+        Err(Running::Has) => Holder::Unknown("it did not say".to_owned()),
+    }
+}
+
+/// Returns the marks of the sections of `server.yaml` with which the gateway was started.
+fn of_gateway(server: &Server) -> Result<BTreeMap<String, String>, String> {
+    let address = reachable(server.admin.address);
+    let page = get(
+        address,
+        &address.to_string(),
+        "/catalog",
+        key(Some(&server.admin)).as_ref(),
+        NEAR,
+    );
+    let page = page.map_err(|why| format!("its /catalog does not come: {why}"))?;
+    let page = page.map_err(|instead| format!("its /catalog {instead}"))?;
+    let Marked { server } =
+        serde_json::from_slice(&page).map_err(|_| "its /catalog does not tell it".to_owned())?;
+    Ok(server)
+}
+
+/// Returns the finding for an address that is in use: that of the admin listener, or another.
+fn taken(subject: Subject, holder: &Holder, is_admin: bool) -> Finding {
+    const LOOK: &str = "find out which program has the address (`ss -ltnp`). If it is not this gateway, the next start fails: then write \
+                        another address into server.yaml";
+    let finding = |state, seen: String| Finding::new(state, subject, "address", seen);
+    let runs = || "is in use, and a gateway runs on this folder".to_owned();
+    match holder {
+        // It has answered there.
+        Holder::Gateway | Holder::Edited | Holder::Untold(_) if is_admin => {
+            finding(CheckState::Ok, runs())
+        }
+        Holder::Gateway => finding(CheckState::Ok, runs()),
+        Holder::Edited => {
+            let seen = "is in use. A gateway runs on this folder, but it was started with another `listen`: it is not known whether it has \
+                        this address";
+            finding(CheckState::Warn, seen.to_owned()).with(LOOK)
+        }
+        Holder::Untold(why) => finding(
+            CheckState::Skip,
+            format!(
+                "{}; it is not known whether it has this address: {why}",
+                runs()
+            ),
+        ),
+        Holder::Other(what) => finding(
+            CheckState::Fail,
+            format!("is in use, and no gateway on this folder was found: {what}"),
+        )
+        .with(OTHER),
+        Holder::Unknown(what) => {
+            let seen = format!(
+                "is in use, and it is not known whether by the gateway on this folder: {what}"
+            );
+            finding(CheckState::Warn, seen).with(
+                    "set PORTCULLIS_ADMIN_KEY if the admin listener wants a key, and run this again; or find out which program has \
+                     the address (`ss -ltnp`)",
+                )
+        }
+    }
+}
+
+/// Returns whether whoever listens on `all` has this address, too. `[::]` has those of IPv4 as
+/// well.
+fn is_in(address: SocketAddr, all: SocketAddr) -> bool {
+    let is_wide = all.ip().is_unspecified() && (all.is_ipv6() || address.is_ipv4());
+    is_wide && all.port() == address.port() && all.port() != 0
+}
+
+/// Finds out whether an address could be listened on. Nothing listens meanwhile, so that a gateway
+/// that starts just now is not in the way of this, nor this in its way.
+fn bind(address: SocketAddr) -> io::Result<()> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()
+    } else {
+        TcpSocket::new_v6()
+    }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)
+}
+
+fn advice(why: &io::Error) -> &'static str {
+    if why.kind() == io::ErrorKind::AddrNotAvailable {
+        "this machine has no such address: write one that it has, or 0.0.0.0 for all"
+    } else if why.kind() == io::ErrorKind::PermissionDenied {
+        "ports below 1024 need a right of their own: write another port"
+    } else {
+        "write another address into server.yaml"
+    }
+}
+
+fn certificate(listen: &Listen, tls: &ListenTls, report: &mut Findings) {
+    let subject = Subject::named("listener", listen.address);
+    let finding = |state, seen: String| Finding::new(state, subject.clone(), "certificate", seen);
+    // A pipe would not open until somebody writes to it.
+    let is_odd = |path: &&PathBuf| fs::metadata(path).is_ok_and(|there| !there.is_file());
+    let read = match [&tls.cert, &tls.key].into_iter().find(is_odd) {
+        Some(odd) => Err(format!("{} is no file", odd.display())),
+        None => Certificate::read(&tls.cert, &tls.key).map(|certificate| certificate.terms()),
+    };
+    let terms = match read {
+        Ok(terms) => terms,
+        Err(why) => {
+            report.add(
+                finding(CheckState::Fail, why)
+                    .with("write a certificate and its own key into `listen[].tls`"),
+            );
+            return;
+        }
+    };
+    let Some(term) = terms.first() else {
+        report.add(
+            finding(CheckState::Fail, "cannot be read".to_owned())
+                .with("write another one into `listen[].tls`"),
+        );
+        return;
+    };
+    let (state, lasts) = lasts(&terms, SystemTime::now());
+    let finding = finding(state, format!("for {}, {lasts}", some(&term.names)));
+    report.add(match state {
+        CheckState::Ok | CheckState::Skip => finding,
+        CheckState::Warn | CheckState::Fail => {
+            finding.with("put a new certificate and its key where `listen` in server.yaml names them, and send SIGHUP")
+        }
+    });
+}
+
+/// Says how long a chain of certificates lasts, and how bad that is. The first one is the server's
+/// own, and the others are of authorities: whoever trusts another authority can do without them.
+pub(super) fn lasts(chain: &[Term], now: SystemTime) -> (CheckState, String) {
+    let Some((own, authorities)) = chain.split_first() else {
+        return (CheckState::Ok, "whose end is not known".to_owned());
+    };
+    let (state, text) = lasts_alone(own, now);
+    let first = authorities
+        .iter()
+        .min_by_key(|term| term.ends)
+        .filter(|term| term.ends < own.ends);
+    match first.map(|term| lasts_alone(term, now)) {
+        Some((CheckState::Warn | CheckState::Fail, ends)) if state != CheckState::Fail => (
+            CheckState::Warn,
+            format!("{text}; with an authority {ends}"),
+        ),
+        Some(_) | None => (state, text),
+    }
+}
+
+fn lasts_alone(term: &Term, now: SystemTime) -> (CheckState, String) {
+    let ends = rfc3339(term.ends);
+    let lifetime = term.ends.duration_since(term.begins).unwrap_or_default();
+    let (replace, now_or_never) = (
+        REPLACE.min(lifetime / 3),
+        if lifetime > LONG {
+            REPLACE_NOW
+        } else {
+            Duration::ZERO
+        },
+    );
+    match term.ends.duration_since(now) {
+        _ if term.begins > now => (
+            CheckState::Fail,
+            format!("which is valid only from {} on", rfc3339(term.begins)),
+        ),
+        Err(_) => (CheckState::Fail, format!("which expired at {ends}")),
+        Ok(left) if left < now_or_never => (
+            CheckState::Fail,
+            format!("which expires in {}, at {ends}", span(left)),
+        ),
+        Ok(left) if left < replace => (
+            CheckState::Warn,
+            format!("which expires in {}, at {ends}", span(left)),
+        ),
+        Ok(left) => (CheckState::Ok, format!("which expires in {}", span(left))),
+    }
+}
+
+fn exposure(server: &Server, report: &mut Findings) {
+    let (admin, subject) = (
+        &server.admin,
+        Subject::named("listener", server.admin.address),
+    );
+    let is_near = admin.address.ip().to_canonical().is_loopback();
+    match (is_near, admin.key.is_some()) {
+        (true, _) => report.ok(
+            subject,
+            "exposure",
+            "the admin listener is reached from this machine only",
+        ),
+        (false, true) => report.ok(subject, "exposure", "the admin listener asks for its key"),
+        (false, false) => {
+            let seen = "the admin listener is not on a loopback address, and asks for no key";
+            let remedy = "everybody who can reach it reads who uses the gateway, and how much. Write `admin: { key: { file: … } }`, or \
+                          listen on 127.0.0.1";
+            report.add(Finding::new(CheckState::Warn, subject, "exposure", seen).with(remedy));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 86_400;
+
+    /// A certificate that has lived and will live for these seconds.
+    fn term(lived: u64, left: u64, now: SystemTime) -> Term {
+        let (begins, ends) = (
+            now - Duration::from_secs(lived),
+            now + Duration::from_secs(left),
+        );
+        Term {
+            begins,
+            ends,
+            names: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn an_address_is_in_that_of_all_addresses() {
+        let check = |address: &str, all: &str, expected| {
+            assert_eq!(
+                is_in(address.parse().unwrap(), all.parse().unwrap()),
+                expected,
+                "{address} {all}"
+            );
+        };
+        check("127.0.0.1:80", "0.0.0.0:80", true);
+        check("[::1]:80", "[::]:80", true);
+        check("127.0.0.1:81", "0.0.0.0:80", false);
+        check("127.0.0.1:80", "10.0.0.1:80", false);
+        check("127.0.0.1:80", "[::]:80", true);
+        check("0.0.0.0:80", "[::]:80", true);
+        check("[::1]:80", "0.0.0.0:80", false);
+        check("[::]:80", "0.0.0.0:80", false);
+        check("127.0.0.1:0", "0.0.0.0:0", false);
+    }
+
+    #[test]
+    fn a_certificate_that_lives_for_a_short_time_is_judged_by_its_lifetime() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(2_000_000_000);
+        let check = |chain: &[(u64, u64)], expected| {
+            let terms: Vec<Term> = chain
+                .iter()
+                .map(|(lived, left)| term(*lived, *left, now))
+                .collect();
+            assert_eq!(lasts(&terms, now).0, expected, "{chain:?}");
+        };
+        let hour = 3_600;
+        check(&[(hour, 23 * hour)], CheckState::Ok);
+        check(&[(15 * hour, 9 * hour)], CheckState::Ok);
+        check(&[(17 * hour, 7 * hour)], CheckState::Warn);
+        check(&[(DAY, 5 * DAY)], CheckState::Ok);
+        check(&[(5 * DAY, DAY)], CheckState::Warn);
+        check(&[(60 * DAY, 30 * DAY)], CheckState::Ok);
+        check(&[(80 * DAY, 10 * DAY)], CheckState::Warn);
+        check(&[(88 * DAY, 2 * DAY)], CheckState::Fail);
+        // The chain ends with the authority that ends first.
+        check(
+            &[(10 * DAY, 80 * DAY), (1_000 * DAY, 500 * DAY)],
+            CheckState::Ok,
+        );
+        check(
+            &[(10 * DAY, 80 * DAY), (1_000 * DAY, 2 * DAY)],
+            CheckState::Warn,
+        );
+        check(&[(88 * DAY, 2 * DAY), (1_000 * DAY, DAY)], CheckState::Fail);
+        assert_eq!(
+            lasts(&[term(0, 0, now)], now + Duration::from_secs(1)).0,
+            CheckState::Fail
+        );
+        assert_eq!(
+            lasts(&[term(0, DAY, now)], now - Duration::from_secs(1)).0,
+            CheckState::Fail
+        );
+        let (_, text) = lasts(
+            &[
+                term(10 * DAY, 80 * DAY, now),
+                term(1_000 * DAY, 2 * DAY, now),
+            ],
+            now,
+        );
+        assert_eq!(
+            text,
+            "which expires in 80 days; with an authority which expires in 2 days, at 2033-05-20T03:33:20.000Z"
+        );
+    }
+}

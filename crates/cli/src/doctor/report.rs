@@ -1,0 +1,329 @@
+//! The report: one line a check, for people or as JSON.
+
+use std::borrow::Cow;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use crate::write;
+use portcullis::base::table::is_unseen;
+
+/// The column at which a line is broken, so that it is readable everywhere.
+const WIDTH: usize = 110;
+/// The widths of the columns before what was seen.
+const SUBJECT: usize = 15;
+const CHECK: usize = 13;
+/// The most characters of what was seen, and of what to do.
+const LONGEST: usize = 600;
+
+/// The result of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum CheckState {
+    /// All is well.
+    Ok,
+    /// It works, and should be looked at.
+    Warn,
+    /// It does not work.
+    Fail,
+    /// The check was not made. That is neither good nor bad.
+    Skip,
+}
+
+impl CheckState {
+    fn name(self) -> &'static str {
+        match self {
+            CheckState::Ok => "ok",
+            CheckState::Warn => "warn",
+            CheckState::Fail => "fail",
+            CheckState::Skip => "skip",
+        }
+    }
+}
+
+/// What a check is about.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Subject {
+    kind: Cow<'static, str>,
+    name: String,
+}
+
+impl Subject {
+    /// Names a part of the process, of which there is one.
+    pub(super) fn of(kind: &'static str) -> Subject {
+        Subject {
+            kind: kind.into(),
+            name: kind.to_owned(),
+        }
+    }
+
+    /// Names one of several things.
+    pub(super) fn named(kind: impl Into<Cow<'static, str>>, name: impl ToString) -> Subject {
+        Subject {
+            kind: plain_name(kind.into()),
+            name: plain(&name.to_string()),
+        }
+    }
+}
+
+/// A check that was made.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Finding {
+    state: CheckState,
+    subject: Subject,
+    check: Cow<'static, str>,
+    seen: String,
+    #[serde(rename = "do")]
+    remedy: Option<String>,
+}
+
+impl Finding {
+    /// Makes the finding of a check that has nothing to say about what to do.
+    pub(super) fn new(
+        state: CheckState,
+        subject: Subject,
+        check: impl Into<Cow<'static, str>>,
+        seen: impl Into<String>,
+    ) -> Finding {
+        Finding {
+            state,
+            subject,
+            check: plain_name(check.into()),
+            seen: plain(&seen.into()),
+            remedy: None,
+        }
+    }
+
+    /// Returns whether the check failed.
+    pub(super) fn is_failure(&self) -> bool {
+        self.state == CheckState::Fail
+    }
+
+    /// Adds what to do.
+    pub(super) fn with(self, remedy: impl Into<String>) -> Finding {
+        Finding {
+            remedy: Some(plain(&remedy.into())),
+            ..self
+        }
+    }
+
+    fn text(&self) -> String {
+        let Finding {
+            state,
+            subject,
+            check,
+            seen,
+            remedy,
+        } = self;
+        let head = format!(
+            "{:<4}  {:<SUBJECT$}  {check:<CHECK$}  ",
+            state.name(),
+            subject.name
+        );
+        let indent = 4 + 2 + SUBJECT + 2 + CHECK + 2;
+        let mut text = wrapped(&head, indent, seen);
+        if let Some(remedy) = remedy {
+            text.push_str(&wrapped(&format!("{:indent$}-> ", ""), indent + 3, remedy));
+        }
+        text
+    }
+}
+
+/// Returns a name that is written here as it is, and one that a server wrote in plain characters.
+fn plain_name(name: Cow<'static, str>) -> Cow<'static, str> {
+    match name {
+        Cow::Borrowed(ours) => Cow::Borrowed(ours),
+        Cow::Owned(theirs) => Cow::Owned(plain(&theirs)),
+    }
+}
+
+/// Returns a text in one line, without control characters, and without marks that turn the
+/// direction of what follows: a server may have written a part of it.
+fn plain(text: &str) -> String {
+    let text: String = text.chars().filter(|c| !is_unseen(*c)).collect();
+    let words: Vec<&str> = text
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|w| !w.is_empty())
+        .collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
+    }
+}
+
+/// Writes a text behind a head, in lines that begin below each other.
+fn wrapped(head: &str, indent: usize, text: &str) -> String {
+    let mut lines = head.to_owned();
+    let mut column = head.chars().count();
+    let mut is_first = true;
+    for word in text.split(' ') {
+        let length = word.chars().count();
+        if !is_first && column + 1 + length > WIDTH {
+            lines.push_str(&format!("\n{:indent$}", ""));
+            (column, is_first) = (indent, true);
+        }
+        if !is_first {
+            lines.push(' ');
+            column += 1;
+        }
+        lines.push_str(word);
+        column += length;
+        is_first = false;
+    }
+    lines.push('\n');
+    lines
+}
+
+/// All findings so far.
+pub(super) struct Findings {
+    json: bool,
+    findings: Vec<Finding>,
+    /// False if nobody reads what is written.
+    is_read: bool,
+}
+
+/// The report as JSON.
+#[derive(Serialize)]
+struct Whole<'r> {
+    ok: usize,
+    warn: usize,
+    fail: usize,
+    skip: usize,
+    checks: &'r [Finding],
+}
+
+impl Findings {
+    /// Begins a report.
+    pub(super) fn new(json: bool) -> Findings {
+        Findings {
+            json,
+            findings: Vec::new(),
+            is_read: true,
+        }
+    }
+
+    /// Adds a finding, and writes its line.
+    pub(super) fn add(&mut self, finding: Finding) {
+        if !self.json {
+            self.is_read &= write(finding.text().as_bytes()).is_ok();
+        }
+        self.findings.push(finding);
+    }
+
+    /// Adds a finding that says that all is well.
+    pub(super) fn ok(&mut self, subject: Subject, check: &'static str, seen: impl Into<String>) {
+        self.add(Finding::new(CheckState::Ok, subject, check, seen));
+    }
+
+    /// Adds a check that was not made.
+    pub(super) fn skip(&mut self, subject: Subject, check: &'static str, why: impl Into<String>) {
+        self.add(Finding::new(CheckState::Skip, subject, check, why));
+    }
+
+    /// Lists the findings so far.
+    #[cfg(test)]
+    pub(super) fn all(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    fn count(&self, state: CheckState) -> usize {
+        self.findings
+            .iter()
+            .filter(|finding| finding.state == state)
+            .count()
+    }
+
+    /// Writes the end of the report, and returns the exit code.
+    pub(super) fn end(mut self) -> ExitCode {
+        let [ok, warn, fail, skip] = [
+            CheckState::Ok,
+            CheckState::Warn,
+            CheckState::Fail,
+            CheckState::Skip,
+        ]
+        .map(|state| self.count(state));
+        let text = if self.json {
+            let whole = Whole {
+                ok,
+                warn,
+                fail,
+                skip,
+                checks: &self.findings,
+            };
+            // Strings always serialise.
+            serde_json::to_string_pretty(&whole).unwrap_or_default() + "\n"
+        } else {
+            let all = self.findings.len();
+            let checks = if all == 1 { "check" } else { "checks" };
+            format!("\n{all} {checks}: {ok} ok, {warn} warn, {fail} fail, {skip} skipped\n")
+        };
+        self.is_read &= write(text.as_bytes()).is_ok();
+        match (fail, warn) {
+            _ if !self.is_read => ExitCode::from(2),
+            (0, 0) => ExitCode::SUCCESS,
+            (0, _) => ExitCode::from(1),
+            _ => ExitCode::from(2),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_what_was_seen_and_below_it_what_to_do() {
+        let subject = || Subject::named("account", "openai");
+        let finding = Finding::new(CheckState::Ok, subject(), "name", "a\u{1b}[31m\nb");
+        assert_eq!(
+            finding.text(),
+            "ok    openai           name           a [31m b\n"
+        );
+        let said = Finding::new(
+            CheckState::Ok,
+            Subject::named("k\u{1b}[1m".to_owned(), "n"),
+            "r\u{1b}[1m".to_owned(),
+            "",
+        );
+        assert_eq!((&*said.subject.kind, &*said.check), ("k [1m", "r [1m"));
+        let turned = "a\u{202e}b\u{2066}c\u{200f}d\u{61c}e\u{2069}";
+        let finding = Finding::new(
+            CheckState::Ok,
+            Subject::named("model", turned),
+            "ask",
+            turned,
+        )
+        .with(turned);
+        assert_eq!(
+            (
+                &*finding.subject.name,
+                &*finding.seen,
+                finding.remedy.as_deref()
+            ),
+            ("abcde", "abcde", Some("abcde"))
+        );
+        let long = "word ".repeat(30);
+        let finding = Finding::new(CheckState::Fail, subject(), "tls", long).with("do it");
+        let text = finding.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines.iter().all(|line| line.chars().count() <= WIDTH),
+            "{text}"
+        );
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(
+            lines
+                .first()
+                .is_some_and(|line| line.starts_with("fail  openai           tls            word"))
+        );
+        assert_eq!(lines.last(), Some(&format!("{:38}-> do it", "").as_str()));
+        assert_eq!(
+            Finding::new(CheckState::Ok, subject(), "name", "é".repeat(1_000))
+                .seen
+                .chars()
+                .count(),
+            LONGEST + 1
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! The store that several gateways share: reached, written to, and of a version and with settings
+//! that keep counts.
+
+use std::time::SystemTime;
+
+use super::clock::Clocks;
+use super::report::{CheckState, Finding, Findings, Subject};
+use super::words::size;
+use portcullis::conf::config::Store;
+use portcullis::store::{Look, look as look_at};
+
+/// The first version that has all commands.
+const OLDEST: u32 = 6;
+
+/// Looks at the store.
+pub(super) async fn look(settings: &Store, clocks: &mut Clocks, report: &mut Findings) {
+    let subject = || Subject::of("store");
+    let before = SystemTime::now();
+    let seen =
+        match look_at(settings).await {
+            Ok(seen) => seen,
+            Err(why) => {
+                let finding = Finding::new(
+                    CheckState::Fail,
+                    subject(),
+                    "reached",
+                    format!("{}: {why}", settings.address),
+                );
+                report.add(finding.with(
+                    "until it is up, `store.on_store_down` decides over requests with limits",
+                ));
+                return;
+            }
+        };
+    if let Some(ms) = seen.clock_ms {
+        clocks.add("the store".to_owned(), before, ms);
+    }
+    let program = seen
+        .program
+        .as_deref()
+        .unwrap_or("a server that does not tell its version");
+    report.ok(
+        subject(),
+        "reached",
+        format!("{} is {program}, and can be written to", settings.address),
+    );
+    report.add(match seen.major {
+        Some(major) if major < OLDEST => Finding::new(
+            CheckState::Fail,
+            subject(),
+            "version",
+            format!("{program} is too old"),
+        )
+        .with("it must be Redis or Valkey, version 6 or later"),
+        Some(_) => Finding::new(
+            CheckState::Ok,
+            subject(),
+            "version",
+            format!("{program} is new enough"),
+        ),
+        None => Finding::new(
+            CheckState::Skip,
+            subject(),
+            "version",
+            "the user in `store.redis` may not run INFO",
+        ),
+    });
+    report.add(policy(&seen).unwrap_or_else(|| {
+        Finding::new(
+            CheckState::Skip,
+            subject(),
+            "eviction",
+            "the server does not tell its `maxmemory-policy`",
+        )
+    }));
+}
+
+/// Judges what the store does when its memory is full.
+fn policy(seen: &Look) -> Option<Finding> {
+    let policy = seen.policy.as_deref()?;
+    let subject = Subject::of("store");
+    let bound = match seen.max_memory {
+        Some(0) | None => "without a `maxmemory`".to_owned(),
+        Some(bytes) => format!("with a `maxmemory` of {}", size(bytes)),
+    };
+    let seen = format!("`maxmemory-policy` is {policy}, {bound}");
+    if policy == "noeviction" {
+        return Some(Finding::new(CheckState::Ok, subject, "eviction", seen));
+    }
+    let warned = Finding::new(CheckState::Warn, subject, "eviction", seen);
+    Some(warned.with("when it is full it drops counts, and callers use more than they may: set `maxmemory-policy noeviction` in the store"))
+}

@@ -1,0 +1,136 @@
+//! Words for amounts, times and failures.
+
+use std::time::Duration;
+
+use portcullis::account::failure::Failure;
+use portcullis::error::scrub;
+use portcullis::exchange::advice;
+
+/// Says why there is no answer: in the provider's words, or else in plain ones. `secrets` must not
+/// appear in it.
+pub(super) fn failed(failure: &Failure, secrets: &[&str]) -> String {
+    if failure.error().is_some() || matches!(failure, Failure::Unsigned(_)) {
+        return advice::said(failure, secrets);
+    }
+    let why = match failure {
+        Failure::Unreachable(_)
+        | Failure::Unsigned(_)
+        | Failure::Status { .. }
+        | Failure::InAnswer(_) => "",
+        Failure::Tls { .. } => "no secure connection: ",
+        Failure::Proxy { .. } => "the proxy gave no connection: ",
+        Failure::Nonsense(_) => "the answer cannot be used: ",
+        Failure::ConnectTimeout => "no connection was open in time",
+        Failure::Reset | Failure::Stale => "the server closed the connection without an answer",
+        Failure::SendTimeout => "the server stopped reading the request",
+        Failure::FirstByteTimeout | Failure::FirstTokenTimeout => {
+            "the server did not begin to answer in time"
+        }
+        Failure::IdleTimeout => "the server stopped sending before its answer was complete",
+        Failure::TotalTimeout => "no whole answer came in time",
+        Failure::NoRoom => "the answer needs more memory than the limits allow",
+        Failure::NoDescriptors => "no file descriptor is free for a connection",
+        Failure::BrokenCall(_) => "the answer calls a tool with arguments that nobody can read",
+        Failure::Cut => "the server ended its answer before it was complete",
+    };
+    format!(
+        "{why}{}",
+        failure
+            .detail()
+            .map(|detail| scrub(&detail, secrets))
+            .unwrap_or_default()
+    )
+}
+
+/// Writes a number of bytes: `512 KiB`, `1.5 GiB`.
+pub(super) fn size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match UNITS.iter().find(|(unit, _)| bytes >= *unit) {
+        None => format!("{bytes} bytes"),
+        Some((unit, name)) => {
+            let tenths = u128::from(bytes) * 10 / u128::from(*unit);
+            match tenths % 10 {
+                0 => format!("{} {name}", tenths / 10),
+                rest => format!("{}.{rest} {name}", tenths / 10),
+            }
+        }
+    }
+}
+
+/// Writes a duration in the unit that fits: `40 s`, `4 min`, `3 h`, `6 days`.
+pub(super) fn span(span: Duration) -> String {
+    const UNITS: [(u64, &str); 3] = [(86_400, "days"), (3_600, "h"), (60, "min")];
+    let seconds = span.as_secs();
+    match UNITS.iter().find(|(unit, _)| seconds >= 2 * unit) {
+        Some((unit, name)) => format!("{} {name}", seconds / unit),
+        None => format!("{seconds} s"),
+    }
+}
+
+/// Lists the first three texts, and says how many more there are.
+pub(super) fn some<T: AsRef<str>>(texts: &[T]) -> String {
+    let first = texts
+        .iter()
+        .take(3)
+        .map(AsRef::as_ref)
+        .collect::<Vec<&str>>()
+        .join(", ");
+    match texts.len().saturating_sub(3) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_in_plain_words() {
+        let told = |failure: Failure| failed(&failure, &["s3cret"]);
+        assert_eq!(told(Failure::TotalTimeout), "no whole answer came in time");
+        assert_eq!(
+            told(Failure::Nonsense("no s3cret".to_owned())),
+            "the answer cannot be used: no [redacted]"
+        );
+        assert_eq!(
+            told(Failure::Unreachable("cannot resolve x.test".to_owned())),
+            "cannot resolve x.test"
+        );
+        assert_eq!(
+            told(Failure::Unsigned("no key".to_owned())),
+            "no request could be signed: no key"
+        );
+    }
+
+    #[test]
+    fn amounts_have_the_unit_that_fits() {
+        assert_eq!(
+            [0, 1023, 1024, 1536, 1 << 20, 3 << 29].map(size),
+            [
+                "0 bytes",
+                "1023 bytes",
+                "1 KiB",
+                "1.5 KiB",
+                "1 MiB",
+                "1.5 GiB"
+            ]
+        );
+        assert_eq!(
+            [512 << 10, 1023 << 10, 512 << 20, 30 << 40, u64::MAX].map(size),
+            [
+                "512 KiB",
+                "1023 KiB",
+                "512 MiB",
+                "30720 GiB",
+                "17179869183.9 GiB"
+            ]
+        );
+        assert_eq!(
+            [0, 119, 120, 7_200, 172_800].map(|s| span(Duration::from_secs(s))),
+            ["0 s", "119 s", "2 min", "2 h", "2 days"]
+        );
+        assert_eq!(some(&["a", "b", "c", "d"]), "a, b, c and 1 more");
+        assert_eq!(some(&["a"]), "a");
+    }
+}

@@ -1,0 +1,135 @@
+//! What each front door loses at each target of a model. It is not known from a list: requests that
+//! have one part of a format each are written for the target, as the gateway writes them.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::loaded;
+use dialects::Translate;
+use dialects::front::{Envelope, Front};
+use dialects::neutral::Refused;
+use portcullis::catalog::load::Loaded;
+use portcullis::catalog::{Model, Target};
+
+/// What one front door loses at one target.
+#[derive(Debug, Serialize)]
+struct DoorAtTarget {
+    door: &'static str,
+    account: String,
+    upstream_model: String,
+    /// The fields that are left out or weakened, as callers are told.
+    lost: Vec<String>,
+    /// The parts of the format that are refused.
+    refused: Vec<&'static str>,
+}
+
+#[derive(Serialize)]
+struct DoorsOfModel<'m> {
+    model: &'m str,
+    doors: Vec<DoorAtTarget>,
+}
+
+/// Returns the text, or the JSON, for a model of the catalog.
+pub(super) fn explain(conf: &Path, model: &str, json: bool) -> Result<String, String> {
+    let Loaded { catalog, .. } = loaded(conf)?;
+    // The name is not repeated: somebody may have written a key.
+    let model = &*catalog
+        .model(model)
+        .ok_or("--doors: the catalog has no such model")?;
+    let targets = || model.targets.iter();
+    let doors = Front::probed()
+        .flat_map(|front| targets().map(move |target| look(front, model, target)))
+        .collect();
+    let found = DoorsOfModel {
+        model: &model.id,
+        doors,
+    };
+    // Strings always serialise.
+    Ok(if json {
+        serde_json::to_string_pretty(&found).unwrap_or_default() + "\n"
+    } else {
+        text(&found)
+    })
+}
+
+/// Writes each part of a front door's format for a target.
+fn look(front: &'static Front, model: &Model, target: &Target) -> DoorAtTarget {
+    let (mut lost, mut refused) = (Vec::new(), Vec::new());
+    for (name, body, envelope) in front.probes() {
+        let written = match &envelope {
+            Ok(envelope) => write(&body, envelope, model, target),
+            Err(_) => Err(()),
+        };
+        match written {
+            Ok(names) => lost.extend(names),
+            Err(()) => refused.push(name),
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    lost.retain(|name| seen.insert(name.clone()));
+    DoorAtTarget {
+        door: front.name,
+        account: target.account.id.to_string(),
+        upstream_model: target.model.to_string(),
+        lost,
+        refused,
+    }
+}
+
+/// Writes a request. Returns what it loses, or an error if it is refused.
+fn write(
+    body: &bytes::Bytes,
+    envelope: &Envelope,
+    model: &Model,
+    target: &Target,
+) -> Result<Vec<String>, ()> {
+    let account = &target.account;
+    let serves = |kind| account.serves.iter().any(|(served, _)| *served == kind);
+    let endpoint = dialects::endpoint_for(serves, envelope.front, &target.model, &target.traits);
+    let outbound = account.speaks(endpoint).write(&Translate {
+        traits: target.traits,
+        default_max_tokens: model.max_tokens,
+        within: Some(target.timeouts.total),
+        hide_reasoning: !model.show_reasoning,
+        stream_usage: account.added.stream_usage,
+        ..Translate::new(body, envelope, &target.model)
+    });
+    let is_allowed = envelope.check_references(&account.leave, body).is_ok();
+    let outbound = outbound.map_err(|_: Refused| ())?;
+    let names = outbound
+        .losses
+        .names()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    if is_allowed { Ok(names) } else { Err(()) }
+}
+
+fn text(found: &DoorsOfModel<'_>) -> String {
+    let mut text = format!("what is lost of requests for \"{}\"\n", found.model);
+    for DoorAtTarget {
+        door,
+        account,
+        upstream_model,
+        lost,
+        refused,
+    } in &found.doors
+    {
+        let lost: Vec<&str> = lost.iter().map(String::as_str).collect();
+        text.push_str(&format!(
+            "\n{door} at {account} ({upstream_model})\n  lost     {}\n  refused  {}\n",
+            list_names(&lost),
+            list_names(refused)
+        ));
+    }
+    text
+}
+
+fn list_names(names: &[&str]) -> String {
+    if names.is_empty() {
+        "nothing".to_owned()
+    } else {
+        names.join(", ")
+    }
+}

@@ -1,0 +1,108 @@
+//! The status of a running gateway is fetched, or read from the file that it was saved to.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use crate::http::{self, LARGEST, NoAnswer, Question};
+use portcullis::base::secret::Secret;
+use portcullis::explain::{Input, Instance, left};
+
+/// The longest wait for the admin listener, which is quick.
+const PATIENCE: Duration = Duration::from_secs(5);
+const OTHERWISE: &str = ". For any other URL save the page with curl, and give the file";
+
+/// Fetches a status from a URL, or reads the file that it was saved to.
+pub(crate) fn read(from: &str, conf: &Path, key: Option<Secret>) -> Result<Instance, NoAnswer> {
+    let (source, json) = if from.contains("://") {
+        let keys = http::keys_of(conf, key);
+        (
+            from.to_owned(),
+            http::ask(from, "/status", Question::Get, OTHERWISE, &keys, PATIENCE)?,
+        )
+    } else {
+        let (age, json) = saved(from).map_err(|why| format!("the file cannot be read: {why}"))?;
+        let age = age
+            .map(|age| format!(", saved {} ago,", left(age)))
+            .unwrap_or_default();
+        (format!("{from}{age}"), json)
+    };
+    of(source, &json).map_err(NoAnswer::from)
+}
+
+fn saved(path: &str) -> io::Result<(Option<Duration>, Vec<u8>)> {
+    let file = File::open(path)?;
+    let age = file
+        .metadata()?
+        .modified()
+        .ok()
+        .and_then(|saved| saved.elapsed().ok());
+    let mut json = Vec::new();
+    file.take(LARGEST).read_to_end(&mut json)?;
+    Ok((age, json))
+}
+
+/// Reads the status of this source.
+fn of(source: String, json: &[u8]) -> Result<Instance, String> {
+    let status = serde_json::from_slice(json).map_err(|why| {
+        format!("this is not a /status page of this version of Portcullis: {why}")
+    })?;
+    Ok(Instance { source, status })
+}
+
+/// Whose request it is, and the door that it comes in by.
+#[derive(Clone, Copy)]
+pub(super) struct Sender<'a> {
+    pub(super) key: &'a str,
+    pub(super) door: &'a str,
+}
+
+/// Asks the running gateway what would become of the request. It knows what is used of the limits.
+/// The error says why it could not be asked.
+pub(super) fn ask_gateway(
+    from: &str,
+    sender: Sender<'_>,
+    input: &Input,
+    key: &dyn Fn(SocketAddr) -> Option<Secret>,
+) -> Result<Value, String> {
+    let (scheme, rest) = from.split_once("://").unwrap_or_default();
+    let body: &RawValue = serde_json::from_slice(&input.body)
+        .map_err(|_| "the request is not JSON, so the gateway was not asked".to_owned())?;
+    let headers = input
+        .headers
+        .iter()
+        .filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let mut written: BTreeMap<&str, String> = BTreeMap::new();
+    for (name, value) in headers {
+        // A header may stand several times.
+        let all = written.entry(name).or_default();
+        if !all.is_empty() {
+            all.push_str(", ");
+        }
+        all.push_str(value);
+    }
+    let question = json!({
+        "key": sender.key, "door": sender.door, "path_model": input.asked.model, "stream": input.asked.stream,
+        "headers": written, "body": body,
+    });
+    let origin = format!("{scheme}://{}", rest.split('/').next().unwrap_or_default());
+    let url = format!("{origin}/explain");
+    let question = question.to_string();
+    let answer = http::ask(
+        &url,
+        "/explain",
+        Question::Post(question.as_bytes()),
+        "",
+        key,
+        PATIENCE,
+    );
+    let answer = answer.map_err(|no| no.why)?;
+    serde_json::from_slice(&answer)
+        .map_err(|_| format!("{url} answers with something else than an explanation"))
+}

@@ -1,0 +1,278 @@
+//! Plain HTTP: it is all that a command needs to ask the admin listener of a running gateway.
+
+use std::env;
+use std::fmt::{self, Display, Formatter};
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use portcullis::base::address::reachable;
+use portcullis::base::secret::Secret;
+use portcullis::catalog::load::{Secrets, server};
+use portcullis::conf::config::Admin;
+use portcullis::conf::secret_ref::ASSUMED;
+
+/// The largest answer. The status of thousands of accounts is smaller.
+pub(super) const LARGEST: u64 = 64 << 20;
+
+/// The environment variable that may hold the key of the admin listener.
+const KEY: &str = "PORTCULLIS_ADMIN_KEY";
+
+/// Something else than the answer that was asked for.
+pub(super) enum Instead {
+    /// The listener wants its key.
+    Locked,
+    /// The listener does not show this page, or not to everybody, in words.
+    Hidden(String),
+    /// What came, in words.
+    Other(String),
+}
+
+impl Display for Instead {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Instead::Locked => write!(
+                f,
+                "wants its key (`admin.key` in server.yaml): run the command as a user who can read it, or set {KEY}"
+            ),
+            Instead::Hidden(what) | Instead::Other(what) => f.write_str(what),
+        }
+    }
+}
+
+/// Why the answer did not come.
+pub(super) struct NoAnswer {
+    /// The reason, in words.
+    pub(super) why: String,
+    /// True if a listener answers, and does not show the page: with 401, 403 or 404.
+    pub(super) is_hidden: bool,
+}
+
+impl From<String> for NoAnswer {
+    fn from(why: String) -> NoAnswer {
+        NoAnswer {
+            why,
+            is_hidden: false,
+        }
+    }
+}
+
+/// What is asked of an admin listener.
+#[derive(Clone, Copy)]
+pub(super) enum Question<'q> {
+    /// For a page.
+    Get,
+    /// With this body.
+    Post(&'q [u8]),
+}
+
+/// Returns the key of an admin listener: that of the environment, or that of its settings.
+pub(super) fn key(admin: Option<&Admin>) -> Option<Secret> {
+    let of_settings = || admin?.key.clone().filter(|key| key.expose() != ASSUMED);
+    env::var(KEY)
+        .ok()
+        .filter(|key| !key.is_empty())
+        .map(Secret::new)
+        .or_else(of_settings)
+}
+
+/// Fetches a page of an admin listener.
+pub(super) fn of_admin(
+    url: &str,
+    usual_path: &str,
+    otherwise: &str,
+    conf: &Path,
+    patience: Duration,
+) -> Result<Vec<u8>, String> {
+    let key = keys_of(conf, None);
+    fetch(url, usual_path, otherwise, &key, patience)
+}
+
+/// Returns the key for the admin listener at an address: the given one, or that of the environment
+/// or server.yaml. The key of server.yaml is only for the listener of server.yaml.
+pub(super) fn keys_of(conf: &Path, given: Option<Secret>) -> impl Fn(SocketAddr) -> Option<Secret> {
+    let admin = server(conf, Secrets::IfThere)
+        .ok()
+        .map(|server| server.admin);
+    move |address| {
+        let ours = admin
+            .as_ref()
+            .filter(|admin| address.ip().is_loopback() || address == reachable(admin.address));
+        given.clone().or_else(|| key(ours))
+    }
+}
+
+/// Fetches the page of a URL. A URL without a path means that with the usual path. `otherwise` says
+/// what to do with a URL that cannot be asked; `key` is the key for an address.
+pub(super) fn fetch(
+    url: &str,
+    usual_path: &str,
+    otherwise: &str,
+    key: &dyn Fn(SocketAddr) -> Option<Secret>,
+    patience: Duration,
+) -> Result<Vec<u8>, String> {
+    ask(url, usual_path, Question::Get, otherwise, key, patience).map_err(|no| no.why)
+}
+
+/// Asks the page of a URL, as [`fetch`] does.
+pub(super) fn ask(
+    url: &str,
+    usual_path: &str,
+    question: Question<'_>,
+    otherwise: &str,
+    key: &dyn Fn(SocketAddr) -> Option<Secret>,
+    patience: Duration,
+) -> Result<Vec<u8>, NoAnswer> {
+    let Some(rest) = url
+        .strip_prefix("http://")
+        .filter(|rest| !rest.contains('@'))
+    else {
+        return Err(
+            format!("the URL must begin with http:// and hold no user name{otherwise}").into(),
+        );
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    // Browsers copy an address with a slash at its end.
+    let path = if matches!(path, "" | "/") {
+        usual_path
+    } else {
+        path
+    };
+    if url.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err(
+            "the URL holds a space or a control character, which is not allowed"
+                .to_owned()
+                .into(),
+        );
+    }
+    let port = if authority
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+    {
+        ""
+    } else {
+        ":80"
+    };
+    let mut last = format!(
+        "does not answer: {}",
+        io::Error::from(io::ErrorKind::NotFound)
+    );
+    let addresses = format!("{authority}{port}")
+        .to_socket_addrs()
+        .map_err(|why| format!("{url} does not answer: {why}"))?;
+    for address in addresses {
+        match send(
+            address,
+            authority,
+            path,
+            question,
+            key(address).as_ref(),
+            patience,
+        ) {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(instead)) => {
+                let is_hidden = matches!(instead, Instead::Locked | Instead::Hidden(_));
+                return Err(NoAnswer {
+                    why: format!("{url} {instead}"),
+                    is_hidden,
+                });
+            }
+            Err(why) => last = format!("does not answer: {why}"),
+        }
+    }
+    Err(format!("{url} {last}").into())
+}
+
+/// Returns the body of a 200. The inner error says what came instead of a 200.
+pub(super) fn get(
+    address: SocketAddr,
+    host: &str,
+    path: &str,
+    key: Option<&Secret>,
+    patience: Duration,
+) -> io::Result<Result<Vec<u8>, Instead>> {
+    send(address, host, path, Question::Get, key, patience)
+}
+
+fn send(
+    address: SocketAddr,
+    host: &str,
+    path: &str,
+    question: Question<'_>,
+    key: Option<&Secret>,
+    patience: Duration,
+) -> io::Result<Result<Vec<u8>, Instead>> {
+    let start = Instant::now();
+    // A socket takes no timeout of nothing.
+    const SHORTEST: Duration = Duration::from_millis(1);
+    let left = || patience.saturating_sub(start.elapsed()).max(SHORTEST);
+    let mut stream = TcpStream::connect_timeout(&address, left())?;
+    stream.set_write_timeout(Some(left()))?;
+    // With HTTP/1.0 the answer comes in one piece and ends with the connection.
+    let key = key.filter(|key| key.expose().bytes().all(|byte| byte.is_ascii_graphic()));
+    let key = key
+        .map(|key| format!("authorization: Bearer {}\r\n", key.expose()))
+        .unwrap_or_default();
+    let (method, sent, about_sent) = match question {
+        Question::Get => ("GET", &[][..], String::new()),
+        Question::Post(sent) => (
+            "POST",
+            sent,
+            format!(
+                "content-type: application/json\r\ncontent-length: {}\r\n",
+                sent.len()
+            ),
+        ),
+    };
+    stream.write_all(
+        format!("{method} {path} HTTP/1.0\r\nhost: {host}\r\n{key}{about_sent}\r\n").as_bytes(),
+    )?;
+    stream.write_all(sent)?;
+    let mut answer = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        if start.elapsed() >= patience {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left()))?;
+        match stream.read(&mut buffer)? {
+            0 => break,
+            read => answer.extend_from_slice(buffer.get(..read).unwrap_or_default()),
+        }
+        if answer.len() as u64 > LARGEST {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+    }
+    Ok(body(&answer))
+}
+
+fn body(answer: &[u8]) -> Result<Vec<u8>, Instead> {
+    let silent = || Instead::Other("does not speak HTTP".to_owned());
+    let end = answer
+        .windows(4)
+        .position(|four| four == b"\r\n\r\n")
+        .ok_or_else(silent)?;
+    let (head, body) = answer.split_at(end);
+    let status = head.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
+    if status == b"401" {
+        return Err(Instead::Locked);
+    }
+    if status == b"404" {
+        let what = "answers with HTTP 404, not 200: it has no such page, so it is an older version, or another program";
+        return Err(Instead::Hidden(what.to_owned()));
+    }
+    if status != b"200" {
+        let number = std::str::from_utf8(status)
+            .ok()
+            .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let number = number.filter(|text| text.len() == 3).ok_or_else(silent)?;
+        let what = format!("answers with HTTP {number}, not 200");
+        return Err(if number == "403" {
+            Instead::Hidden(what)
+        } else {
+            Instead::Other(what)
+        });
+    }
+    Ok(body.get(4..).unwrap_or_default().to_vec())
+}

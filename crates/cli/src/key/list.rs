@@ -1,0 +1,186 @@
+//! `portcullis key list` prints all keys, and whether each works.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use serde_json::{Map, Value, json};
+
+use super::state::{KeyState, expires};
+use super::{KeyEntry, stamp};
+use crate::{ListKeysArgs, print, tell};
+use portcullis::base::problem::nearest;
+use portcullis::base::table::columns;
+use portcullis::catalog::Key;
+use portcullis::catalog::amend::{Files, KeyPlace};
+use portcullis::catalog::load::{Secrets, server};
+use portcullis::ledger;
+
+pub(super) fn run(args: &ListKeysArgs, now: SystemTime) -> Result<ExitCode, String> {
+    let conf = args.conf.folder();
+    let files = Files::read(&conf)?;
+    if let Some(caller) = &args.caller {
+        let callers = files.catalog().callers();
+        if !callers.iter().any(|known| *known.id == **caller) {
+            let meant = nearest(caller, callers.iter().map(|caller| &*caller.id));
+            let hint = meant
+                .map(|meant| format!("; did you mean {meant}?"))
+                .unwrap_or_default();
+            return Err(format!("--caller: there is no such caller{hint}"));
+        }
+    }
+    let used = last_used(&conf);
+    let places: HashMap<String, KeyPlace> = files.places().into_iter().collect();
+    let rows = KeyEntry::all(&files).into_iter().filter(|known| {
+        args.caller
+            .as_ref()
+            .is_none_or(|caller| *known.key.caller.id == **caller)
+    });
+    let rows: Vec<ListedKey<'_>> = rows
+        .map(|known| {
+            let (place, used) = (
+                places.get(&*known.key.id).copied(),
+                used.get(&*known.key.id).map(|at| stamp(*at)),
+            );
+            ListedKey::of(&files, &known, place, used, now)
+        })
+        .collect();
+    Ok(print(&if args.json {
+        format!(
+            "{:#}\n",
+            json!(rows.iter().map(ListedKey::json).collect::<Vec<_>>())
+        )
+    } else {
+        human(&rows)
+    }))
+}
+
+/// A row of the list: one key.
+pub(super) struct ListedKey<'f> {
+    key: &'f Key,
+    state: KeyState,
+    expires: Option<String>,
+    place: Option<(String, usize)>,
+    used: Option<String>,
+}
+
+impl<'f> ListedKey<'f> {
+    pub(super) fn of(
+        files: &Files,
+        known: &KeyEntry<'f>,
+        place: Option<KeyPlace>,
+        used: Option<String>,
+        now: SystemTime,
+    ) -> ListedKey<'f> {
+        ListedKey {
+            state: KeyState::of(known, now),
+            expires: expires(known).map(stamp),
+            place: place.map(|place| (files.name(place.file), place.line)),
+            used,
+            key: known.key,
+        }
+    }
+
+    /// Writes the row for machines.
+    pub(super) fn json(&self) -> Map<String, Value> {
+        let ListedKey {
+            key,
+            state,
+            expires,
+            place,
+            used,
+        } = self;
+        let fields = [
+            ("id", json!(key.id)),
+            ("caller", json!(key.caller.id)),
+            ("state", json!(state.name())),
+            (
+                "rotating_until",
+                json!(if let KeyState::Rotating(until) = state {
+                    Some(stamp(*until))
+                } else {
+                    None
+                }),
+            ),
+            ("expires", json!(expires)),
+            ("models", json!(key.permissions.of_key.list())),
+            ("caller_models", json!(key.permissions.of_caller.list())),
+            ("file", json!(place.as_ref().map(|(file, _)| file))),
+            ("line", json!(place.as_ref().map(|(_, line)| line))),
+            ("last_used", json!(used)),
+        ];
+        fields
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+}
+
+fn human(rows: &[ListedKey<'_>]) -> String {
+    let head = ["KEY", "STATE", "EXPIRES", "MODELS", "LAST USED", "FILE"].map(str::to_owned);
+    let rows = rows.iter().map(
+        |ListedKey {
+             key,
+             state,
+             expires,
+             place,
+             used,
+         }| {
+            let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+            let place = place
+                .as_ref()
+                .map(|(file, line)| format!("{file}:{line}"))
+                .unwrap_or_default();
+            [
+                key.id.to_string(),
+                state.says(),
+                or_none(expires),
+                models(key),
+                or_none(used),
+                place,
+            ]
+        },
+    );
+    columns(std::iter::once(head).chain(rows), 6)
+}
+
+/// Writes the models of a key: its own globs, or else those of its caller.
+fn models(key: &Key) -> String {
+    let own = &key.permissions.of_key;
+    let shown = if own.list() == ["*"] {
+        &key.permissions.of_caller
+    } else {
+        own
+    };
+    let text = shown.to_string();
+    text.strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'))
+        .filter(|text| !text.is_empty())
+        .unwrap_or("none")
+        .to_owned()
+}
+
+/// Reads from the ledger the time at which each key was last used. If the ledger cannot be read, a
+/// note says so.
+pub(super) fn last_used(conf: &Path) -> HashMap<String, SystemTime> {
+    let used = read_last_used(conf).unwrap_or_else(|why| {
+        tell(&format!(
+            "note: the times when keys were last used are unknown: {why}"
+        ));
+        HashMap::new()
+    });
+    used.into_iter()
+        .map(|(id, at)| (id, SystemTime::UNIX_EPOCH + Duration::from_millis(at)))
+        .collect()
+}
+
+fn read_last_used(conf: &Path) -> Result<HashMap<String, u64>, String> {
+    let ledger = server(conf, Secrets::Assume)
+        .map_err(|problems| problems.to_string())?
+        .ledger;
+    if !ledger.path.exists() {
+        return Err(format!("there is no ledger at {}", ledger.path.display()));
+    }
+    ledger::read::last_used(&ledger.path)
+}

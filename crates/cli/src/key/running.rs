@@ -1,0 +1,243 @@
+//! A running gateway is asked whether a change of its files is live. It is asked at its admin
+//! listener, whose address is in `server.yaml`.
+//!
+//! **Invariant:** only a gateway that serves this very folder is believed. The folder is known by
+//! its device and inode.
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::http::{self, Instead, get};
+use crate::{fail, print, tell};
+use portcullis::base::address::reachable;
+use portcullis::base::calendar::rfc3339;
+use portcullis::base::secret::Secret;
+use portcullis::catalog::amend::Files;
+use portcullis::catalog::load::{Secrets, server};
+use portcullis::conf::config::Server;
+use portcullis::status::{CatalogReport, FolderReport};
+use serde::Deserialize;
+
+/// The longest time that a command waits for its change.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The longest wait for a connection. The listener is on this machine: if it takes no connection in
+/// this time, it is not there.
+const NEAR: Duration = Duration::from_secs(2);
+/// The time after which the gateway has noticed that a file changed.
+const NOTICED: Duration = Duration::from_millis(500);
+/// The pause between two questions.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The time by which the clock of a file system may be behind.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The answer to whether a gateway on this folder has the change.
+pub(crate) enum Running {
+    /// A gateway has the change.
+    Has,
+    /// No gateway runs on the folder.
+    Nobody(String),
+    /// It is not known whether a gateway runs.
+    Unknown(String),
+    /// A gateway runs, and does not have the change.
+    Late(String),
+}
+
+impl Running {
+    fn says(&self) -> String {
+        match self {
+            Self::Has => "the running gateway uses the change".to_owned(),
+            Self::Nobody(why) => {
+                format!(
+                    "no gateway runs on this folder ({why}); the next gateway that starts will use the change"
+                )
+            }
+            Self::Unknown(why) => {
+                format!("it is unknown whether a gateway runs on this folder: {why}")
+            }
+            Self::Late(why) => format!("the change is not in effect yet: {why}"),
+        }
+    }
+
+    /// Prints that something is done. If the gateway does not have it, fails with `late`.
+    pub(super) fn report(&self, done: &str, late: &str) -> ExitCode {
+        match self {
+            Self::Late(why) => fail(&format!("{late}: {why}")),
+            Self::Has | Self::Nobody(_) | Self::Unknown(_) => {
+                print(&format!("{done}; {}\n", self.says()))
+            }
+        }
+    }
+}
+
+/// Waits for a change of a file that was made just now, and prints the result. Fails if the gateway
+/// does not have the change.
+pub(super) fn tell_of(files: &mut Files, file: usize) -> ExitCode {
+    let running = wait(files, file, SystemTime::now());
+    tell(&running.says());
+    match running {
+        Running::Late(_) => ExitCode::FAILURE,
+        Running::Has | Running::Nobody(_) | Running::Unknown(_) => ExitCode::SUCCESS,
+    }
+}
+
+/// Returns the latest time at which the last change of a file may have been made.
+pub(super) fn written_at(files: &Files, file: usize) -> SystemTime {
+    let changed = fs::metadata(files.name(file)).ok().and_then(|metadata| {
+        let (seconds, nanoseconds) = (
+            u64::try_from(metadata.ctime()).ok()?,
+            u32::try_from(metadata.ctime_nsec()).ok()?,
+        );
+        Some(SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds) + TICK)
+    });
+    changed.map_or_else(SystemTime::now, |changed| changed.min(SystemTime::now()))
+}
+
+/// Waits until the gateway that runs on the folder has everything that was written into a file
+/// before the time `written`. Others may change keys meanwhile.
+pub(super) fn wait(files: &mut Files, file: usize, written: SystemTime) -> Running {
+    files.unlock();
+    let folder = match fs::metadata(files.conf()) {
+        Ok(folder) => folder,
+        Err(why) => {
+            return Running::Unknown(format!("{} cannot be read: {why}", files.conf().display()));
+        }
+    };
+    let (address, key) = match server(files.conf(), Secrets::IfThere) {
+        Ok(server) if server.admin.address.port() == 0 => {
+            return Running::Unknown("`admin.address` in server.yaml has the port 0".to_owned());
+        }
+        Ok(server) => (
+            reachable(server.admin.address),
+            http::key(Some(&server.admin)),
+        ),
+        Err(problems) => return Running::Unknown(problems.to_string()),
+    };
+    // The status cuts times to milliseconds.
+    let wanted = rfc3339(written + Duration::from_millis(2));
+    let deadline = Instant::now() + PATIENCE;
+    let mut known = false;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let catalog = match ask(address, key.as_ref(), &folder, left.min(NEAR)) {
+            Ok(catalog) => catalog,
+            Err(Running::Unknown(_)) if known && !left.is_zero() => continue,
+            Err(other) => return other,
+        };
+        known = true;
+        if has(&catalog, files.within(file), &wanted) {
+            return Running::Has;
+        }
+        if left.is_zero() || (left < PATIENCE - NOTICED && refuses(&catalog, &wanted)) {
+            return Running::Late(why(&catalog, address));
+        }
+        std::thread::park_timeout(PAUSE);
+    }
+}
+
+/// Finds out whether the gateway that runs at the admin listener of these settings serves this
+/// folder. If not, says what is there.
+pub(crate) fn serves(conf: &Path, settings: &Server) -> Result<(), Running> {
+    let folder = fs::metadata(conf)
+        .map_err(|why| Running::Unknown(format!("the folder cannot be read: {why}")))?;
+    let address = reachable(settings.admin.address);
+    ask(
+        address,
+        http::key(Some(&settings.admin)).as_ref(),
+        &folder,
+        NEAR,
+    )
+    .map(drop)
+}
+
+/// The part of `/status` that is read here. The gateway may have another version, and say other
+/// things in the rest.
+#[derive(Deserialize)]
+struct Page {
+    catalog: CatalogReport,
+}
+
+/// Asks for the status of the gateway that serves this folder.
+fn ask(
+    address: SocketAddr,
+    key: Option<&Secret>,
+    folder: &Metadata,
+    patience: Duration,
+) -> Result<CatalogReport, Running> {
+    let process = format!("the process that listens at {address}");
+    let answer = match get(address, &address.to_string(), "/status", key, patience) {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(locked @ Instead::Locked)) => {
+            return Err(Running::Unknown(format!("{process} {locked}")));
+        }
+        Ok(Err(Instead::Hidden(why) | Instead::Other(why))) => {
+            return Err(Running::Nobody(format!("{process} {why}")));
+        }
+        Err(why) => {
+            let waited = matches!(
+                why.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+            );
+            return Err(match waited {
+                true => Running::Unknown(format!("{process} does not answer")),
+                false => Running::Nobody(format!("no process answers at {address}")),
+            });
+        }
+    };
+    let no_folder = format!("{process} is not a gateway that reports its folder");
+    let stranger = || Running::Nobody(no_folder.clone());
+    let Page { catalog } = serde_json::from_slice(&answer).map_err(|_| stranger())?;
+    let FolderReport {
+        path,
+        device,
+        inode,
+    } = catalog.folder.as_ref().ok_or_else(stranger)?;
+    if (*device, *inode) != (Some(folder.dev()), Some(folder.ino())) {
+        return Err(Running::Nobody(format!(
+            "{process} serves another folder, {path}"
+        )));
+    }
+    Ok(catalog)
+}
+
+/// Returns whether an edit of the file from the wanted time is live. Times in this form sort as
+/// texts.
+fn has(catalog: &CatalogReport, file: &str, wanted: &str) -> bool {
+    catalog
+        .files
+        .iter()
+        .any(|live| live.file == file && live.live_as_of.as_str() >= wanted)
+}
+
+/// Returns whether the edit was refused, and nothing came since that may correct it.
+fn refuses(catalog: &CatalogReport, wanted: &str) -> bool {
+    let refused = catalog
+        .last_refusal
+        .as_ref()
+        .is_some_and(|refusal| refusal.standing && refusal.time.as_str() >= wanted);
+    refused && catalog.waiting.is_none()
+}
+
+/// Returns the reason why the edit is not live.
+fn why(catalog: &CatalogReport, address: SocketAddr) -> String {
+    let refused = catalog
+        .last_refusal
+        .as_ref()
+        .filter(|refusal| refusal.standing);
+    if let Some(reason) = refused.and_then(|refusal| refusal.reasons.first()) {
+        return format!("the gateway refuses the present catalog: {reason}");
+    }
+    match &catalog.held {
+        Some(held) => format!(
+            "the gateway delays the change for some seconds, because the new catalog {held}"
+        ),
+        None => format!(
+            "the gateway did not take the change within {} s; see `catalog.waiting` at http://{address}/status",
+            PATIENCE.as_secs()
+        ),
+    }
+}

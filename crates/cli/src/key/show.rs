@@ -1,0 +1,152 @@
+//! `portcullis key show` prints everything about one key, and never its secret.
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::list::{ListedKey, last_used};
+use super::state::{KeyState, expires};
+use super::{Id, KeyEntry, place, stamp};
+use crate::{ShowKeyArgs, print};
+use portcullis::catalog::amend::Files;
+use portcullis::catalog::raw::Digest;
+use portcullis::catalog::{Key, Model};
+use portcullis::limits::{Bound, Registry};
+
+/// The length of the part of a hash that is shown; it is enough to recognise the hash.
+const SHORT: usize = "sha256:".len() + 8;
+
+pub(super) fn run(args: &ShowKeyArgs, now: SystemTime) -> Result<ExitCode, String> {
+    let id = Id::of(&args.key.key)?;
+    let conf = args.key.conf.folder();
+    let files = Files::read(&conf)?;
+    let mut known = id.find(&files)?;
+    known
+        .secrets
+        .sort_by_key(|(_, until)| (until.is_none(), *until));
+    let at = id.written(&files).ok();
+    let used = last_used(&conf).get(id.whole).map(|at| stamp(*at));
+    let scopes = Registry::default().adopt(files.catalog(), &mut Vec::new);
+    let bounds: Vec<Bound<'_>> = scopes
+        .get(known.key.index)
+        .into_iter()
+        .flat_map(|scopes| scopes.every(known.key))
+        .collect();
+    if args.json {
+        let row = ListedKey::of(&files, &known, at, used, now);
+        return Ok(print(&format!(
+            "{:#}\n",
+            machine(&files, &known, &row, &bounds)
+        )));
+    }
+    let at = at.map(|at| place(&files, at)).unwrap_or_default();
+    let first = [
+        ("key", id.whole.to_owned()),
+        ("file", at),
+        ("last used", used.unwrap_or_else(|| "-".to_owned())),
+    ];
+    let lines = lines(&files, &known, &bounds, now);
+    let text: String = first
+        .into_iter()
+        .chain(lines)
+        .map(|(what, says)| format!("{:<12}{says}\n", format!("{what}:")))
+        .collect();
+    Ok(print(&text))
+}
+
+/// Writes for machines everything that `key list` says of the key, and more.
+fn machine(
+    files: &Files,
+    known: &KeyEntry<'_>,
+    row: &ListedKey<'_>,
+    bounds: &[Bound<'_>],
+) -> Value {
+    let (key, mut fields) = (known.key, row.json());
+    let hashes = known
+        .secrets
+        .iter()
+        .map(|(digest, until)| json!({ "hash": short(digest), "until": until.map(stamp) }));
+    let rest = [
+        ("hashes", Value::Array(hashes.collect())),
+        (
+            "sees",
+            json!(seen(files, key).map(|model| &*model.id).collect::<Vec<_>>()),
+        ),
+        (
+            "limits",
+            json!(bounds.iter().map(Bound::json).collect::<Vec<_>>()),
+        ),
+        (
+            "allow_ips",
+            json!(
+                key.allow_ips
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+            ),
+        ),
+        ("debug", json!(key.debug)),
+    ];
+    fields.extend(rest.map(|(name, value)| (name.to_owned(), value)));
+    Value::Object(fields)
+}
+
+/// Lists the models that the key may ask for.
+fn seen<'f>(files: &'f Files, key: &Key) -> impl Iterator<Item = &'f Model> {
+    let models = files.catalog().models().iter().map(|model| &**model);
+    models.filter(|model| key.permissions.allow(&model.id) && model.served())
+}
+
+/// Writes a hash in short, such as `sha256:04040404…`.
+fn short(digest: &[u8; 32]) -> String {
+    let hash: String = Digest(*digest).to_string().chars().take(SHORT).collect();
+    format!("{hash}…")
+}
+
+fn lines(
+    files: &Files,
+    known: &KeyEntry<'_>,
+    bounds: &[Bound<'_>],
+    now: SystemTime,
+) -> Vec<(&'static str, String)> {
+    let (key, catalog) = (known.key, files.catalog());
+    let mut lines = vec![("state", KeyState::of(known, now).says())];
+    lines.push((
+        "expires",
+        expires(known).map_or_else(|| "never".to_owned(), stamp),
+    ));
+    for (digest, until) in &known.secrets {
+        let until = match until {
+            Some(until) if *until <= now => format!(", expired at {}", stamp(*until)),
+            Some(until) => format!(", until {}", stamp(*until)),
+            None => String::new(),
+        };
+        lines.push(("hash", format!("{}{until}", short(digest))));
+    }
+    let sees = seen(files, key).count();
+    lines.push((
+        "models",
+        format!(
+            "{}, within its caller's {}: the key may use {sees} of {} models",
+            &key.permissions.of_key,
+            &key.permissions.of_caller,
+            catalog.models().len()
+        ),
+    ));
+    lines.extend(bounds.iter().map(|bound| ("limits", bound.says())));
+    if !key.allow_ips.is_empty() {
+        lines.push((
+            "allow_ips",
+            key.allow_ips
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+        ));
+    }
+    if key.debug {
+        lines.push(("debug", "answers show the trail of attempts".to_owned()));
+    }
+    lines
+}

@@ -1,0 +1,165 @@
+//! `portcullis prices` prints the prices of models: those of the list that comes with Portcullis,
+//! or those of a catalog.
+
+use std::process::ExitCode;
+
+use super::{PricesArgs, print};
+use portcullis::base::table::columns;
+use portcullis::catalog::Catalog;
+use portcullis::catalog::load::{Secrets, catalog};
+use portcullis::conf::price::costs::{COSTS, costs};
+use portcullis::conf::price::list;
+
+/// Prints the list, or the prices of a catalog.
+pub(super) fn run(args: &PricesArgs) -> Result<ExitCode, String> {
+    let Some(conf) = &args.conf else {
+        return Ok(print(&listed()));
+    };
+    let catalog = catalog(conf, Secrets::Assume)
+        .catalog
+        .map_err(|problems| problems.to_string())?;
+    Ok(print(&shown(&catalog)))
+}
+
+fn listed() -> String {
+    let head = ["provider", "model"]
+        .into_iter()
+        .chain(COSTS)
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    let rows = list::all().iter().map(|listed| {
+        let names = [listed.provider, listed.model].map(str::to_owned);
+        names
+            .into_iter()
+            .chain(costs(Some(&listed.price)))
+            .collect()
+    });
+    let table = columns(std::iter::once(head).chain(rows), usize::MAX);
+    format!(
+        "{table}\nPrices are in US dollars per million tokens, as of {}. A `price` in the catalog overrides them.\n",
+        list::date()
+    )
+}
+
+fn shown(catalog: &Catalog) -> String {
+    let head = ["model", "account", "upstream model", "from"]
+        .into_iter()
+        .chain(COSTS)
+        .map(str::to_owned)
+        .collect::<Vec<_>>();
+    let targets = catalog
+        .models()
+        .iter()
+        .flat_map(|model| model.targets.iter().map(move |target| (model, target)));
+    let rows = targets.map(|(model, target)| {
+        let from = target.price_from.map_or("unknown", |from| from.name());
+        let names = [&*model.id, &*target.account.id, &*target.model, from].map(str::to_owned);
+        names
+            .into_iter()
+            .chain(costs(target.price.as_ref()))
+            .collect()
+    });
+    let table = columns(std::iter::once(head).chain(rows), usize::MAX);
+    format!(
+        "{table}\nPrices are in US dollars per million tokens. The list that comes with Portcullis is as of {}.\n",
+        list::date()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use portcullis::catalog::resolve::resolve;
+
+    #[test]
+    fn the_list_is_dated_and_stands_in_columns() {
+        let text = listed();
+        let (rows, note) = text.split_once("\n\n").expect("a note");
+        let rows: Vec<&str> = rows.lines().collect();
+        assert_eq!(rows.len(), list::all().len() + 1);
+        let column = rows[0].find("input").expect("a head");
+        assert!(
+            rows.iter().all(|row| row.as_bytes()[column - 1] == b' '
+                && row.as_bytes()[column] != b' '
+                && !row.ends_with(' ')),
+            "{text}"
+        );
+        let mini = rows
+            .iter()
+            .find(|row| row.contains(" gpt-4o-mini "))
+            .expect("it is listed");
+        assert_eq!(
+            mini.split_whitespace().collect::<Vec<_>>(),
+            [
+                "openai",
+                "gpt-4o-mini",
+                "0.15",
+                "0.6",
+                "0.075",
+                "0.15",
+                "0.6",
+                "-",
+                "-",
+                "-",
+                "-",
+                "-"
+            ]
+        );
+        assert!(rows.iter().any(|row| row.contains(" gemini-2.5-pro ")
+            && row.ends_with("above 200000: 2.5 15 0.25 2.5")));
+        assert!(note.contains(list::date()), "{note}");
+    }
+
+    #[test]
+    fn of_a_catalog_each_target_is_told_and_where_its_price_is_from() {
+        let text = "accounts:\n  o: {dialect: openai, key: {env: K}}\n  v: {dialect: openai, preset: vllm}\n  d: {dialect: demo}\n\
+                    models:\n  m: {targets: [{account: o, model: gpt-4o-mini}, {account: v}, {account: v, model: x, price: {input: 1, output: 2, per_request: 0.001}}, {account: d}]}\n  \
+                    n: {targets: [{account: o, model: gpt-4o}], price: {per_image: 0.04, per_character: 15e-6}}\ncallers: {}\n";
+        let catalog = resolve(&[("catalog.yaml".to_owned(), text.to_owned())], &mut |_| {
+            Ok("key".to_owned())
+        })
+        .expect("it is right");
+        let text = shown(&catalog);
+        let rows: Vec<Vec<&str>> = text
+            .lines()
+            .skip(1)
+            .take(5)
+            .map(|row| row.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            rows,
+            [
+                [
+                    "m",
+                    "o",
+                    "gpt-4o-mini",
+                    "list",
+                    "0.15",
+                    "0.6",
+                    "0.075",
+                    "0.15",
+                    "0.6",
+                    "-",
+                    "-",
+                    "-",
+                    "-",
+                    "-"
+                ],
+                [
+                    "m", "v", "m", "unknown", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-"
+                ],
+                [
+                    "m", "v", "x", "target", "1", "2", "1", "1", "2", "0.001", "-", "-", "-", "-"
+                ],
+                [
+                    "m", "d", "m", "demo", "0", "0", "0", "0", "0", "0", "0", "0", "0", "-"
+                ],
+                [
+                    "n", "o", "gpt-4o", "model", "-", "-", "-", "-", "-", "-", "0.04", "-",
+                    "0.000015", "-"
+                ],
+            ],
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,42 @@
+//! `portcullis serve` reads the configuration and serves until it is told to stop.
+
+use std::process::ExitCode;
+
+use super::ServeArgs;
+use portcullis::catalog::load::{Secrets, load, shown};
+use portcullis::conf::config::Listen;
+
+/// Serves. It returns only if serving cannot begin.
+pub(super) fn run(args: ServeArgs) -> Result<ExitCode, String> {
+    let conf = args.conf.folder();
+    let mut loaded = load(&conf, Secrets::Resolve).map_err(|problems| {
+        let problems = problems.with_warnings();
+        format!(
+            "{problems}\n{}: the gateway does not start with these errors. `portcullis check` prints them without a start",
+            shown(&conf)
+        )
+    })?;
+    portcullis::log::install(loaded.server.log.format, loaded.server.log.level);
+    if !args.listen.is_empty() {
+        if loaded
+            .server
+            .listen
+            .iter()
+            .any(|listen| listen.tls.is_some())
+        {
+            log::warn!(
+                "--listen replaces the listeners of server.yaml, and their TLS: callers send keys and prompts unencrypted"
+            );
+        }
+        loaded.server.listen = args
+            .listen
+            .into_iter()
+            .map(|address| Listen {
+                address,
+                h2c: false,
+                tls: None,
+            })
+            .collect();
+    }
+    portcullis::server::run(&conf, loaded).map(|()| ExitCode::SUCCESS)
+}

@@ -1,0 +1,458 @@
+//! The limits of a key, a team or a user: what of them can be carried, and what cannot.
+
+use std::collections::BTreeMap;
+
+use super::access::Known;
+use super::loosen::{Bound, Loosen};
+use super::node::At;
+use super::number::{number, tighten};
+use crate::notes::{Finding, Grade};
+use portcullis::base::calendar::{day_of, month_of, start_of};
+use portcullis::catalog::globs::Globs;
+use portcullis::conf::price::Usd;
+use portcullis::conf::yaml::edit::New;
+
+/// What a row says about use.
+#[derive(Default)]
+pub(super) struct LimitsOut {
+    fields: BTreeMap<&'static str, u64>,
+    /// What cannot be carried.
+    pub(super) bounds: Vec<Bound>,
+    /// What was spent from `max_budget`, if it is to be carried.
+    pub(super) spent: Option<SpentOut>,
+    /// The limits of single models.
+    pub(super) models: BTreeMap<String, BTreeMap<&'static str, u64>>,
+}
+
+/// What was spent from a budget.
+pub(super) struct SpentOut {
+    /// The time for which it counts, in milliseconds of Unix time.
+    at: u64,
+    usd: Usd,
+    /// What the report says if it is carried.
+    finding: Finding,
+}
+
+/// The limits that count money. Their numbers are millionths of a US dollar.
+const MONEY: [&str; 2] = ["usd_per_day", "usd_per_month"];
+
+/// Where a row's fields are: in the row itself, or else in its budget.
+pub(super) struct LimitRow<'a> {
+    pub(super) row: At<'a>,
+    pub(super) budget: Option<At<'a>>,
+    pub(super) became: String,
+    /// The time, if what was spent so far is to be carried.
+    pub(super) spent_at: Option<u64>,
+}
+
+impl<'a> LimitRow<'a> {
+    fn get(&self, field: &str) -> Option<At<'a>> {
+        let written = |row: &At<'a>| row.get(field).filter(|at| !at.is_empty());
+        written(&self.row).or_else(|| self.budget.as_ref().and_then(written))
+    }
+}
+
+impl LimitsOut {
+    /// Reads all limits of a row.
+    pub(super) fn of(source: &LimitRow<'_>, findings: &mut Vec<Finding>) -> Self {
+        let mut limits = Self::default();
+        for (theirs, ours) in [
+            ("rpm_limit", "requests_per_minute"),
+            ("tpm_limit", "tokens_per_minute"),
+            ("tpd_limit", "tokens_per_day"),
+            ("max_parallel_requests", "concurrency"),
+        ] {
+            if let Some(at) = source.get(theirs) {
+                let bound =
+                    number(&at, theirs).map(|number| tighten(&mut limits.fields, ours, number));
+                limits.note(
+                    &at,
+                    bound.map(|()| (Grade::Exact, "")),
+                    (theirs, &source.became),
+                    findings,
+                );
+            }
+        }
+        if let Some(at) = source.get("max_budget") {
+            let duration = source.get("budget_duration");
+            let period = duration.as_ref().and_then(At::text);
+            findings.extend(
+                duration
+                    .iter()
+                    .map(|at| at.finding(Grade::Exact, &source.became, "")),
+            );
+            let bound = budget(&at, period, "max_budget")
+                .map(|(field, usd)| tighten(&mut limits.fields, field, usd));
+            let told = bound.map(|()| {
+                let told = match source.spent_at {
+                    Some(_) => "counts by the day or the calendar month in UTC",
+                    None => "counts by the day or the calendar month in UTC, and begins at zero",
+                };
+                (Grade::Approximate, told)
+            });
+            limits.note(&at, told, ("max_budget", &source.became), findings);
+            limits.of_past(source, findings);
+        }
+        if let Some(at) = source.get("budget_limits") {
+            let windows = at.items();
+            if windows.is_empty() {
+                limits.stop(Bound::unreadable("budget_limits"));
+            }
+            for window in windows {
+                limits.of_entry(
+                    &window,
+                    &["max_budget", "budget_duration", "reset_at"],
+                    "budget_limits",
+                );
+                let usd = window.get("max_budget").unwrap_or_else(|| window.clone());
+                let period = window.get("budget_duration");
+                let bound = budget(&usd, period.as_ref().and_then(At::text), "budget_limits");
+                let bound = bound.map(|(field, usd)| tighten(&mut limits.fields, field, usd));
+                limits.note(
+                    &window,
+                    bound.map(|()| (Grade::Approximate, "begins at zero")),
+                    ("budget_limits", &source.became),
+                    findings,
+                );
+            }
+        }
+        limits.of_models(source, findings);
+        limits
+    }
+
+    /// Reads what was spent from `max_budget`. A budget of a month counts it for this whole month,
+    /// also if it was spent in the month before: never for too little.
+    fn of_past(&mut self, source: &LimitRow<'_>, findings: &mut Vec<Finding>) {
+        let (Some(now), Some(at)) = (source.spent_at, source.row.get("spend")) else {
+            return;
+        };
+        let since = match MONEY.map(|field| self.fields.contains_key(field)) {
+            [true, _] => now,
+            [false, true] => start_of(month_of(day_of(now))),
+            [false, false] => return,
+        };
+        // LiteLLM begins anew then, as soon as it looks.
+        let ends = source.get("budget_reset_at");
+        findings.extend(
+            ends.iter()
+                .map(|at| at.finding(Grade::Exact, &source.became, "")),
+        );
+        if ends
+            .and_then(|at| at.time())
+            .is_some_and(|ends| ends.saturating_mul(1000) <= now)
+        {
+            const WHAT: &str = "the time of this budget is over, so it begins at zero";
+            findings.push(at.finding(Grade::Exact, &source.became, WHAT));
+            return;
+        }
+        match at.amount().and_then(|amount| amount.units(9)) {
+            Some((0, _)) => findings.push(at.finding(Grade::Exact, &source.became, "")),
+            Some((usd, _)) => {
+                const WHAT: &str =
+                    "is in the new ledger, and counts for this day or this calendar month";
+                let finding = at.finding(Grade::Approximate, &source.became, WHAT);
+                self.spent = Some(SpentOut {
+                    at: since,
+                    usd: Usd(usd),
+                    finding,
+                });
+            }
+            None => {
+                findings.push(at.finding(
+                    Grade::Unsupported,
+                    &source.became,
+                    "is no amount of money",
+                ));
+                self.stop(Bound::unreadable("spend"));
+            }
+        }
+    }
+
+    /// Reads the limits of single models.
+    fn of_models(&mut self, source: &LimitRow<'_>, findings: &mut Vec<Finding>) {
+        let metadata = source.row.get("metadata");
+        for (theirs, ours) in [
+            ("model_rpm_limit", "requests_per_minute"),
+            ("rpm_limit_per_model", "requests_per_minute"),
+            ("model_tpm_limit", "tokens_per_minute"),
+            ("tpm_limit_per_model", "tokens_per_minute"),
+        ] {
+            let of_metadata = metadata.as_ref().and_then(|metadata| metadata.get(theirs));
+            for at in of_metadata
+                .into_iter()
+                .chain(source.row.get(theirs))
+                .filter(|at| !at.is_empty())
+            {
+                if !at.is_map() {
+                    self.stop(Bound::unreadable(theirs));
+                }
+                for (model, at) in at.entries() {
+                    let fields = self.models.entry(model.to_owned()).or_default();
+                    let bound = number(&at, theirs).map(|number| tighten(fields, ours, number));
+                    self.note(
+                        &at,
+                        bound.map(|()| (Grade::Exact, "")),
+                        (theirs, &source.became),
+                        findings,
+                    );
+                }
+            }
+        }
+        let Some(at) = source.get("model_max_budget") else {
+            return;
+        };
+        if !at.is_map() {
+            self.stop(Bound::unreadable("model_max_budget"));
+        }
+        for (model, at) in at.entries() {
+            let usd = at.get("budget_limit").or_else(|| at.get("max_budget"));
+            let period = at.get("time_period").or_else(|| at.get("budget_duration"));
+            let known = [
+                "budget_limit",
+                "max_budget",
+                "time_period",
+                "budget_duration",
+                "rpm_limit",
+                "tpm_limit",
+            ];
+            self.of_entry(&at, &known, "model_max_budget");
+            let fields = self.models.entry(model.to_owned()).or_default();
+            let mut bound = Ok(());
+            if let Some(usd) = &usd {
+                bound = budget(usd, period.as_ref().and_then(At::text), "model_max_budget")
+                    .map(|(field, usd)| tighten(fields, field, usd));
+            }
+            for (theirs, ours) in [
+                ("rpm_limit", "requests_per_minute"),
+                ("tpm_limit", "tokens_per_minute"),
+            ] {
+                if let Some(at) = at.get(theirs) {
+                    bound = bound
+                        .and_then(|()| number(&at, theirs))
+                        .map(|number| tighten(fields, ours, number));
+                }
+            }
+            // A plain number was a budget for life.
+            if !at.is_map() {
+                bound = Err(Bound::new(
+                    Loosen::Budgets,
+                    "`model_max_budget` has a budget without a time",
+                ));
+            }
+            let told = bound.map(|()| {
+                (
+                    Grade::Approximate,
+                    "budgets count by the day or the calendar month in UTC, and begin at zero",
+                )
+            });
+            self.note(&at, told, ("model_max_budget", &source.became), findings);
+        }
+    }
+
+    /// Adds what some models say about each key that may use them. A key that has limits of single
+    /// models of its own has these only, as in LiteLLM.
+    pub(super) fn of_groups(&mut self, known: &Known<'_, '_>, may: &[Globs; 2]) {
+        let may_use = |name: &str| may.iter().all(|globs| globs.may_match(name));
+        let usable: Vec<_> = known
+            .for_each_key
+            .iter()
+            .filter(|group| may_use(&group.name))
+            .collect();
+        for field in ["requests_per_minute", "tokens_per_minute"] {
+            if self
+                .models
+                .values()
+                .any(|fields| fields.contains_key(field))
+            {
+                continue;
+            }
+            let limited = usable
+                .iter()
+                .filter_map(|group| Some((group, *group.of_keys.limits.get(field)?)));
+            for (group, number) in limited {
+                self.models
+                    .entry(group.name.clone())
+                    .or_default()
+                    .insert(field, number);
+            }
+        }
+        usable
+            .iter()
+            .flat_map(|group| &group.of_keys.bounds)
+            .for_each(|bound| self.stop(bound.clone()));
+    }
+
+    /// Writes the limits of single models under the ids of the models that they count. Returns
+    /// whether one of them counts no model that is here.
+    pub(super) fn place(&mut self, known: &Known<'_, '_>, may: &[Globs; 2]) -> bool {
+        let all = std::mem::take(&mut self.models);
+        let has_money = |name: &str| {
+            all.get(name)
+                .is_some_and(|fields| fields.keys().any(|field| MONEY.contains(field)))
+        };
+        let mut is_left_out = false;
+        for (name, fields) in &all {
+            for (field, number) in fields {
+                let counted = match MONEY.contains(field) {
+                    true => known.budgeted(name, may, has_money),
+                    false => known.limited(name),
+                };
+                match counted.first() {
+                    None => is_left_out = true,
+                    Some(id) if counted.len() == 1 && !id.contains('*') => {
+                        tighten(
+                            self.models.entry((*id).to_owned()).or_default(),
+                            field,
+                            *number,
+                        );
+                    }
+                    Some(_) => {
+                        const WHY: &str = "a limit of a single model counts several models, or those of a pattern";
+                        self.stop(Bound::new(Loosen::Budgets, WHY));
+                    }
+                }
+            }
+        }
+        is_left_out
+    }
+
+    /// Adds what a single budget says beside the fields that are known.
+    fn of_entry(&mut self, entry: &At<'_>, known: &[&str], field: &str) {
+        if entry
+            .entries()
+            .iter()
+            .any(|(name, at)| !known.contains(name) && !at.is_empty())
+        {
+            let why = format!("`{field}` has a field that Portcullis does not know");
+            self.stop(Bound::new(Loosen::UnknownFields, why));
+        }
+    }
+
+    /// Reports what became of a bound, and keeps what cannot be carried.
+    fn note(
+        &mut self,
+        at: &At<'_>,
+        bound: Result<(Grade, &str), Bound>,
+        (field, became): (&str, &str),
+        findings: &mut Vec<Finding>,
+    ) {
+        match bound {
+            Ok((grade, what)) => findings.push(at.finding(grade, became, what)),
+            Err(bound) => {
+                findings.push(at.finding(Grade::Unsupported, became, bound.why.clone()));
+                self.stop(bound);
+            }
+        }
+        debug_assert!(!field.is_empty(), "a field has a name");
+    }
+
+    pub(super) fn stop(&mut self, bound: Bound) {
+        if !self.bounds.contains(&bound) {
+            self.bounds.push(bound);
+        }
+    }
+
+    pub(super) fn has_money(&self) -> bool {
+        MONEY.iter().any(|field| self.fields.contains_key(field))
+    }
+
+    /// Returns the models whose own limits count money.
+    pub(super) fn money_models(&self) -> impl Iterator<Item = &str> {
+        let has = |fields: &BTreeMap<&'static str, u64>| {
+            MONEY.iter().any(|field| fields.contains_key(field))
+        };
+        self.models
+            .iter()
+            .filter(move |(_, fields)| has(fields))
+            .map(|(model, _)| &**model)
+    }
+
+    /// Returns what was spent and since when it counts, if a limit counts it, and reports it.
+    pub(super) fn carried(&mut self, findings: &mut Vec<Finding>) -> Option<(u64, Usd)> {
+        let SpentOut {
+            at,
+            usd,
+            mut finding,
+        } = self.spent.take()?;
+        let counts = self.has_money();
+        if !counts {
+            "was spent from a budget that is dropped, so no limit counts it"
+                .clone_into(&mut finding.what);
+        }
+        findings.push(finding);
+        counts.then_some((at, usd))
+    }
+
+    /// Takes all limits in money away.
+    pub(super) fn drop_money(&mut self) {
+        for fields in std::iter::once(&mut self.fields).chain(self.models.values_mut()) {
+            fields.retain(|field, _| !MONEY.contains(field));
+        }
+    }
+
+    /// Writes `limits`, if there are any.
+    pub(super) fn out(&self) -> Option<New> {
+        written(&self.fields)
+    }
+
+    /// Writes `model_limits`, if there are any.
+    pub(super) fn models_out(&self) -> Option<New> {
+        let all: Vec<_> = self
+            .models
+            .iter()
+            .filter_map(|(model, fields)| Some((model.clone(), written(fields)?)))
+            .collect();
+        (!all.is_empty()).then_some(New::Map(all))
+    }
+}
+
+fn written(fields: &BTreeMap<&'static str, u64>) -> Option<New> {
+    let one = |(field, number): (&&'static str, &u64)| {
+        let text = if MONEY.contains(field) {
+            usd(*number)
+        } else {
+            number.to_string()
+        };
+        ((*field).to_owned(), New::Number(text))
+    };
+    (!fields.is_empty()).then(|| New::Map(fields.iter().map(one).collect()))
+}
+
+/// Writes millionths of a US dollar.
+fn usd(millionths: u64) -> String {
+    let (whole, rest) = (millionths / 1_000_000, millionths % 1_000_000);
+    if rest == 0 {
+        whole.to_string()
+    } else {
+        format!("{whole}.{rest:06}")
+            .trim_end_matches('0')
+            .to_owned()
+    }
+}
+
+/// Reads a budget, in millionths of a US dollar, rounded down.
+fn budget(at: &At<'_>, period: Option<&str>, field: &str) -> Result<(&'static str, u64), Bound> {
+    let (units, exact) = at
+        .amount()
+        .and_then(|amount| amount.units(6))
+        .ok_or_else(|| Bound::unreadable(field))?;
+    let units = if exact { units } else { units - 1 };
+    if units == 0 {
+        return Err(Bound {
+            loosen: None,
+            why: format!("`{field}` is 0, which forbids every request"),
+        });
+    }
+    match period.map(str::trim) {
+        Some("1d" | "24h" | "1440m" | "86400s" | "daily") => Ok(("usd_per_day", units)),
+        Some("30d" | "1mo" | "monthly") => Ok(("usd_per_month", units)),
+        Some(_) => Err(Bound::new(
+            Loosen::Budgets,
+            format!("`{field}` is for another time than a day or a month"),
+        )),
+        None => Err(Bound::new(
+            Loosen::Budgets,
+            format!("`{field}` is for life: there are budgets of a day and of a month only"),
+        )),
+    }
+}

@@ -1,0 +1,372 @@
+//! LiteLLM: its `config.yaml` becomes `catalog.yaml`, and its virtual keys
+//! `catalog.d/litellm-keys.yaml`.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::notes::{Finding, Grade};
+use super::write::{Section, file, rest};
+use super::{Checked, Given, ImportFrom, Imported, Inputs};
+use bounds::Whose;
+use loosen::Bound;
+use models::Made;
+use node::At;
+use params::World;
+use portcullis::base::problem::{Problem, Problems};
+use portcullis::catalog::Catalog;
+use portcullis::catalog::resolve::resolve;
+use portcullis::conf::config;
+use portcullis::conf::secret_ref::{ASSUMED, Reference};
+use portcullis::conf::yaml::{self, Node};
+use settings::Common;
+
+mod access;
+mod account;
+mod address;
+mod bounds;
+mod credential;
+mod draft;
+mod fields;
+mod keys;
+mod limits;
+mod listed;
+mod loosen;
+mod member;
+mod missing;
+mod model_info;
+mod models;
+mod names;
+mod node;
+mod number;
+mod params;
+mod price;
+mod provider;
+mod routing;
+mod rows;
+mod settings;
+mod terms;
+
+pub use loosen::Loosen;
+
+/// The most files that may include each other.
+const MOST_FILES: usize = 100;
+/// The file of the keys.
+const KEYS: &str = "catalog.d/litellm-keys.yaml";
+
+/// LiteLLM's proxy.
+pub struct LiteLlm;
+
+impl ImportFrom for LiteLlm {
+    fn import(&self, inputs: &Inputs<'_>) -> Result<Imported, Problem> {
+        let files = included(inputs)?;
+        let trees = files.iter().map(tree).collect::<Result<Vec<_>, _>>()?;
+        let rows = rows::read(&inputs.keys)?;
+        let mut findings = Vec::new();
+        let roots: Vec<At<'_>> = files
+            .iter()
+            .zip(&trees)
+            .map(|(file, tree)| At::root(&file.name, tree))
+            .collect();
+        let (lists, sections) = sections(&roots, &mut findings);
+        let world = world(&lists, &sections, inputs, &mut findings);
+        let mut made = Made::default();
+        for entry in lists.get("model_list").into_iter().flatten() {
+            made.entry(entry, &world, &mut findings);
+        }
+        let mut common = settings::read(&sections, &world, &mut made, &mut findings);
+        guardrails(&lists, &mut common, &mut findings);
+        let has = |section: &str| roots.iter().any(|root| root.get(section).is_some());
+        if has("policies") || has("policy_attachments") {
+            let bound = Bound::new(Loosen::Guardrails, "policies of the file check requests");
+            common.bounds.push((Whose::All, bound));
+        }
+        made.settle(&mut findings);
+        let models = common.rules.finish(&made, &mut findings);
+        let catalog = |findings: &[Finding]| {
+            let sections = [
+                Section {
+                    name: "accounts",
+                    entries: &made.accounts,
+                },
+                Section {
+                    name: "models",
+                    entries: &models,
+                },
+                Section {
+                    name: "callers",
+                    entries: &[],
+                },
+            ];
+            file(&head(&inputs.config.name), &sections, findings)
+        };
+        let mut imported = Imported {
+            files: vec![("catalog.yaml".to_owned(), catalog(&findings))],
+            findings,
+            stopped: Vec::new(),
+            keys: (0, 0),
+            spent: Vec::new(),
+            check: Checked::default(),
+            secrets: Vec::new(),
+        };
+        // What the keys may use is known from the catalog itself.
+        let alone = resolve(&imported.files, &mut assume).ok();
+        if !inputs.keys.is_empty() {
+            let text = keys::import(
+                &rows,
+                &made,
+                alone.as_ref(),
+                (&common, inputs),
+                &mut imported,
+            );
+            imported.files.push((KEYS.to_owned(), text));
+        }
+        let mut seen = HashSet::new();
+        imported
+            .findings
+            .retain(|finding| seen.insert(finding.clone()));
+        // Where no lines are known, the order of the file is that of the findings.
+        imported
+            .findings
+            .sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+        let mut text = catalog(&imported.findings);
+        let of_config = |finding: &&Finding| {
+            finding.became.is_empty() && files.iter().any(|file| file.name == finding.file)
+        };
+        rest(
+            &mut text,
+            imported
+                .findings
+                .iter()
+                .filter(of_config)
+                .filter(|finding| finding.grade != Grade::Exact),
+        );
+        if let Some((_, catalog)) = imported.files.first_mut() {
+            *catalog = text;
+        }
+        if let Some(redis) = &common.redis {
+            let text = format!(
+                "# Several gateways share limits through this store.\nstore:\n  redis: {}\n",
+                redis.flow()
+            );
+            imported.files.push(("server.yaml".to_owned(), text));
+        }
+        imported.secrets = made.secrets;
+        imported.secrets.sort();
+        imported.secrets.dedup();
+        imported.check = check(&imported.files);
+        Ok(imported)
+    }
+}
+
+fn head(name: &str) -> String {
+    format!(
+        "Made from {} by `portcullis import litellm`. Each entry names the place that it was made from.\n\
+         Where something is not exactly the same, a comment says so.",
+        name.lines().next().unwrap_or_default()
+    )
+}
+
+/// Reads the file and all that it includes. What is included counts after the file itself.
+fn included(inputs: &Inputs<'_>) -> Result<Vec<Given>, Problem> {
+    let mut files = vec![inputs.config.clone()];
+    let mut at = 0;
+    while let Some(file) = files.get(at).cloned() {
+        at += 1;
+        let tree = tree(&file)?;
+        let root = At::root(&file.name, &tree);
+        for (index, item) in root.get("include").iter().flat_map(At::items).enumerate() {
+            let name = item
+                .text()
+                .ok_or_else(|| item.problem("must be the name of a file"))?;
+            let given = (inputs.include)(name, &file.name).map_err(|why| {
+                root.problem(format!(
+                    "the file of include[{index}] cannot be read: {why}"
+                ))
+            })?;
+            // A file counts once, also if two include each other.
+            if files.iter().any(|known| known.name == given.name) {
+                continue;
+            }
+            if files.len() >= MOST_FILES {
+                return Err(item.problem(format!("more than {MOST_FILES} files are included")));
+            }
+            files.push(given);
+        }
+    }
+    Ok(files)
+}
+
+/// Reads the YAML of a file. No error shows a value.
+fn tree(file: &Given) -> Result<Node<'_>, Problem> {
+    let in_file = |problem: Problem| Problem {
+        file: file.name.clone(),
+        ..problem
+    };
+    let (tree, faults) =
+        yaml::parse_as(&file.text, |_, key| is_word_of_theirs(key)).map_err(in_file)?;
+    match faults.into_iter().next() {
+        Some(fault) => Err(in_file(fault)),
+        None if At::root("", &tree).is_map() => Ok(tree),
+        None => Err(in_file(Problem::in_text(
+            1,
+            String::new(),
+            "must be a map, as LiteLLM's config.yaml is".to_owned(),
+        ))),
+    }
+}
+
+/// Returns whether an error may show this key. A key that looks otherwise may be a secret.
+fn is_word_of_theirs(key: &str) -> bool {
+    key.len() <= 40
+        && key.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')
+        && portcullis::base::problem::unless_secret(key) == key
+}
+
+type Lists<'a> = BTreeMap<&'a str, Vec<At<'a>>>;
+
+/// Puts the files together as LiteLLM does: lists are joined, and of anything else the last one
+/// counts.
+fn sections<'a>(
+    roots: &[At<'a>],
+    findings: &mut Vec<Finding>,
+) -> (Lists<'a>, settings::Sections<'a>) {
+    let (mut lists, mut sections): (Lists<'_>, settings::Sections<'_>) = Default::default();
+    for (key, at) in roots.iter().flat_map(At::entries) {
+        match key {
+            "include" => findings.push(at.finding(Grade::Exact, "", "")),
+            "model_list" | "credential_list" | "guardrails" if at.is_list() => {
+                lists.entry(key).or_default().extend(at.items())
+            }
+            "litellm_settings"
+            | "router_settings"
+            | "general_settings"
+            | "environment_variables" => {
+                if let Some(before) = sections.insert(key, at) {
+                    findings.push(before.finding(
+                        Grade::Unsupported,
+                        "",
+                        "an included file has this section too, which counts",
+                    ));
+                }
+            }
+            _ => findings.push(at.finding(Grade::Unsupported, "", settings::section(key))),
+        }
+    }
+    (lists, sections)
+}
+
+/// Gathers what entries refer to.
+fn world<'a>(
+    lists: &Lists<'a>,
+    sections: &settings::Sections<'a>,
+    inputs: &'a Inputs<'_>,
+    findings: &mut Vec<Finding>,
+) -> World<'a> {
+    let variables: BTreeMap<&str, At<'_>> = sections
+        .get("environment_variables")
+        .into_iter()
+        .flat_map(At::entries)
+        .collect();
+    for at in variables.values() {
+        const WHAT: &str =
+            "set this variable in the environment of the gateway if a secret is read from it";
+        findings.push(at.finding(Grade::Manual, "", WHAT));
+    }
+    let mut credentials = BTreeMap::new();
+    for at in lists.get("credential_list").into_iter().flatten() {
+        match (
+            at.get("credential_name").as_ref().and_then(At::text),
+            at.get("credential_values"),
+        ) {
+            (Some(name), Some(values)) => {
+                findings.push(at.finding(
+                    Grade::Exact,
+                    "",
+                    "is written out at each entry that names it",
+                ));
+                credentials.insert(name, values);
+            }
+            (_, _) => findings.push(at.finding(
+                Grade::Manual,
+                "",
+                "has no `credential_name` or no `credential_values`",
+            )),
+        }
+    }
+    let setting = |section: &str, key: &str| sections.get(section).and_then(|at| at.get(key));
+    let aliases = setting("router_settings", "model_group_alias");
+    let aliases = aliases.iter().flat_map(At::entries);
+    // A name that stands for itself hides nothing.
+    let hides =
+        |(alias, at): &(&str, At<'_>)| at.get("model").as_ref().unwrap_or(at).text() != Some(alias);
+    World {
+        environment: inputs.variable,
+        has_keys: !inputs.keys.is_empty(),
+        variables,
+        credentials,
+        aliases: aliases.filter(hides).map(|(alias, _)| alias).collect(),
+        timeout: setting("litellm_settings", "request_timeout")
+            .or_else(|| setting("router_settings", "timeout")),
+        stream_timeout: setting("router_settings", "stream_timeout"),
+    }
+}
+
+/// Takes the guardrails, of which those that are always on bound every key.
+fn guardrails(lists: &Lists<'_>, common: &mut Common, findings: &mut Vec<Finding>) {
+    let mut are_on = false;
+    for at in lists.get("guardrails").into_iter().flatten() {
+        findings.push(at.finding(Grade::Unsupported, "", settings::section("guardrails")));
+        let always = at
+            .get("litellm_params")
+            .and_then(|params| params.get("default_on"));
+        are_on |= always.is_some_and(|always| always.flag() != Some(false));
+    }
+    if are_on {
+        let bound = Bound::new(
+            Loosen::Guardrails,
+            "a guardrail of the file checks every request",
+        );
+        common.bounds.push((Whose::All, bound));
+    }
+}
+
+/// Stands for every secret.
+fn assume(reference: Reference<'_>) -> Result<String, String> {
+    match reference {
+        Reference::Env(_) | Reference::Optional(_) | Reference::File(_) => Ok(ASSUMED.to_owned()),
+        Reference::Ca(_) => Ok("-----BEGIN CERTIFICATE-----".to_owned()),
+    }
+}
+
+/// Reads the new files as `check --no-secrets` does.
+fn check(files: &[(String, String)]) -> Checked {
+    let mut checked = Checked::default();
+    let mut take = |problems: Problems| {
+        checked.errors.extend(problems.0);
+        checked.warnings.extend(problems.1);
+    };
+    let (server, catalog): (Vec<_>, Vec<_>) = files
+        .iter()
+        .cloned()
+        .partition(|(name, _)| name == "server.yaml");
+    for (name, text) in &server {
+        match config::read(name, text, &mut assume) {
+            Ok(server) => take(Problems(Vec::new(), server.warnings)),
+            Err(problems) => take(problems),
+        }
+    }
+    match resolve(&catalog, &mut assume) {
+        Ok(Catalog { warnings, .. }) => take(Problems(Vec::new(), warnings)),
+        Err(problems) => take(problems),
+    }
+    checked
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    clippy::let_underscore_must_use,
+    reason = "a test may fail loudly"
+)]
+mod tests;

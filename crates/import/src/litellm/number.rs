@@ -1,0 +1,28 @@
+//! Limits that are whole numbers.
+
+use std::collections::BTreeMap;
+
+use super::loosen::Bound;
+use super::node::At;
+use crate::amount::Amount;
+
+/// Sets a limit; of two, the tighter one counts.
+pub(super) fn tighten(fields: &mut BTreeMap<&'static str, u64>, field: &'static str, number: u64) {
+    fields
+        .entry(field)
+        .and_modify(|limit| *limit = number.min(*limit))
+        .or_insert(number);
+}
+
+/// Reads a whole number from 1. Less than 1 forbids everything, which no name loosens.
+pub(super) fn number(at: &At<'_>, field: &str) -> Result<u64, Bound> {
+    const LARGEST: u64 = 1 << 53;
+    match at.amount().and_then(Amount::whole) {
+        Some(0) => Err(Bound {
+            loosen: None,
+            why: format!("`{field}` is 0, which forbids every request"),
+        }),
+        Some(number) => Ok(number.min(LARGEST)),
+        None => Err(Bound::unreadable(field)),
+    }
+}

@@ -1,0 +1,413 @@
+//! The settings of LiteLLM's process: what there is of them here.
+
+use std::collections::BTreeMap;
+
+use super::bounds::{self, Whose};
+use super::loosen::{Bound, Loosen};
+use super::models::Made;
+use super::node::At;
+use super::params::{World, variable_of};
+use super::routing::Rules;
+use crate::notes::{Finding, Grade};
+use portcullis::conf::yaml::edit::New;
+
+/// What the settings say beside the models.
+#[derive(Default)]
+pub(super) struct Common {
+    pub(super) rules: Rules,
+    /// What bounds keys, and which of them.
+    pub(super) bounds: Vec<(Whose, Bound)>,
+    /// `allowed_ips`, for every key.
+    pub(super) addresses: Vec<String>,
+    /// Whether the budget of a user bounds the user's keys of a team, too.
+    pub(super) is_user_budget_for_teams: bool,
+    /// `store.redis` of server.yaml.
+    pub(super) redis: Option<New>,
+}
+
+/// The sections that hold settings, each under its name.
+pub(super) type Sections<'a> = BTreeMap<&'a str, At<'a>>;
+
+/// Reads all settings.
+pub(super) fn read(
+    sections: &Sections<'_>,
+    world: &World<'_>,
+    made: &mut Made<'_>,
+    findings: &mut Vec<Finding>,
+) -> Common {
+    let mut common = Common::default();
+    for section in ["litellm_settings", "router_settings", "general_settings"] {
+        let Some(at) = sections.get(section) else {
+            continue;
+        };
+        if !at.is_map() {
+            findings.push(at.finding(
+                Grade::Manual,
+                "",
+                "must be a map: its settings are left out",
+            ));
+        }
+        let mut redis = BTreeMap::new();
+        for (key, value) in at.entries() {
+            match key {
+                "redis_url" | "redis_host" | "redis_port" | "redis_password"
+                    if section == "router_settings" =>
+                {
+                    redis.insert(key, value);
+                }
+                "timeout" | "request_timeout" | "stream_timeout" => {
+                    let (grade, what) = of_time((section, key), world);
+                    findings.push(value.finding(grade, "", what));
+                }
+                "database_url" if world.has_keys => {
+                    findings.push(value.finding(Grade::Manual, "", REST_OF_DATABASE))
+                }
+                _ => setting(section, key, &value, (made, &mut common), findings),
+            }
+        }
+        common.redis = store(&redis, world, made, findings).or(common.redis);
+    }
+    common
+}
+
+/// Takes one setting.
+fn setting(
+    section: &str,
+    key: &str,
+    at: &At<'_>,
+    (made, common): (&mut Made<'_>, &mut Common),
+    findings: &mut Vec<Finding>,
+) {
+    if let Some((whose, bound)) = bounds::of_setting(section, key, at) {
+        findings.push(at.finding(
+            Grade::Unsupported,
+            "",
+            bounds::told(key, whose, bound.loosen),
+        ));
+        common.bounds.push((whose, bound));
+        return;
+    }
+    let rules = &mut common.rules;
+    match key {
+        "fallbacks" => rules.fallbacks.read(at, made, findings),
+        "default_fallbacks" => rules.fallbacks.read_default(at, made, findings),
+        "context_window_fallbacks" => rules.context.read(at, made, findings),
+        "content_policy_fallbacks" => rules.refusal.read(at, made, findings),
+        "drop_params" => {
+            let (grade, what) = match at.flag() {
+                Some(drop) => {
+                    rules.on_loss = (!drop).then_some("refuse");
+                    (Grade::Exact, "")
+                }
+                None => (
+                    Grade::Manual,
+                    "must be true or false: write `on_loss` by hand",
+                ),
+            };
+            findings.push(at.finding(grade, "", what));
+        }
+        "routing_strategy" => {
+            let (grade, ours) = match at.text().unwrap_or_default() {
+                "simple-shuffle" => (Grade::Exact, "weighted"),
+                "least-busy" => (Grade::Exact, "least_busy"),
+                "latency-based-routing" => (Grade::Exact, "fastest"),
+                _ => (Grade::Approximate, "weighted"),
+            };
+            rules.strategy = Some(ours);
+            findings.push(at.finding(
+                grade,
+                "",
+                format!("is `strategy: {ours}` of each model with several targets"),
+            ));
+        }
+        "model_group_alias" => aliases(at, made, findings),
+        "allowed_ips" => {
+            let all: Vec<String> = at
+                .items()
+                .iter()
+                .filter_map(At::text)
+                .map(str::to_owned)
+                .collect();
+            let is_right =
+                !all.is_empty() && all.iter().all(|ip| ip.parse::<std::net::IpAddr>().is_ok());
+            if is_right {
+                findings.push(at.finding(
+                    Grade::Exact,
+                    "",
+                    "is `allow_ips` of each key that is imported",
+                ));
+                common.addresses = all;
+            } else {
+                let why = "`allowed_ips` of the file cannot be read".to_owned();
+                common
+                    .bounds
+                    .push((Whose::All, Bound { loosen: None, why }));
+                findings.push(at.finding(
+                    Grade::Manual,
+                    "",
+                    "must be a list of addresses: keys stay switched off",
+                ));
+            }
+        }
+        "apply_user_budget_to_team_keys" => {
+            common.is_user_budget_for_teams = at.flag() != Some(false);
+            const WHAT: &str = "a key of a team whose user has a budget is switched off";
+            findings.push(at.finding(Grade::Approximate, "", WHAT));
+        }
+        "enable_tag_filtering" => {
+            const WHAT: &str = "Portcullis does not choose targets by tags";
+            // What cannot be read may be on.
+            let what = if at.flag() != Some(false) && made.has_tags {
+                let bound = Bound::new(
+                    Loosen::Tags,
+                    "the file chooses deployments by tags, and its models have some",
+                );
+                common.bounds.push((Whose::All, bound));
+                format!(
+                    "{WHAT}. It bounds all keys, which are switched off unless `--loosen tags` drops it"
+                )
+            } else {
+                WHAT.to_owned()
+            };
+            findings.push(at.finding(Grade::Unsupported, "", what));
+        }
+        _ => {
+            let (grade, what) = told(key);
+            findings.push(at.finding(grade, "", what));
+        }
+    }
+}
+
+/// What the report says of the database when the keys of it are given.
+const REST_OF_DATABASE: &str = "the keys of LiteLLM's database are given with --keys; its models, guardrails, policies and settings \
+                                are not: add what you use of them to the file, since keys may be bound by them";
+
+/// Says what a time for all entries becomes. LiteLLM's router takes `request_timeout` before its
+/// own `timeout`.
+fn of_time(setting: (&str, &str), world: &World<'_>) -> (Grade, &'static str) {
+    const USED: &str = "is written at each account that has no time of its own";
+    const HIDDEN: &str =
+        "is not used, as `litellm_settings.request_timeout` goes before it in LiteLLM";
+    let is_hidden = world
+        .timeout
+        .as_ref()
+        .is_some_and(|at| at.path == "litellm_settings.request_timeout");
+    match setting {
+        ("router_settings", "timeout") if is_hidden => (Grade::Approximate, HIDDEN),
+        ("router_settings", "timeout" | "stream_timeout")
+        | ("litellm_settings", "request_timeout") => (Grade::Approximate, USED),
+        (_, _) => (
+            Grade::Unsupported,
+            "is no time for all entries in LiteLLM, and is left out",
+        ),
+    }
+}
+
+/// Says what to do about a setting that is not carried.
+fn told(key: &str) -> (Grade, &'static str) {
+    use Grade::{Approximate, Manual, Unsupported};
+    match key {
+        "num_retries"
+        | "max_retries"
+        | "allowed_fails"
+        | "cooldown_time"
+        | "retry_policy"
+        | "allowed_fails_policy"
+        | "model_group_retry_policy"
+        | "disable_cooldowns"
+        | "max_fallbacks"
+        | "retry_after" => (
+            Approximate,
+            "Portcullis has breakers and rests of its own; `attempts` in server.yaml says how many targets one request tries",
+        ),
+        "master_key" => (
+            Unsupported,
+            "the master key is for LiteLLM's own API: here, `portcullis key` changes keys in files",
+        ),
+        "database_connection_pool_limit" => (Unsupported, "there is no database here"),
+        "store_model_in_db" => (
+            Manual,
+            "add the models of LiteLLM's database to the file, if there are some",
+        ),
+        "database_url" => (
+            Manual,
+            "what is in LiteLLM's database is not in this file: save its keys, and give them as --keys; add its models, guardrails, \
+             policies and settings to the file first, since keys may be bound by them",
+        ),
+        "enable_jwt_auth" | "litellm_jwtauth" | "enable_oauth2_auth" | "custom_sso" => (
+            Unsupported,
+            "callers have keys here: other ways to sign in have no counterpart",
+        ),
+        "cache" | "cache_params" | "enable_caching" | "redis_semantic_cache" => {
+            (Unsupported, "answers are not cached here")
+        }
+        "callbacks"
+        | "success_callback"
+        | "failure_callback"
+        | "service_callback"
+        | "audit_log_callbacks"
+        | "otel" => (
+            Unsupported,
+            "the access log, the metrics, the ledger and traces tell what happens here",
+        ),
+        "set_verbose" | "json_logs" | "debug" | "log_raw_request_response" => {
+            (Unsupported, "write `log` in server.yaml if you need it")
+        }
+        "max_parallel_requests" => (
+            Manual,
+            "write `concurrency` at accounts or callers: there is no cap for all together",
+        ),
+        "enable_pre_call_checks" => (
+            Unsupported,
+            "a request that is too long goes to `fallbacks_on.context` after the provider has refused it",
+        ),
+        "coordination_redis" | "use_redis_transaction_buffer" => (
+            Manual,
+            "several gateways share limits through `store` in server.yaml",
+        ),
+        "pass_through_endpoints" => (
+            Unsupported,
+            "requests to other paths are not passed through",
+        ),
+        "admin_only_routes" => (
+            Unsupported,
+            "these paths are LiteLLM's own, and not there here",
+        ),
+        "public_routes" => (Unsupported, "every path of the API needs a key here"),
+        "use_x_forwarded_for" => (
+            Manual,
+            "write the addresses of your load balancers into `trusted_proxies` in server.yaml",
+        ),
+        "max_request_size_mb" => (Manual, "write `limits.request_body` in server.yaml"),
+        "max_response_size_mb" => (Manual, "write `limits.response_body` in server.yaml"),
+        "disable_reset_budget" => (
+            Unsupported,
+            "budgets begin anew each day or each month here, without a switch",
+        ),
+        _ => (Unsupported, "has no counterpart, and is left out"),
+    }
+}
+
+/// Says what to do about a section that is not read.
+pub(super) fn section(name: &str) -> &'static str {
+    match name {
+        "guardrails" | "policies" | "policy_attachments" => bounds::NO_CHECKS,
+        "mcp_servers" | "search_tools" | "sandbox_tools" | "vector_store_registry" => {
+            "Portcullis runs no tools and no stores of documents"
+        }
+        "files_settings" | "finetune_settings" | "batch_settings" => {
+            "Portcullis has no endpoints for files, batches and fine-tuning"
+        }
+        "callback_settings" => {
+            "the access log, the metrics, the ledger and traces tell what happens here"
+        }
+        _ => "has no counterpart, and is left out",
+    }
+}
+
+/// Reads `model_group_alias`.
+fn aliases(at: &At<'_>, made: &mut Made<'_>, findings: &mut Vec<Finding>) {
+    for (alias, value) in at.entries() {
+        let hidden = value
+            .get("hidden")
+            .is_some_and(|hidden| hidden.flag() == Some(true));
+        let model_at = value.get("model").unwrap_or_else(|| value.clone());
+        let model = model_at.text().unwrap_or_default();
+        let is_taken = made.has(alias)
+            || made
+                .groups
+                .iter()
+                .any(|group| group.aliases.iter().any(|other| other == alias));
+        let is_name = portcullis::catalog::name::of_model(alias).is_ok()
+            && portcullis::base::problem::unless_secret(alias) == alias;
+        let (grade, became, what) = match made.find(model) {
+            None => {
+                let finding = value.finding(Grade::Manual, "", "the alias is left out");
+                findings.push(made.missing.finding_of(model, finding));
+                made.missing.add_alias(alias, model);
+                continue;
+            }
+            Some(_) if is_taken => (
+                Grade::Manual,
+                String::new(),
+                "is the name of a model or of another alias too: choose one by hand",
+            ),
+            Some(_) if !is_name => (
+                Grade::Manual,
+                String::new(),
+                "cannot be an id here: the alias is left out",
+            ),
+            Some(group) if group.name.contains('*') => (
+                Grade::Manual,
+                String::new(),
+                "a pattern has no aliases: the alias is left out",
+            ),
+            Some(group) => {
+                group.aliases.push(alias.to_owned());
+                let became = format!("models.{}", group.name);
+                if hidden {
+                    (
+                        Grade::Manual,
+                        became,
+                        "is hidden in LiteLLM's list of models; here it is listed",
+                    )
+                } else {
+                    (Grade::Exact, became, "")
+                }
+            }
+        };
+        findings.push(value.finding(grade, &became, what));
+    }
+}
+
+/// Reads the router's Redis.
+fn store(
+    redis: &BTreeMap<&str, At<'_>>,
+    world: &World<'_>,
+    made: &mut Made<'_>,
+    findings: &mut Vec<Finding>,
+) -> Option<New> {
+    const FILE: &str = "write the URL with its password into the file secrets/redis-url: redis://:PASSWORD@HOST:PORT/0";
+    let became = "server.yaml store";
+    let at_file = || New::map([("file", New::text("secrets/redis-url"))]);
+    let url = redis.get("redis_url");
+    let password = redis.get("redis_password").filter(|at| !at.is_empty());
+    let host = redis.get("redis_host").and_then(|at| world.word(at).ok());
+    let port = redis
+        .get("redis_port")
+        .and_then(|at| world.word(at).ok())
+        .filter(|port| port.parse::<u16>().is_ok());
+    let (value, grade, what) = match (url.and_then(At::text), password, host) {
+        _ if redis.is_empty() => return None,
+        (Some(url), ..) => match variable_of(url) {
+            Some(name) => {
+                made.secrets.push(format!("environment variable {name}"));
+                (New::map([("env", New::text(name))]), Grade::Exact, "")
+            }
+            None => (at_file(), Grade::Manual, FILE),
+        },
+        (None, None, Some(host)) => {
+            let port = port.unwrap_or_else(|| "6379".to_owned());
+            (
+                New::text(format!("redis://{host}:{port}/0")),
+                Grade::Exact,
+                "",
+            )
+        }
+        (None, Some(_), _) | (None, None, None) => (at_file(), Grade::Manual, FILE),
+    };
+    if grade == Grade::Manual {
+        made.secrets.push("file secrets/redis-url".to_owned());
+    }
+    // What is to do is one thing, whatever it consists of.
+    for (index, at) in redis.values().enumerate() {
+        let is_first = index == 0 || grade == Grade::Exact;
+        let (grade, what) = if is_first {
+            (grade, what)
+        } else {
+            (Grade::Approximate, "is a part of that URL")
+        };
+        findings.push(at.finding(grade, became, what));
+    }
+    Some(value)
+}

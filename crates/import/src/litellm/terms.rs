@@ -1,0 +1,185 @@
+//! What an entry of `model_list` says that bounds the keys of its model. In LiteLLM most of it
+//! counts for the name of the entry, also where no request reaches the entry: so it is kept if the
+//! entry is left out.
+
+use std::collections::BTreeMap;
+
+use super::loosen::{Bound, Loosen};
+use super::node::At;
+use super::number::{number, tighten};
+use super::params::Params;
+use crate::notes::{Finding, Grade};
+use portcullis::base::problem::shown;
+
+/// What bounds the keys that may use a model.
+#[derive(Default)]
+pub(super) struct OfKeys {
+    /// The limits of each key for this model.
+    pub(super) limits: BTreeMap<&'static str, u64>,
+    /// What cannot be carried.
+    pub(super) bounds: Vec<Bound>,
+}
+
+/// What an entry says about keys.
+pub(super) struct Terms<'a> {
+    pub(super) name: &'a str,
+    /// The name by which a team calls the entry.
+    of_team: Option<&'a str>,
+    fields: Vec<(&'static str, At<'a>)>,
+    /// Whether the entry became a target.
+    pub(super) is_made: bool,
+    /// Whether LiteLLM keeps requests from the entry.
+    pub(super) is_reserved: bool,
+}
+
+impl<'a> Terms<'a> {
+    /// Takes the fields out of an entry.
+    pub(super) fn of(
+        name: &At<'a>,
+        params: &mut Params<'a>,
+        info: &mut BTreeMap<&str, At<'a>>,
+    ) -> Self {
+        const PARAMS: [&str; 5] = [
+            "default_api_key_rpm_limit",
+            "default_api_key_tpm_limit",
+            "guardrails",
+            "max_budget",
+            "budget_duration",
+        ];
+        let mut fields: Vec<_> = PARAMS
+            .iter()
+            .filter_map(|field| Some((*field, params.take(field)?)))
+            .collect();
+        fields.extend(info.remove("ptu_shares").map(|at| ("ptu_shares", at)));
+        let of_team = info.get("team_public_model_name").and_then(At::text);
+        Self {
+            name: name.text().unwrap_or_default(),
+            of_team,
+            fields,
+            is_made: false,
+            is_reserved: false,
+        }
+    }
+
+    /// Returns the fields with the names of the models for which each counts.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (&'static str, &At<'a>, Vec<&'a str>)> {
+        let names = |field: &str| match field {
+            // LiteLLM knows the team when it looks for guardrails, and not for the limits.
+            "guardrails" => std::iter::once(self.name).chain(self.of_team).collect(),
+            // The money of an entry counts only where requests reach the entry.
+            "max_budget" | "budget_duration" if !self.is_made => Vec::new(),
+            _ => vec![self.name],
+        };
+        self.fields
+            .iter()
+            .map(move |(field, at)| (*field, at, names(field)))
+    }
+
+    /// Adds that keys could not use this name, if it is left out and a pattern answers to it now.
+    pub(super) fn reserve(&self, pattern: &str, to: &mut OfKeys) {
+        if self.is_reserved && pattern.contains('*') && pattern != self.name {
+            let why = format!(
+                "in LiteLLM some or all may not use {}, and here a pattern answers to this name. To allow it, remove its entry from the \
+                 file; else write the models of the pattern by name",
+                shown(self.name)
+            );
+            to.stop(Bound { loosen: None, why });
+        }
+    }
+
+    /// Returns whether a path is that of one of the fields.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.fields.iter().any(|(_, at)| at.path == path)
+    }
+
+    /// Adds a field to what bounds the keys of a model.
+    pub(super) fn add(
+        &self,
+        (field, at): (&str, &At<'a>),
+        became: &str,
+        to: &mut OfKeys,
+    ) -> Finding {
+        let limit = match field {
+            "default_api_key_rpm_limit" => "requests_per_minute",
+            "default_api_key_tpm_limit" => "tokens_per_minute",
+            "guardrails" if !at.is_empty() => {
+                const WHAT: &str = "guardrails of a model have no counterpart";
+                to.stop(Bound::new(
+                    Loosen::Guardrails,
+                    "guardrails of a model check its requests",
+                ));
+                return at.finding(Grade::Unsupported, became, told(WHAT, Loosen::Guardrails));
+            }
+            "ptu_shares" if !at.is_empty() => {
+                const WHAT: &str =
+                    "shares of teams in what a deployment can do have no counterpart";
+                to.stop(Bound::new(
+                    Loosen::Teams,
+                    "teams have shares of a model that it may use (`ptu_shares`)",
+                ));
+                return at.finding(Grade::Unsupported, became, told(WHAT, Loosen::Teams));
+            }
+            "max_budget" | "budget_duration" if self.has_budget() => {
+                const WHAT: &str =
+                    "a budget of a deployment has no counterpart: budgets are at callers and keys";
+                to.stop(Bound::new(
+                    Loosen::ProxyBudget,
+                    "a deployment of a model that it may use has a budget",
+                ));
+                return at.finding(Grade::Unsupported, became, told(WHAT, Loosen::ProxyBudget));
+            }
+            "max_budget" | "budget_duration" => {
+                const WHAT: &str =
+                    "bounds nothing in LiteLLM: a budget needs `max_budget` and `budget_duration`";
+                return at.finding(Grade::Approximate, became, WHAT);
+            }
+            _ => return at.finding(Grade::Exact, became, ""),
+        };
+        match number(at, field) {
+            Ok(number) => {
+                tighten(&mut to.limits, limit, number);
+                const WHAT: &str = "is in `model_limits` of each key that may use the model and has no such limits of its own";
+                at.finding(Grade::Exact, became, WHAT)
+            }
+            Err(bound) => {
+                let finding = at.finding(Grade::Unsupported, became, bound.why.clone());
+                to.stop(bound);
+                finding
+            }
+        }
+    }
+
+    /// Returns whether the entry has a budget. One of 0 is none in LiteLLM.
+    fn has_budget(&self) -> bool {
+        let find = |name: &str| {
+            self.fields
+                .iter()
+                .find(|(field, _)| *field == name)
+                .map(|(_, at)| at)
+        };
+        let is_zero = |at: &At<'_>| at.amount().is_some_and(|amount| amount.is_zero());
+        find("budget_duration").is_some() && find("max_budget").is_some_and(|at| !is_zero(at))
+    }
+}
+
+impl OfKeys {
+    /// Returns whether nothing bounds the keys.
+    pub(super) fn is_empty(&self) -> bool {
+        self.limits.is_empty() && self.bounds.is_empty()
+    }
+
+    /// Adds a bound, once.
+    fn stop(&mut self, bound: Bound) {
+        if !self.bounds.contains(&bound) {
+            self.bounds.push(bound);
+        }
+    }
+}
+
+/// Says which keys a bound switches off.
+fn told(what: &str, loosen: Loosen) -> String {
+    format!(
+        "{what}. It bounds keys that may use the model, which are switched off unless `--loosen {}` drops it",
+        loosen.name()
+    )
+}

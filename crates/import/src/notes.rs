@@ -1,0 +1,92 @@
+//! A finding says what became of one path of the source. This module collects findings.
+
+use portcullis::base::problem::{shown, unless_secret};
+
+/// What is said of a field whose entry is left out for another reason.
+pub(super) const LEFT_OUT: &str = "is left out with its entry";
+
+/// How well something was carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Grade {
+    /// It means the same.
+    Exact,
+    /// It means nearly the same; the finding says what differs.
+    Approximate,
+    /// Somebody has to do something; the finding says what.
+    Manual,
+    /// It has no counterpart.
+    Unsupported,
+}
+
+impl Grade {
+    /// All grades, the best first.
+    pub const ALL: [Self; 4] = [
+        Self::Exact,
+        Self::Approximate,
+        Self::Unsupported,
+        Self::Manual,
+    ];
+
+    /// Returns the word for the grade.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Approximate => "approximate",
+            Self::Manual => "manual",
+            Self::Unsupported => "unsupported",
+        }
+    }
+}
+
+/// What became of one path of the source.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Finding {
+    /// The file's name.
+    pub file: String,
+    /// The line in it, where it is known.
+    pub line: Option<usize>,
+    /// The path: `model_list[0].litellm_params.rpm`.
+    pub path: String,
+    /// How well it was carried.
+    pub grade: Grade,
+    /// What it became, and what differs or is to do. May be empty if it is exact.
+    pub what: String,
+    /// What it became part of: `models.gpt-4o`; empty if nothing.
+    pub became: String,
+    /// The environment variable that is not set, if its entry is left out for that.
+    pub unset: Option<String>,
+    /// The environment variable that is to set first, if this follows from such an entry.
+    pub after: Option<String>,
+}
+
+impl Finding {
+    /// Returns the place in the source: `config.yaml:5 model_list[0]`.
+    pub fn place(&self) -> String {
+        place(&self.file, self.line, &self.path)
+    }
+}
+
+/// Writes a place in the source.
+pub(super) fn place(file: &str, line: Option<usize>, path: &str) -> String {
+    let line = line.map(|line| format!(":{line}")).unwrap_or_default();
+    let blank = if path.is_empty() { "" } else { " " };
+    format!("{file}{line}{blank}{path}")
+}
+
+/// Adds a key to a path. A key that may be a secret is left out.
+pub(super) fn step(path: &str, key: &str) -> String {
+    let is_plain = !key.is_empty()
+        && key
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"_-/:@+*".contains(&b));
+    let key = if is_plain {
+        unless_secret(key).to_owned()
+    } else {
+        shown(key)
+    };
+    if path.is_empty() {
+        key
+    } else {
+        format!("{path}.{key}")
+    }
+}
